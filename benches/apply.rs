@@ -1,0 +1,79 @@
+//! What the pure machine costs: send, receive under lock, complete, in lists of 64, without a store.
+//!
+//! `cargo bench --bench apply`
+
+#![expect(clippy::panic, reason = "a benchmark that goes wrong has no figure")]
+
+mod measure;
+
+use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::description::{QueueDescription, Settings};
+use peeklock_core::effect::{Answer, Effect};
+use peeklock_core::entity::queue::{Queue, QueueConfig};
+use peeklock_core::entity::{Ctx, Machine, StageNumber, Step};
+use peeklock_core::ids::{EntityId, Ticket};
+use peeklock_core::inbound::{Edge, Entropy};
+use peeklock_core::message::Message;
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+const LIST: usize = 64;
+const LISTS: usize = 16_000;
+
+fn main() {
+    let settings = Settings::default();
+    let limits = &settings.limits;
+    let edge = Edge::new(Entropy::with_key([1; 16]), limits, [2; 16]);
+    let inbound = edge.take(Message::new(vec![0; 1_024]).with_message_id("id-of-the-message"));
+    measure::rate("machine: send + receive + complete, lists of 64", LIST * LISTS, || {
+        let config = QueueConfig { release_on_detach: false, duplicate_key: [3; 16] };
+        let description = QueueDescription::new("orders", limits);
+        let now = Timestamp::from_unix_ms(1_800_000_000_000);
+        let mut queue = Queue::new(EntityId(1), description, config, now);
+        let mut step = Step::default();
+        let mut random = 0u64;
+        let mut tokens = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random
+        };
+        let mut ctx = Ctx {
+            now,
+            stage: StageNumber(1),
+            stored_bytes: 0,
+            full: false,
+            limits,
+            tokens: &mut tokens,
+        };
+        for _ in 0..LISTS {
+            for _ in 0..LIST {
+                let command = Command::Send { message: inbound.clone() };
+                let answer = queue.apply(Ticket(1), SubQueue::Main, command, &mut ctx, &mut step);
+                assert!(matches!(answer, Ok(Answer::Now(Outcome::Accepted(_), _))));
+            }
+            queue.committed(ctx.stage);
+            step.changes.clear();
+            let receive = Command::Receive {
+                mode: ReceiveMode::PeekLock,
+                count_max: 64,
+                bytes_max: u64::MAX,
+                wait: TimeSpan::ZERO,
+                holder: None,
+            };
+            queue.apply(Ticket(2), SubQueue::Main, receive, &mut ctx, &mut step).ok();
+            queue.serve(&mut ctx, &mut step);
+            let Some(Effect::Answer { result: Ok(Outcome::Received(messages)), .. }) =
+                step.effects.pop()
+            else {
+                panic!("nothing received")
+            };
+            assert_eq!(messages.len(), LIST);
+            for message in messages {
+                let token =
+                    message.lock.map(|lock| lock.token).unwrap_or_else(|| panic!("no lock"));
+                let command = Command::Settle { token, settlement: Settlement::Complete };
+                queue.apply(Ticket(3), SubQueue::Main, command, &mut ctx, &mut step).ok();
+            }
+            step.changes.clear();
+        }
+    });
+}

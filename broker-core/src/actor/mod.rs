@@ -1,0 +1,17 @@
+//! The actors: one owner per entity, a thin driver of its shell. (Data path, step 2.)
+//!
+//! ```text
+//!  transport ─► Inlet (bounded by permits) ─knock─► EntityActor ─► Shell ─► Tree ─┐
+//!      ▲                                               ▲ notice                    │ dirty
+//!      └────────────── replies, deliveries ◄── Desk ◄──┴── completions ◄── store ◄─┘
+//! ```
+//!
+//! A `Desk` (`desk.rs`) serves all trees of one arbiter: it submits their stages once everything that is
+//! ready has run, and takes completions back. The [`namespace::NamespaceActor`] is the parent of all
+//! entities: it creates, rebuilds and retires them.
+
+pub mod desk;
+pub mod directory;
+pub mod entity;
+pub mod inlet;
+pub mod namespace;

@@ -1,0 +1,185 @@
+//! Starts a broker: settings, clock, store, authorizer, threads.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use actix::Actor;
+use tokio::sync::{Notify, oneshot};
+
+use crate::actor::directory::Directory;
+use crate::actor::namespace::{self, NamespaceActor};
+use crate::broker::{Broker, Engine, Health, Shared};
+use crate::clock::{Clock, SystemClock};
+use crate::contract::{AllowAll, Authorizer};
+use crate::description::Settings;
+use crate::error::Rejection;
+use crate::inbound::{Edge, Entropy};
+use crate::permits::Budget;
+use crate::shell::writer::ShardWriter;
+use crate::store::{MemoryStore, Shard, Store, StoreError};
+
+/// How many shards a memory store gets, independent of the number of cores.
+const MEMORY_SHARDS: u16 = 16;
+
+/// Why a broker could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting is out of its bounds.
+    #[error("settings are not valid: {0}")]
+    Settings(Rejection),
+    /// The store could not be read or owned.
+    #[error("store cannot be opened: {0}")]
+    Store(#[from] StoreError),
+    /// The system gave no random bits.
+    #[error("no random bits: {0}")]
+    Entropy(String),
+    /// The threads could not be started.
+    #[error("threads cannot be started: {0}")]
+    Threads(String),
+}
+
+/// Collects what a broker is made of.
+pub struct BrokerBuilder {
+    settings: Settings,
+    clock: Option<Arc<dyn Clock>>,
+    store: Option<Arc<dyn Store>>,
+    authorizer: Arc<dyn Authorizer>,
+    arbiter_count: Option<usize>,
+}
+
+impl Default for BrokerBuilder {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            clock: None,
+            store: None,
+            authorizer: Arc::new(AllowAll),
+            arbiter_count: None,
+        }
+    }
+}
+
+impl BrokerBuilder {
+    /// Name, tier and limits; by default those of a Premium namespace.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Where messages are kept; by default in memory.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The clock; by default the system's (FND-06).
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Who may do what over transports; by default everybody everything. Handles in this process are
+    /// not asked (SEC-17).
+    #[must_use]
+    pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = authorizer;
+        self
+    }
+
+    /// How many threads serve entities; by default as many as there are cores.
+    #[must_use]
+    pub const fn arbiters(mut self, count: usize) -> Self {
+        self.arbiter_count = Some(count);
+        self
+    }
+
+    /// Starts the broker's own threads and opens every entity the store has. Returns when all are
+    /// open. May be called in any runtime, also several times in one process.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn start(self) -> Result<Broker, StartError> {
+        self.settings.validate().map_err(StartError::Settings)?;
+        let entropy =
+            || Entropy::from_system().map_err(|error| StartError::Entropy(error.to_string()));
+        let limits = self.settings.limits.clone();
+        let store =
+            self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
+        let loaded = namespace::load(&*store, entropy()?.next_u128().to_be_bytes())?;
+        let shared = Arc::new(Shared {
+            edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
+            settings: self.settings,
+            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::start())),
+            store,
+            directory: Directory::default(),
+            authorizer: self.authorizer,
+            budget: Budget::new(limits.broker_inbound_bytes_max),
+            health: Health::new(),
+            tickets: AtomicU64::new(1),
+            receivers: AtomicU64::new(1),
+        });
+        let arbiter_count = self.arbiter_count.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+        });
+        let engine = Arc::new(Engine { end: Notify::new(), thread: Mutex::new(None) });
+        let (started, start) = oneshot::channel();
+        let (opened, open) = oneshot::channel();
+        let parts = (Arc::clone(&shared), Arc::clone(&engine), loaded, arbiter_count.max(1));
+        let thread = std::thread::Builder::new()
+            .name("peeklock".to_owned())
+            .spawn(move || run(parts, started, opened))
+            .map_err(|error| StartError::Threads(error.to_string()))?;
+        if let Ok(mut place) = engine.thread.lock() {
+            *place = Some(thread);
+        }
+        let ended = || StartError::Threads("the broker's thread ended".to_owned());
+        let namespace = start.await.map_err(|_| ended())??;
+        open.await.map_err(|_| ended())?;
+        Ok(Broker { shared, namespace, engine })
+    }
+}
+
+type Started = oneshot::Sender<Result<actix::Addr<NamespaceActor>, StartError>>;
+
+/// The broker's System: its thread runs until the broker is stopped.
+fn run(
+    (shared, engine, loaded, arbiter_count): (Arc<Shared>, Arc<Engine>, namespace::Loaded, usize),
+    started: Started,
+    opened: oneshot::Sender<()>,
+) {
+    actix::System::new().block_on(async move {
+        let arbiters: Vec<actix::Arbiter> =
+            (0..arbiter_count).map(|_| actix::Arbiter::new()).collect();
+        let handles: Vec<actix::ArbiterHandle> =
+            arbiters.iter().map(actix::Arbiter::handle).collect();
+        let writers = (0..shared.store.shard_count())
+            .map(|shard| {
+                let handle = handles.first().cloned();
+                // Not from within the store's completion: a turn later.
+                let on_unknown = Box::new(move |writer: Arc<ShardWriter>| {
+                    if let Some(handle) = &handle {
+                        handle.spawn(async move { writer.resubmit() });
+                    }
+                });
+                ShardWriter::acquire(Arc::clone(&shared.store), Shard(shard), on_unknown)
+            })
+            .collect::<Result<Vec<_>, _>>();
+        let writers = match writers {
+            Ok(writers) => writers,
+            Err(error) => {
+                started.send(Err(error.into())).ok();
+                return;
+            }
+        };
+        let actor = NamespaceActor::new(shared, writers, handles, loaded, opened);
+        started.send(Ok(actor.start())).ok();
+        engine.end.notified().await;
+        for arbiter in arbiters {
+            arbiter.stop();
+            arbiter.join().ok();
+        }
+    });
+}

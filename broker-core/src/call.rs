@@ -1,0 +1,235 @@
+//! Calls as futures: one command and its answer, or a list of them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::broker::Entity;
+use crate::command::{Command, Outcome, ReceivedMessage, Settlement};
+use crate::error::Rejection;
+use crate::ids::Ticket;
+use crate::permits::Permit;
+use crate::request::{Outlet, Released, Reply, Request};
+
+/// A command on its way and the place of its answer.
+pub(crate) struct Call {
+    entity: Entity,
+    slot: Arc<CallSlot>,
+    ticket: Ticket,
+    is_receive: bool,
+}
+
+struct CallSlot {
+    state: Mutex<CallState>,
+    entity: Entity,
+}
+
+enum CallState {
+    Waiting(Option<Waker>),
+    Answered(Result<Outcome, Rejection>),
+    /// The answer was taken.
+    Taken,
+    /// Nobody waits any more.
+    Abandoned,
+}
+
+impl Call {
+    pub(crate) fn start(entity: Entity, command: Command, permit: Permit) -> Self {
+        let slot = Arc::new(CallSlot {
+            state: Mutex::new(CallState::Waiting(None)),
+            entity: entity.clone(),
+        });
+        let ticket = entity.broker().ticket();
+        let is_receive =
+            matches!(command, Command::Receive { .. } | Command::ReceiveDeferred { .. });
+        let reply = Reply::new(Arc::clone(&slot) as Arc<dyn Outlet>, 0, Some(permit));
+        entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
+        Self { entity, slot, ticket, is_receive }
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Outcome, Rejection>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = lock(&self.slot.state);
+        match std::mem::replace(&mut *state, CallState::Taken) {
+            CallState::Answered(result) => Poll::Ready(result),
+            CallState::Waiting(_) => {
+                *state = CallState::Waiting(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            CallState::Taken | CallState::Abandoned => {
+                Poll::Ready(Err(Rejection::internal("the answer was taken already")))
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let before = std::mem::replace(&mut *lock(&self.slot.state), CallState::Abandoned);
+        match before {
+            CallState::Waiting(_) if self.is_receive => {
+                let command = Command::CancelReceive { call: self.ticket };
+                submit_unanswered(&self.entity, vec![command]);
+            }
+            CallState::Answered(Ok(Outcome::Received(messages))) => {
+                give_back(&self.entity, &messages);
+            }
+            CallState::Waiting(_)
+            | CallState::Answered(_)
+            | CallState::Taken
+            | CallState::Abandoned => {}
+        }
+    }
+}
+
+impl Outlet for CallSlot {
+    fn release(&self, group: Vec<Released>) {
+        for item in group {
+            let Released::Answer { result, .. } = item else { continue };
+            let mut state = lock(&self.state);
+            match std::mem::replace(&mut *state, CallState::Taken) {
+                CallState::Waiting(waker) => {
+                    *state = CallState::Answered(result);
+                    drop(state);
+                    if let Some(waker) = waker {
+                        waker.wake();
+                    }
+                }
+                CallState::Abandoned => {
+                    *state = CallState::Abandoned;
+                    drop(state);
+                    if let Ok(Outcome::Received(messages)) = result {
+                        give_back(&self.entity, &messages);
+                    }
+                }
+                other @ (CallState::Answered(_) | CallState::Taken) => *state = other,
+            }
+        }
+    }
+}
+
+/// Unlocks messages whose delivery had not begun; their count stays (RCV-14).
+fn give_back(entity: &Entity, messages: &[ReceivedMessage]) {
+    let commands = messages
+        .iter()
+        .filter_map(|message| message.facts.lock)
+        .map(|lock| Command::Settle { token: lock.token, settlement: Settlement::Release })
+        .collect();
+    submit_unanswered(entity, commands);
+}
+
+/// Submits commands whose answers nobody waits for.
+pub fn submit_unanswered(entity: &Entity, commands: Vec<Command>) {
+    if commands.is_empty() {
+        return;
+    }
+    let outlet: Arc<dyn Outlet> = Arc::new(Nobody);
+    let requests = commands
+        .into_iter()
+        .map(|command| Request {
+            ticket: entity.broker().ticket(),
+            sub_queue: entity.sub_queue(),
+            command,
+            reply: Reply::new(Arc::clone(&outlet), 0, None),
+        })
+        .collect();
+    entity.submit(requests);
+}
+
+struct Nobody;
+
+impl Outlet for Nobody {
+    fn release(&self, _: Vec<Released>) {}
+}
+
+/// Commands on their way and the places of their answers.
+pub(crate) struct CallList {
+    slot: Arc<ListSlot>,
+}
+
+struct ListSlot {
+    state: Mutex<ListState>,
+}
+
+struct ListState {
+    results: Vec<Option<Result<Outcome, Rejection>>>,
+    missing: usize,
+    waker: Option<Waker>,
+    permit: Option<Permit>,
+}
+
+impl CallList {
+    pub(crate) fn start(entity: &Entity, commands: Vec<Command>, permit: Permit) -> Self {
+        let count = commands.len();
+        let slot = Arc::new(ListSlot {
+            state: Mutex::new(ListState {
+                results: (0..count).map(|_| None).collect(),
+                missing: count,
+                waker: None,
+                permit: Some(permit),
+            }),
+        });
+        let first = entity.broker().tickets(count as u64);
+        let requests = commands
+            .into_iter()
+            .zip(0u64..)
+            .map(|(command, index)| Request {
+                ticket: Ticket(first.0 + index),
+                sub_queue: entity.sub_queue(),
+                command,
+                reply: Reply::new(Arc::clone(&slot) as Arc<dyn Outlet>, index, None),
+            })
+            .collect();
+        entity.submit(requests);
+        Self { slot }
+    }
+}
+
+impl Future for CallList {
+    type Output = Vec<Result<Outcome, Rejection>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = lock(&self.slot.state);
+        if state.missing > 0 {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let results = std::mem::take(&mut state.results);
+        let unanswered = || Err(Rejection::internal("the command was not answered"));
+        Poll::Ready(results.into_iter().map(|one| one.unwrap_or_else(unanswered)).collect())
+    }
+}
+
+impl Outlet for ListSlot {
+    fn release(&self, group: Vec<Released>) {
+        let mut state = lock(&self.state);
+        for item in group {
+            let Released::Answer { correlation, result } = item else { continue };
+            let place =
+                usize::try_from(correlation).ok().and_then(|place| state.results.get_mut(place));
+            if let Some(place) = place
+                && place.is_none()
+            {
+                *place = Some(result);
+                state.missing -= 1;
+            }
+        }
+        if state.missing == 0 {
+            state.permit = None;
+            let waker = state.waker.take();
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Locks a mutex whose data no panic can leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

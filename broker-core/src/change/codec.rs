@@ -1,0 +1,400 @@
+//! Keys and values of the store, version 1.
+//!
+//! A key is its space (the entity id, 8 bytes big-endian), a table (1 byte) and the rest, so that a
+//! scan of a space meets the description first and messages in order of their numbers. The namespace
+//! has space 0.
+//!
+//! | table | rest of the key | value |
+//! |---|---|---|
+//! | 01 description | | properties of the queue |
+//! | 02 counters | | last number, created, updated, last used |
+//! | 10 slot | number (8) | the slot; the content is the message |
+//! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
+//! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
+//!
+//! To change a stored type: give it the next version byte, write only that, and go on reading every
+//! earlier one. Golden records of each version stay in the tests.
+
+use super::super::entity::slot::{Slot, SlotState};
+use crate::description::{EntityStatus, QueueDescription};
+use crate::ids::{EntityId, SequenceNumber};
+use crate::path::SubQueue;
+use crate::store::{Key, SPACE_BYTES};
+use crate::time::{TimeSpan, Timestamp};
+
+const DESCRIPTION: u8 = 0x01;
+const COUNTERS: u8 = 0x02;
+const SLOT: u8 = 0x10;
+const OVERLAY: u8 = 0x11;
+const ID: u8 = 0x20;
+
+const VERSION: u8 = 1;
+
+/// What a key of an entity's space names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKey {
+    /// The description.
+    Description,
+    /// The counters.
+    Counters,
+    /// The slot of a message.
+    Slot(SequenceNumber),
+    /// An overlay of a message.
+    Overlay,
+    /// A message id of the duplicate detection history.
+    Id {
+        /// Start of its bucket.
+        bucket: Timestamp,
+        /// Keyed hash of the id.
+        id_hash: u128,
+    },
+}
+
+/// The counters of an entity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// The highest number given so far.
+    pub last_sequence: SequenceNumber,
+    /// When the entity was created.
+    pub created_at: Timestamp,
+    /// Last change of its description.
+    pub updated_at: Timestamp,
+    /// Last activity.
+    pub last_used_at: Timestamp,
+}
+
+/// The space of an entity: the prefix of all its keys.
+#[must_use]
+pub fn space_key(id: EntityId) -> Key {
+    Key::of_space(id.0)
+}
+
+/// Where the description lies.
+#[must_use]
+pub fn description_key(id: EntityId) -> Key {
+    space_key(id).then(&[DESCRIPTION])
+}
+
+/// Where the counters lie.
+#[must_use]
+pub fn counters_key(id: EntityId) -> Key {
+    space_key(id).then(&[COUNTERS])
+}
+
+/// Where a message lies.
+#[must_use]
+pub fn slot_key(id: EntityId, sequence: SequenceNumber) -> Key {
+    space_key(id).then(&[SLOT]).then(&sequence.0.to_be_bytes())
+}
+
+/// Where an overlay of a message lies.
+#[must_use]
+pub fn overlay_key(id: EntityId, sequence: SequenceNumber, index: u16) -> Key {
+    overlays_key(id, sequence).then(&index.to_be_bytes())
+}
+
+/// The prefix of all overlays of a message.
+#[must_use]
+pub fn overlays_key(id: EntityId, sequence: SequenceNumber) -> Key {
+    space_key(id).then(&[OVERLAY]).then(&sequence.0.to_be_bytes())
+}
+
+/// Where a message id lies.
+#[must_use]
+pub fn id_key(id: EntityId, bucket: Timestamp, id_hash: u128) -> Key {
+    id_bucket_key(id, bucket).then(&id_hash.to_be_bytes())
+}
+
+/// The prefix of all message ids of a bucket.
+#[must_use]
+pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
+    space_key(id).then(&[ID]).then(&bucket.ticks().to_be_bytes())
+}
+
+type Read<T> = Result<T, &'static str>;
+
+/// Takes a key of an entity's space apart.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_key(key: &[u8]) -> Read<RecordKey> {
+    let mut reader = Reader(key.get(SPACE_BYTES..).ok_or("key without space")?);
+    let found = match reader.u8()? {
+        DESCRIPTION => RecordKey::Description,
+        COUNTERS => RecordKey::Counters,
+        SLOT => RecordKey::Slot(SequenceNumber(reader.u64()?)),
+        OVERLAY => {
+            reader.u64()?;
+            reader.u16()?;
+            RecordKey::Overlay
+        }
+        ID => RecordKey::Id { bucket: reader.instant()?, id_hash: reader.u128()? },
+        _ => return Err("unknown table"),
+    };
+    reader.end()?;
+    Ok(found)
+}
+
+/// Writes a slot. Its lock does not survive a restart, and what is read was durable.
+pub fn write_slot(slot: &Slot, value: &mut Vec<u8>) {
+    let state = match slot.state {
+        SlotState::Scheduled => 0,
+        SlotState::Active => 1,
+        SlotState::Deferred => 2,
+    };
+    let sub_queue = match slot.sub_queue {
+        SubQueue::Main => 0,
+        SubQueue::DeadLetter => 1,
+        SubQueue::TransferDeadLetter => 2,
+    };
+    value.extend_from_slice(&[VERSION, state, sub_queue, slot.hops]);
+    value.extend_from_slice(&slot.enqueued_at.ticks().to_be_bytes());
+    value.extend_from_slice(&slot.expires_at.ticks().to_be_bytes());
+    value.extend_from_slice(&slot.enqueued_sequence.0.to_be_bytes());
+    value.extend_from_slice(&slot.size.to_be_bytes());
+    value.extend_from_slice(&slot.header_size.to_be_bytes());
+    value.extend_from_slice(&slot.delivery_count.to_be_bytes());
+    value.extend_from_slice(&slot.overlay_count.to_be_bytes());
+}
+
+/// Reads a slot.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_slot(value: &[u8]) -> Read<Slot> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let state = match reader.u8()? {
+        0 => SlotState::Scheduled,
+        1 => SlotState::Active,
+        2 => SlotState::Deferred,
+        _ => return Err("unknown state"),
+    };
+    let sub_queue = match reader.u8()? {
+        0 => SubQueue::Main,
+        1 => SubQueue::DeadLetter,
+        2 => SubQueue::TransferDeadLetter,
+        _ => return Err("unknown sub-queue"),
+    };
+    let hops = reader.u8()?;
+    let slot = Slot {
+        enqueued_at: reader.instant()?,
+        expires_at: reader.instant()?,
+        enqueued_sequence: SequenceNumber(reader.u64()?),
+        size: reader.u32()?,
+        header_size: reader.u32()?,
+        delivery_count: reader.u32()?,
+        lock: None,
+        overlay_count: reader.u16()?,
+        state,
+        sub_queue,
+        hops,
+        in_flight: false,
+    };
+    reader.end()?;
+    Ok(slot)
+}
+
+/// Writes when an id was accepted.
+pub fn write_acceptance(at: Timestamp, sequence: SequenceNumber, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&at.ticks().to_be_bytes());
+    value.extend_from_slice(&sequence.0.to_be_bytes());
+}
+
+/// Reads when an id was accepted.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_acceptance(value: &[u8]) -> Read<(Timestamp, SequenceNumber)> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let found = (reader.instant()?, SequenceNumber(reader.u64()?));
+    reader.end()?;
+    Ok(found)
+}
+
+/// Writes the counters.
+pub fn write_counters(counters: &Counters, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&counters.last_sequence.0.to_be_bytes());
+    for at in [counters.created_at, counters.updated_at, counters.last_used_at] {
+        value.extend_from_slice(&at.ticks().to_be_bytes());
+    }
+}
+
+/// Reads the counters.
+///
+/// # Errors
+/// With what is wrong with them.
+pub fn read_counters(value: &[u8]) -> Read<Counters> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let found = Counters {
+        last_sequence: SequenceNumber(reader.u64()?),
+        created_at: reader.instant()?,
+        updated_at: reader.instant()?,
+        last_used_at: reader.instant()?,
+    };
+    reader.end()?;
+    Ok(found)
+}
+
+/// Writes a description.
+pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
+    let QueueDescription {
+        path,
+        lock_duration,
+        max_size_in_megabytes,
+        requires_duplicate_detection,
+        duplicate_detection_history_time_window,
+        requires_session,
+        default_message_time_to_live,
+        dead_lettering_on_message_expiration,
+        max_delivery_count,
+        enable_batched_operations,
+        status,
+        forward_to,
+        forward_dead_lettered_messages_to,
+        auto_delete_on_idle,
+        enable_partitioning,
+        enable_express,
+        max_message_size_in_kilobytes,
+        user_metadata,
+    } = description;
+    value.push(VERSION);
+    write_text(path, value);
+    for span in [
+        lock_duration,
+        duplicate_detection_history_time_window,
+        default_message_time_to_live,
+        auto_delete_on_idle,
+    ] {
+        value.extend_from_slice(&span.ticks().to_be_bytes());
+    }
+    value.extend_from_slice(&max_size_in_megabytes.to_be_bytes());
+    value.extend_from_slice(&max_message_size_in_kilobytes.to_be_bytes());
+    value.extend_from_slice(&max_delivery_count.to_be_bytes());
+    for switch in [
+        requires_duplicate_detection,
+        requires_session,
+        dead_lettering_on_message_expiration,
+        enable_batched_operations,
+        enable_partitioning,
+        enable_express,
+    ] {
+        value.push(u8::from(*switch));
+    }
+    write_text(status.name(), value);
+    for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
+        value.push(u8::from(text.is_some()));
+        write_text(text.as_deref().unwrap_or_default(), value);
+    }
+}
+
+/// Reads a description.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let description = QueueDescription {
+        path: reader.text()?,
+        lock_duration: reader.span()?,
+        duplicate_detection_history_time_window: reader.span()?,
+        default_message_time_to_live: reader.span()?,
+        auto_delete_on_idle: reader.span()?,
+        max_size_in_megabytes: reader.u64()?,
+        max_message_size_in_kilobytes: reader.u64()?,
+        max_delivery_count: reader.u32()?,
+        requires_duplicate_detection: reader.switch()?,
+        requires_session: reader.switch()?,
+        dead_lettering_on_message_expiration: reader.switch()?,
+        enable_batched_operations: reader.switch()?,
+        enable_partitioning: reader.switch()?,
+        enable_express: reader.switch()?,
+        status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
+        forward_to: reader.optional_text()?,
+        forward_dead_lettered_messages_to: reader.optional_text()?,
+        user_metadata: reader.optional_text()?,
+    };
+    reader.end()?;
+    Ok(description)
+}
+
+fn write_text(text: &str, value: &mut Vec<u8>) {
+    value.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
+    value.extend_from_slice(text.as_bytes());
+}
+
+/// Reads fields off the front of a value.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or("value too short")?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        self.take(N)?.try_into().map_err(|_| "value too short")
+    }
+
+    fn u8(&mut self) -> Read<u8> {
+        Ok(u8::from_be_bytes(self.array()?))
+    }
+
+    fn u16(&mut self) -> Read<u16> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Read<u32> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Read<u64> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
+    fn u128(&mut self) -> Read<u128> {
+        Ok(u128::from_be_bytes(self.array()?))
+    }
+
+    fn instant(&mut self) -> Read<Timestamp> {
+        Ok(Timestamp::from_ticks(i64::from_be_bytes(self.array()?)))
+    }
+
+    fn span(&mut self) -> Read<TimeSpan> {
+        Ok(TimeSpan::from_ticks(i64::from_be_bytes(self.array()?)))
+    }
+
+    fn switch(&mut self) -> Read<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err("switch is neither 0 nor 1"),
+        }
+    }
+
+    fn text(&mut self) -> Read<Box<str>> {
+        let length = self.u32()? as usize;
+        let text = std::str::from_utf8(self.take(length)?).map_err(|_| "text is not UTF-8")?;
+        Ok(text.into())
+    }
+
+    fn optional_text(&mut self) -> Read<Option<Box<str>>> {
+        let present = self.switch()?;
+        let text = self.text()?;
+        Ok(present.then_some(text))
+    }
+
+    fn version(&mut self) -> Read<()> {
+        if self.u8()? == VERSION { Ok(()) } else { Err("version is not known") }
+    }
+
+    const fn end(&self) -> Read<()> {
+        if self.0.is_empty() { Ok(()) } else { Err("value too long") }
+    }
+}

@@ -1,0 +1,151 @@
+//! The one place that asks the system for the time (FND-06, DESIGN D7).
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+
+use crate::time::{TimeSpan, Timestamp};
+
+/// Tells the time and wakes at an instant.
+#[async_trait]
+pub trait Clock: Send + Sync {
+    /// The instant now. Never earlier than an answer given before.
+    fn now(&self) -> Timestamp;
+
+    /// Waits until `now` is at or after the instant.
+    async fn sleep_until(&self, at: Timestamp);
+}
+
+/// The system's time: wall time at start plus the boot time elapsed since (sleep of the machine
+/// counts), so that it never goes backwards. A wall clock that is set later is followed slowly, by at most a tenth of the time that passes.
+pub struct SystemClock {
+    started: i64,
+    state: Mutex<Slew>,
+    latest: AtomicI64,
+}
+
+struct Slew {
+    /// Ticks to add to the time elapsed since the start.
+    base: i64,
+    checked_at: i64,
+}
+
+/// How often the wall clock is looked at.
+const CHECK_EVERY: TimeSpan = TimeSpan::from_seconds(1);
+/// Followed by at most one part in this many of the time that passed.
+const SLEW_DIVISOR: i64 = 10;
+
+impl SystemClock {
+    /// A clock that starts with the wall time.
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            started: boot_ticks(),
+            state: Mutex::new(Slew { base: wall_time().ticks(), checked_at: 0 }),
+            latest: AtomicI64::new(0),
+        }
+    }
+
+    fn elapsed(&self) -> i64 {
+        boot_ticks() - self.started
+    }
+}
+
+#[async_trait]
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = self.elapsed();
+        let mut slew = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = elapsed - slew.checked_at;
+        if since >= CHECK_EVERY.ticks() {
+            slew.checked_at = elapsed;
+            let error = wall_time().ticks() - (slew.base + elapsed);
+            let most = since / SLEW_DIVISOR;
+            slew.base += error.clamp(-most, most);
+        }
+        let now = slew.base + elapsed;
+        drop(slew);
+        Timestamp::from_ticks(self.latest.fetch_max(now, Ordering::AcqRel).max(now))
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        loop {
+            let now = self.now();
+            if now >= at {
+                return;
+            }
+            // At least a millisecond, which is what the timer can do; at most an hour, so that a
+            // wall clock that was set is seen.
+            let rest = at.since(now).to_std();
+            tokio::time::sleep(rest.clamp(Duration::from_millis(1), Duration::from_secs(3_600)))
+                .await;
+        }
+    }
+}
+
+/// Ticks since the machine was booted, suspended time included.
+fn boot_ticks() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec.saturating_mul(10_000_000).saturating_add(time.tv_nsec / 100)
+}
+
+fn wall_time() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX))
+}
+
+/// A clock that stands still until it is told to move.
+pub struct ManualClock {
+    state: Mutex<Manual>,
+}
+
+struct Manual {
+    now: Timestamp,
+    sleepers: Vec<(Timestamp, Waker)>,
+}
+
+impl ManualClock {
+    /// A clock that shows this instant.
+    #[must_use]
+    pub const fn at(now: Timestamp) -> Self {
+        Self { state: Mutex::new(Manual { now, sleepers: Vec::new() }) }
+    }
+
+    /// Moves the time forward and wakes whoever waited for it.
+    pub fn advance(&self, span: TimeSpan) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.now = state.now.plus(span);
+        let now = state.now;
+        let (due, waiting) =
+            std::mem::take(&mut state.sleepers).into_iter().partition(|(at, _)| *at <= now);
+        state.sleepers = waiting;
+        drop(state);
+        let due: Vec<(Timestamp, Waker)> = due;
+        for (_, waker) in due {
+            waker.wake();
+        }
+    }
+}
+
+#[async_trait]
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).now
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        std::future::poll_fn(|context| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.now >= at {
+                return Poll::Ready(());
+            }
+            state.sleepers.retain(|(_, waker)| !waker.will_wake(context.waker()));
+            state.sleepers.push((at, context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}

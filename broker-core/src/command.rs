@@ -1,0 +1,367 @@
+//! What can be asked of an entity, and what it answers. Read first, with [`crate::change`] and
+//! [`crate::effect`]. (Data path, step 1.)
+//!
+//! A [`Command`] is addressed to a sub-queue of an entity. Transports build it from bytes; the actor
+//! that owns the entity applies it. Who may ask what is decided before, by the authorizer.
+
+use crate::content_ref::ContentRef;
+use crate::description::QueueDescription;
+use crate::error::Rejection;
+use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::limits::Limits;
+use crate::message::{Content, Envelope, Overlay, Value};
+use crate::path::SubQueue;
+use crate::time::{TimeSpan, Timestamp};
+
+/// A message on its way in: its bytes, and the facts that admission needs of them.
+#[derive(Clone, Debug)]
+pub struct InboundMessage {
+    /// The bare message in AMQP section encoding; stored as it is.
+    pub content: Content,
+    /// What the entity reads of it; computed once, at the edge.
+    pub envelope: Envelope,
+}
+
+/// How a received message leaves the entity (RCV-01).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ReceiveMode {
+    /// Stays under an exclusive lock until it is settled or the lock ends (RCV-05).
+    PeekLock,
+    /// Is removed when it is delivered (RCV-02).
+    ReceiveAndDelete,
+}
+
+/// What a receiver decides about a message it holds.
+#[derive(Clone, Debug)]
+pub enum Settlement {
+    /// Processed: the message is removed (SET-01).
+    Complete,
+    /// Unlocked for redelivery, counted as a failed delivery (SET-03).
+    Abandon {
+        /// Application properties to set (SET-08).
+        properties: Option<Overlay>,
+    },
+    /// Set aside: from now on received by number only (DEF-01).
+    Defer {
+        /// Application properties to set (SET-08).
+        properties: Option<Overlay>,
+    },
+    /// Moved to the dead-letter queue (SET-05).
+    DeadLetter {
+        /// Reason, description and application properties to set (SET-06).
+        properties: Option<Overlay>,
+    },
+    /// Unlocked as if it had never been delivered; not counted (SET-32).
+    Release,
+}
+
+impl Settlement {
+    /// A dead-letter settlement with reason, description and further properties, each optional.
+    ///
+    /// # Errors
+    /// `ArgumentOutOfRange` for a text that is too long (SET-11), and those of [`Overlay::encode`].
+    pub fn dead_letter(
+        reason: Option<&str>,
+        description: Option<&str>,
+        properties: &[(String, Value)],
+        limits: &Limits,
+    ) -> Result<Self, Rejection> {
+        let texts = [
+            ("dead-letter reason", reason, limits.dead_letter_reason_chars_max),
+            ("dead-letter description", description, limits.dead_letter_description_chars_max),
+        ];
+        for (what, text, chars_max) in texts {
+            let chars = text.map_or(0, |text| text.chars().count());
+            if chars > chars_max {
+                return Err(Rejection::out_of_range(format!(
+                    "{what} has {chars} characters, the limit is {chars_max}"
+                )));
+            }
+        }
+        if reason.is_none() && description.is_none() && properties.is_empty() {
+            return Ok(Self::DeadLetter { properties: None });
+        }
+        let overlay = Overlay::dead_letter(reason, description, properties)?;
+        Ok(Self::DeadLetter { properties: Some(overlay) })
+    }
+}
+
+/// How the connection of a receiver ended (SET-21, SET-31).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkEnd {
+    /// The client closed it; locks stay unless `locks.release_on_detach` is set.
+    Orderly,
+    /// The transport was lost, or an in-process handle was dropped; locks are released and counted.
+    Broken,
+    /// The broker closed it; locks are released and not counted.
+    ByBroker,
+}
+
+/// One thing asked of an entity. Every variant is answered exactly once.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Stores one message, now or for its scheduled instant. Answer: [`Outcome::Accepted`].
+    Send {
+        /// The message.
+        message: InboundMessage,
+    },
+    /// Stores all messages or none (SND-29). Answer: [`Outcome::AcceptedBatch`].
+    SendBatch {
+        /// The messages, in the order in which they are numbered (SND-31).
+        messages: Vec<InboundMessage>,
+    },
+    /// Removes scheduled messages, all or none (SCH-05). Answer: [`Outcome::Done`].
+    CancelScheduled {
+        /// The numbers given when they were scheduled.
+        sequences: Vec<SequenceNumber>,
+    },
+    /// Takes what is available, or waits for it (RCV-10 to RCV-13). Answer: [`Outcome::Received`].
+    Receive {
+        /// Peek-lock or receive-and-delete.
+        mode: ReceiveMode,
+        /// At least 1 and at most this many messages.
+        count_max: u32,
+        /// No further message once this many bytes are taken; the first always fits (RCV-13).
+        bytes_max: u64,
+        /// How long to wait for the first message; zero never waits (RCV-10).
+        wait: TimeSpan,
+        /// Whose end releases the locks; `None` for a stateless client (SET-23).
+        holder: Option<ReceiverId>,
+    },
+    /// Withdraws the waiting [`Command::Receive`] sent under this ticket (RCV-14). It is then
+    /// answered with an empty [`Outcome::Received`]. Answer: [`Outcome::Done`].
+    CancelReceive {
+        /// The ticket of the call to withdraw.
+        call: crate::ids::Ticket,
+    },
+    /// Takes deferred messages by number, all or none (DEF-03). Answer: [`Outcome::Received`].
+    ReceiveDeferred {
+        /// Peek-lock or receive-and-delete.
+        mode: ReceiveMode,
+        /// The numbers.
+        sequences: Vec<SequenceNumber>,
+        /// Whose end releases the locks; `None` for a stateless client (SET-23).
+        holder: Option<ReceiverId>,
+    },
+    /// Opens a receiver link without credit. Deliveries go to the outlet of this request.
+    /// Answer: [`Outcome::Done`].
+    Attach {
+        /// The new link, an id that was never used.
+        receiver: ReceiverId,
+        /// Peek-lock or receive-and-delete.
+        mode: ReceiveMode,
+    },
+    /// Sets how far a link may be sent. Both limits count from the attach, so that neither grants
+    /// nor deliveries that cross each other are counted twice (AMQP 2.6.7: a limit is the
+    /// receiver's delivery-count plus its link-credit). Answer: [`Outcome::Granted`], for a drain
+    /// after the deliveries it made.
+    Grant {
+        /// The link.
+        receiver: ReceiverId,
+        /// How many messages it may have been sent in all.
+        delivery_limit: u64,
+        /// How many bytes it may have been sent in all; the connection raises it as it writes.
+        byte_limit: u64,
+        /// Whether credit that cannot be used now is given back at once (RCV-18).
+        drain: Drain,
+    },
+    /// Ends a link or a holder of locks (SET-21). Answer: [`Outcome::Done`].
+    Detach {
+        /// The link or holder.
+        receiver: ReceiverId,
+        /// How it ended.
+        end: LinkEnd,
+    },
+    /// Settles one locked message. Answer: [`Outcome::Done`].
+    Settle {
+        /// The lock.
+        token: LockToken,
+        /// The decision.
+        settlement: Settlement,
+    },
+    /// Prolongs a lock to now plus the lock duration (SET-18). Answer: [`Outcome::Renewed`].
+    RenewLock {
+        /// The lock.
+        token: LockToken,
+    },
+    /// Looks at messages without changing them (PEK-01). Answer: [`Outcome::Peeked`].
+    Peek {
+        /// The first number to return (PEK-04).
+        from: SequenceNumber,
+        /// At most this many (PEK-08).
+        count_max: u32,
+    },
+    /// Removes available messages, lowest numbers first (DEL-01). Answer: [`Outcome::Deleted`].
+    DeleteBatch {
+        /// At most this many.
+        count_max: u32,
+        /// Only messages enqueued before this instant; `None` is now (DEL-03).
+        enqueued_before: Option<Timestamp>,
+    },
+    /// Removes one deferred message, expired or not (DEL-09). Answer: [`Outcome::Done`].
+    DeleteDeferred {
+        /// Its number.
+        sequence: SequenceNumber,
+    },
+    /// Replaces the description; it was validated before (ENT-17). Answer: [`Outcome::Done`].
+    Update {
+        /// The new description.
+        description: Box<QueueDescription>,
+        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        read_at: Option<Timestamp>,
+    },
+    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`].
+    Describe,
+}
+
+/// What becomes of credit that cannot be used at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drain {
+    /// It waits for messages (RCV-17).
+    No,
+    /// It is given back (RCV-18).
+    Yes,
+}
+
+/// The answer to a command that was not rejected.
+#[derive(Clone, Debug)]
+pub enum Outcome<M = ReceivedMessage> {
+    /// It is done; there is nothing more to say.
+    Done,
+    /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or
+    /// the number of the scheduled message that it repeats (DUP-12).
+    Accepted(SequenceNumber),
+    /// The numbers of a batch, in its order, each as in [`Outcome::Accepted`].
+    AcceptedBatch(Vec<SequenceNumber>),
+    /// Received messages; empty when none came in time (RCV-11).
+    Received(Vec<M>),
+    /// Messages looked at, ascending by number.
+    Peeked(Vec<M>),
+    /// The new end of the lock.
+    Renewed(Timestamp),
+    /// How much of the credit is left unused; with a drain, all that was given back.
+    Granted {
+        /// Unused credit.
+        unused: u64,
+    },
+    /// How many messages were removed.
+    Deleted(u64),
+    /// The description with its runtime part.
+    Described(Box<Described>),
+}
+
+/// State of a message as receivers see it (PEK-05).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum MessageState {
+    /// Available or locked.
+    Active,
+    /// Set aside by a receiver.
+    Deferred,
+    /// Waiting for its instant.
+    Scheduled,
+}
+
+/// The lock of a delivered message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockGrant {
+    /// Names the lock.
+    pub token: LockToken,
+    /// When it ends, unless renewed (SET-16).
+    pub until: Timestamp,
+}
+
+/// What the broker says about a message beside its content (file 02, "Properties set by the broker").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageFacts {
+    /// Identity in the entity (MSG-12).
+    pub sequence: SequenceNumber,
+    /// Number at the original point of submission, else 0 (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// When it was enqueued in this entity; for a scheduled message when it will be.
+    pub enqueued_at: Timestamp,
+    /// When it expires; `None` where it is not computed (EXP-11).
+    pub expires_at: Option<Timestamp>,
+    /// The TTL to show (EXP-14): effective on receive; own, possibly lowered, on peek.
+    pub time_to_live: Option<TimeSpan>,
+    /// The stored count (SET-29). A peek-lock delivery shows one more (SET-30).
+    pub delivery_count: u32,
+    /// Active, deferred or scheduled.
+    pub state: MessageState,
+    /// Where the message is.
+    pub sub_queue: SubQueue,
+    /// The lock, only on messages received under one (MSG-19).
+    pub lock: Option<LockGrant>,
+    /// Stored size in bytes, overlays included.
+    pub size: u32,
+    /// How many overlays its content has.
+    pub overlay_count: u16,
+}
+
+impl MessageFacts {
+    /// The count that a receiver is shown (SET-29, SET-30).
+    #[must_use]
+    pub const fn shown_delivery_count(&self) -> u32 {
+        match self.lock {
+            Some(_) => self.delivery_count.saturating_add(1),
+            None => self.delivery_count,
+        }
+    }
+}
+
+/// A message as it leaves the broker: facts, and references to its pinned content.
+#[derive(Clone, Debug)]
+pub struct ReceivedMessage {
+    /// What the broker says about it.
+    pub facts: MessageFacts,
+    /// The bare message.
+    pub content: ContentRef,
+    /// Property overlays in the order in which they were set.
+    pub overlays: Vec<ContentRef>,
+}
+
+/// Message counts of an entity (CNT-01 to CNT-05).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Active messages of the main queue, locked ones included (CNT-02).
+    pub active: u64,
+    /// Deferred messages of the main queue.
+    pub deferred: u64,
+    /// Scheduled messages.
+    pub scheduled: u64,
+    /// Messages in the dead-letter queue, deferred ones included.
+    pub dead_letter: u64,
+    /// Messages waiting to be moved to another entity (CNT-05).
+    pub transfer: u64,
+    /// Messages in the transfer dead-letter queue.
+    pub transfer_dead_letter: u64,
+}
+
+impl Counts {
+    /// The sum of all (CNT-03).
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.active
+            + self.deferred
+            + self.scheduled
+            + self.dead_letter
+            + self.transfer
+            + self.transfer_dead_letter
+    }
+}
+
+/// A description with its runtime part (ENT-31, file 17).
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// All settable properties with their effective values.
+    pub description: QueueDescription,
+    /// Message counts.
+    pub counts: Counts,
+    /// Sum of stored sizes (CNT-08).
+    pub size_bytes: u64,
+    /// When the entity was created.
+    pub created_at: Timestamp,
+    /// Last change of the description.
+    pub updated_at: Timestamp,
+    /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
+    pub accessed_at: Timestamp,
+}

@@ -1,0 +1,7 @@
+//! What extension authors implement.
+
+pub mod authorizer;
+pub mod transport;
+
+pub use authorizer::{AllowAll, Authorizer, Principal, Right};
+pub use transport::{RunningTransport, Transport, TransportError};

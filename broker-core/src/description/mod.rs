@@ -1,0 +1,103 @@
+//! Descriptions: the settable properties of entities, and the settings of their namespace (ENT).
+//!
+//! A description is a plain value with effective values; updates are values too, so that a refused
+//! one changes nothing. Absent on purpose: runtime counts, which the tree's account has, and
+//! AuthorizationRules, which come with the shared access signature authorizer.
+
+mod queue;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use queue::{QueueDescription, QueueUpdate};
+pub use status::EntityStatus;
+
+use crate::error::Rejection;
+use crate::limits::{Limits, Tier};
+use crate::time::TimeSpan;
+
+/// The kinds of entities.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EntityKind {
+    /// Holds messages for competing receivers.
+    Queue,
+    /// Publishes each message to its subscriptions.
+    Topic,
+    /// Holds its copies of a topic's messages.
+    Subscription,
+}
+
+/// The settings of a namespace that concern entities.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// The name of the namespace (CNT-10).
+    pub name: Box<str>,
+    /// The numbers in force, with the tier (ENT-01, QUO-02).
+    pub limits: Limits,
+    /// AutoDeleteOnIdle of entities created without one (TMP-02); unlimited by default (TMP-04).
+    pub auto_delete_on_idle_default: TimeSpan,
+    /// `locks.release_on_detach`: whether an orderly detach of a link releases the locks taken over
+    /// it, as a broken connection does (SET-21).
+    pub locks_release_on_detach: bool,
+}
+
+impl EntityKind {
+    /// The word for it inside a sentence.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Topic => "topic",
+            Self::Subscription => "subscription",
+        }
+    }
+}
+
+impl Settings {
+    /// The settings of a new namespace of that tier.
+    #[must_use]
+    pub fn new(name: impl Into<Box<str>>, tier: Tier) -> Self {
+        Self {
+            name: name.into(),
+            limits: Limits::of(tier),
+            auto_delete_on_idle_default: TimeSpan::MAX,
+            locks_release_on_detach: false,
+        }
+    }
+
+    /// The tier of the namespace (ENT-01).
+    #[must_use]
+    pub const fn tier(&self) -> Tier {
+        self.limits.tier
+    }
+
+    /// A queue with only a path: the tier's defaults (ENT-03) and the namespace's (TMP-02).
+    #[must_use]
+    pub fn new_queue(&self, path: impl Into<Box<str>>) -> QueueDescription {
+        QueueDescription {
+            auto_delete_on_idle: self.auto_delete_on_idle_default,
+            ..QueueDescription::new(path, &self.limits)
+        }
+    }
+
+    /// Refuses settings under which no entity could be created with its defaults.
+    pub fn validate(&self) -> Result<(), Rejection> {
+        self.limits.validate()?;
+        self.new_queue("default").validate(&self.limits)
+    }
+}
+
+impl Default for Settings {
+    /// The namespace `peeklock` in the tier Premium (ENT-01).
+    fn default() -> Self {
+        Self::new("peeklock", Tier::default())
+    }
+}
+
+impl fmt::Display for EntityKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,319 @@
+//! The properties of a queue, their defaults, bounds and updates (ENT-03 to ENT-19).
+
+use std::fmt;
+
+use super::{EntityKind, EntityStatus, Settings};
+use crate::condition::Condition;
+use crate::error::{Quoted, Rejection};
+use crate::limits::{Limits, Tier};
+use crate::time::TimeSpan;
+
+/// All properties of a queue with their effective values (ENT-31).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueDescription {
+    /// The path in the case given at creation (ADR-06), valid by `path::validate_entity_path`.
+    pub path: Box<str>,
+    /// How long a peek-lock lasts (ENT-06); applies to locks taken or renewed from now on (ENT-18).
+    pub lock_duration: TimeSpan,
+    /// Quota of the queue in MiB (ENT-10).
+    pub max_size_in_megabytes: u64,
+    /// Whether message ids are remembered (DUP-01); fixed at creation (ENT-16).
+    pub requires_duplicate_detection: bool,
+    /// How long they are remembered (DUP-04).
+    pub duplicate_detection_history_time_window: TimeSpan,
+    /// Whether messages belong to sessions; fixed at creation (ENT-16).
+    pub requires_session: bool,
+    /// Time to live of messages that set none, and ceiling for the others (EXP-04, EXP-05).
+    pub default_message_time_to_live: TimeSpan,
+    /// Whether expired messages are dead-lettered instead of removed (ENT-05).
+    pub dead_lettering_on_message_expiration: bool,
+    /// Failed deliveries after which a message is dead-lettered (ENT-04, ENT-19).
+    pub max_delivery_count: u32,
+    /// Stored, without effect.
+    pub enable_batched_operations: bool,
+    /// What is blocked (ENT-20).
+    pub status: EntityStatus,
+    /// Where messages are forwarded to (file 10).
+    pub forward_to: Option<Box<str>>,
+    /// Where dead-lettered messages are forwarded to (file 10).
+    pub forward_dead_lettered_messages_to: Option<Box<str>>,
+    /// How long the queue must be idle before it is deleted (TMP-02); unlimited: never (TMP-04).
+    pub auto_delete_on_idle: TimeSpan,
+    /// Stored, without effect; fixed at creation (ENT-16).
+    pub enable_partitioning: bool,
+    /// Stored, without effect; fixed at creation (ADM-24).
+    pub enable_express: bool,
+    /// Size of the largest message in KiB.
+    pub max_message_size_in_kilobytes: u64,
+    /// Text for the owner's use.
+    pub user_metadata: Option<Box<str>>,
+}
+
+/// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct QueueUpdate {
+    /// LockDuration.
+    pub lock_duration: Option<TimeSpan>,
+    /// MaxSizeInMegabytes.
+    pub max_size_in_megabytes: Option<u64>,
+    /// RequiresDuplicateDetection; an update may only repeat it.
+    pub requires_duplicate_detection: Option<bool>,
+    /// DuplicateDetectionHistoryTimeWindow.
+    pub duplicate_detection_history_time_window: Option<TimeSpan>,
+    /// RequiresSession; an update may only repeat it.
+    pub requires_session: Option<bool>,
+    /// DefaultMessageTimeToLive.
+    pub default_message_time_to_live: Option<TimeSpan>,
+    /// DeadLetteringOnMessageExpiration.
+    pub dead_lettering_on_message_expiration: Option<bool>,
+    /// MaxDeliveryCount.
+    pub max_delivery_count: Option<u32>,
+    /// EnableBatchedOperations.
+    pub enable_batched_operations: Option<bool>,
+    /// Status.
+    pub status: Option<EntityStatus>,
+    /// ForwardTo; absent means none.
+    pub forward_to: Option<Box<str>>,
+    /// ForwardDeadLetteredMessagesTo; absent means none.
+    pub forward_dead_lettered_messages_to: Option<Box<str>>,
+    /// AutoDeleteOnIdle.
+    pub auto_delete_on_idle: Option<TimeSpan>,
+    /// EnablePartitioning; an update may only repeat it.
+    pub enable_partitioning: Option<bool>,
+    /// EnableExpress; an update may only repeat it.
+    pub enable_express: Option<bool>,
+    /// MaxMessageSizeInKilobytes.
+    pub max_message_size_in_kilobytes: Option<u64>,
+    /// UserMetadata; absent means none.
+    pub user_metadata: Option<Box<str>>,
+}
+
+impl QueueDescription {
+    /// A queue with only a path: exactly the defaults of the tier (ENT-03, ENT-08).
+    #[must_use]
+    pub fn new(path: impl Into<Box<str>>, limits: &Limits) -> Self {
+        Self {
+            path: path.into(),
+            lock_duration: limits.lock_duration_default,
+            max_size_in_megabytes: limits.entity_megabytes_default,
+            requires_duplicate_detection: false,
+            duplicate_detection_history_time_window: limits.duplicate_window_default,
+            requires_session: false,
+            default_message_time_to_live: limits.time_to_live_max,
+            dead_lettering_on_message_expiration: false,
+            max_delivery_count: limits.delivery_count_default,
+            enable_batched_operations: true,
+            status: EntityStatus::Active,
+            forward_to: None,
+            forward_dead_lettered_messages_to: None,
+            auto_delete_on_idle: TimeSpan::MAX,
+            enable_partitioning: false,
+            enable_express: false,
+            max_message_size_in_kilobytes: limits.message_bytes_default / 1_024,
+            user_metadata: None,
+        }
+    }
+
+    /// The quota of the queue in bytes (SND-24).
+    #[must_use]
+    pub const fn size_bytes_max(&self) -> u64 {
+        self.max_size_in_megabytes.saturating_mul(1 << 20)
+    }
+
+    /// The size of the largest message in bytes (SND-22).
+    #[must_use]
+    pub const fn message_bytes_max(&self) -> u64 {
+        self.max_message_size_in_kilobytes.saturating_mul(1 << 10)
+    }
+
+    /// Refuses features that the tier lacks (ENT-02), a status of the system (ENT-28), and values
+    /// outside their bounds, which are allowed themselves (ENT-09). The path is judged elsewhere.
+    pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
+        self.validate_features(limits.tier)?;
+        self.status.validate(EntityKind::Queue)?;
+        self.within(
+            "LockDuration",
+            self.lock_duration,
+            limits.lock_duration_min,
+            limits.lock_duration_max,
+        )?;
+        self.within(
+            "MaxSizeInMegabytes",
+            self.max_size_in_megabytes,
+            limits.entity_megabytes_min,
+            limits.entity_megabytes_max,
+        )?;
+        self.within(
+            "DuplicateDetectionHistoryTimeWindow",
+            self.duplicate_detection_history_time_window,
+            limits.duplicate_window_min,
+            limits.duplicate_window_max,
+        )?;
+        self.within(
+            "DefaultMessageTimeToLive",
+            self.default_message_time_to_live,
+            limits.time_to_live_min,
+            limits.time_to_live_max,
+        )?;
+        self.within("MaxDeliveryCount", self.max_delivery_count, 1, limits.delivery_count_max)?;
+        self.within(
+            "AutoDeleteOnIdle",
+            self.auto_delete_on_idle,
+            limits.auto_delete_on_idle_min,
+            TimeSpan::MAX,
+        )?;
+        self.within(
+            "MaxMessageSizeInKilobytes",
+            self.max_message_size_in_kilobytes,
+            limits.message_bytes_min / 1_024,
+            limits.message_bytes_max / 1_024,
+        )?;
+        let chars = self.user_metadata.as_deref().map_or(0, |text| text.chars().count());
+        if chars > limits.user_metadata_chars_max {
+            return Err(Rejection::out_of_range(format!(
+                "UserMetadata of queue {} has {chars} characters, more than {}",
+                Quoted(&self.path),
+                limits.user_metadata_chars_max
+            )));
+        }
+        Ok(())
+    }
+
+    /// The first property that this version knows and does not carry out yet: sessions and
+    /// forwarding. A caller asks after `validate` and refuses rather than ignores it.
+    #[must_use]
+    pub fn unsupported(&self) -> Option<Rejection> {
+        let unsupported = [
+            (self.requires_session, "RequiresSession"),
+            (self.forward_to.is_some(), "ForwardTo"),
+            (self.forward_dead_lettered_messages_to.is_some(), "ForwardDeadLetteredMessagesTo"),
+        ];
+        let (_, property) = unsupported.into_iter().find(|(wanted, _)| *wanted)?;
+        Some(Rejection::new(
+            Condition::NotImplemented,
+            format!("{property} of queue {} is not supported in this version", Quoted(&self.path)),
+        ))
+    }
+
+    fn validate_features(&self, tier: Tier) -> Result<(), Rejection> {
+        if tier != Tier::Basic {
+            return Ok(());
+        }
+        let features = [
+            (self.requires_session, "RequiresSession"),
+            (self.requires_duplicate_detection, "RequiresDuplicateDetection"),
+            (self.forward_to.is_some(), "ForwardTo"),
+            (self.forward_dead_lettered_messages_to.is_some(), "ForwardDeadLetteredMessagesTo"),
+            (!self.auto_delete_on_idle.is_unlimited(), "AutoDeleteOnIdle"),
+        ];
+        for (wanted, property) in features {
+            if wanted {
+                return Err(Rejection::argument(format!(
+                    "{property} of queue {} is not part of the tier {tier}",
+                    Quoted(&self.path)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn within<T: PartialOrd + fmt::Display>(
+        &self,
+        property: &str,
+        value: T,
+        min: T,
+        max: T,
+    ) -> Result<(), Rejection> {
+        if min <= value && value <= max {
+            return Ok(());
+        }
+        Err(Rejection::out_of_range(format!(
+            "{property} of queue {} is {value}, not {min} to {max}",
+            Quoted(&self.path)
+        )))
+    }
+}
+
+impl QueueUpdate {
+    /// The description of a new queue: absent properties take the defaults of the namespace.
+    pub fn create(
+        self,
+        path: impl Into<Box<str>>,
+        settings: &Settings,
+    ) -> Result<QueueDescription, Rejection> {
+        let description = self.over(&settings.new_queue(path));
+        description.validate(&settings.limits)?;
+        Ok(description)
+    }
+
+    /// The description that replaces `current`: absent ForwardTo, ForwardDeadLetteredMessagesTo and
+    /// UserMetadata mean none, other absent properties keep their value (ENT-17), and those fixed
+    /// at creation cannot change (ENT-16).
+    pub fn apply_to(
+        self,
+        current: &QueueDescription,
+        limits: &Limits,
+    ) -> Result<QueueDescription, Rejection> {
+        self.keeps_what_is_fixed(current)?;
+        let description = self.over(current);
+        description.validate(limits)?;
+        Ok(description)
+    }
+
+    fn keeps_what_is_fixed(&self, current: &QueueDescription) -> Result<(), Rejection> {
+        let fixed = [
+            (self.requires_session, current.requires_session, "RequiresSession"),
+            (
+                self.requires_duplicate_detection,
+                current.requires_duplicate_detection,
+                "RequiresDuplicateDetection",
+            ),
+            (self.enable_partitioning, current.enable_partitioning, "EnablePartitioning"),
+            (self.enable_express, current.enable_express, "EnableExpress"),
+        ];
+        for (wanted, kept, property) in fixed {
+            if wanted.is_some_and(|wanted| wanted != kept) {
+                return Err(Rejection::argument(format!(
+                    "{property} of queue {} is {kept} since its creation and cannot change",
+                    Quoted(&current.path)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn over(self, base: &QueueDescription) -> QueueDescription {
+        QueueDescription {
+            path: base.path.clone(),
+            lock_duration: self.lock_duration.unwrap_or(base.lock_duration),
+            max_size_in_megabytes: self.max_size_in_megabytes.unwrap_or(base.max_size_in_megabytes),
+            requires_duplicate_detection: self
+                .requires_duplicate_detection
+                .unwrap_or(base.requires_duplicate_detection),
+            duplicate_detection_history_time_window: self
+                .duplicate_detection_history_time_window
+                .unwrap_or(base.duplicate_detection_history_time_window),
+            requires_session: self.requires_session.unwrap_or(base.requires_session),
+            default_message_time_to_live: self
+                .default_message_time_to_live
+                .unwrap_or(base.default_message_time_to_live),
+            dead_lettering_on_message_expiration: self
+                .dead_lettering_on_message_expiration
+                .unwrap_or(base.dead_lettering_on_message_expiration),
+            max_delivery_count: self.max_delivery_count.unwrap_or(base.max_delivery_count),
+            enable_batched_operations: self
+                .enable_batched_operations
+                .unwrap_or(base.enable_batched_operations),
+            status: self.status.unwrap_or(base.status),
+            forward_to: self.forward_to,
+            forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
+            auto_delete_on_idle: self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+            enable_partitioning: self.enable_partitioning.unwrap_or(base.enable_partitioning),
+            enable_express: self.enable_express.unwrap_or(base.enable_express),
+            max_message_size_in_kilobytes: self
+                .max_message_size_in_kilobytes
+                .unwrap_or(base.max_message_size_in_kilobytes),
+            user_metadata: self.user_metadata,
+        }
+    }
+}

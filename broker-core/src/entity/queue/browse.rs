@@ -1,0 +1,78 @@
+//! Peek and batch delete: what an operator does without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
+
+use super::{Queue, Shown};
+use crate::change::Removal;
+use crate::command::Outcome;
+use crate::effect::Answer;
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+
+impl Queue {
+    /// Shows messages from a number on, whatever their state (PEK-03), within the bounds of PEK-08.
+    pub(super) fn peek(
+        &mut self,
+        sub_queue: SubQueue,
+        from: SequenceNumber,
+        count_max: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        if count_max == 0 {
+            return Err(Rejection::out_of_range("a peek asks for at least 1 message, not 0"));
+        }
+        let count_max = (count_max as usize).min(ctx.limits.peek_count_max);
+        let mut bytes = 0u64;
+        let mut messages = Vec::new();
+        for sequence in self.sub_queue(sub_queue).members.iter_from(from) {
+            let Some(slot) = self.slots.get(sequence) else { continue };
+            if slot.in_flight {
+                continue;
+            }
+            bytes += u64::from(slot.size);
+            if messages.len() == count_max
+                || (!messages.is_empty() && bytes > ctx.limits.peek_bytes_max)
+            {
+                break;
+            }
+            messages.push(self.facts(sequence, slot, Shown::Peeked));
+        }
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Peeked(messages)))
+    }
+
+    /// Removes available messages enqueued before an instant, lowest numbers first (DEL-03, DEL-04).
+    pub(super) fn delete_batch(
+        &mut self,
+        sub_queue: SubQueue,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        if count_max == 0 || count_max as usize > ctx.limits.batch_delete_count_max {
+            return Err(Rejection::out_of_range(format!(
+                "a batch delete removes 1 to {} messages, not {count_max}",
+                ctx.limits.batch_delete_count_max
+            )));
+        }
+        let before = enqueued_before.unwrap_or(ctx.now);
+        // Enqueue times ascend with the numbers, so the first that is too young ends the search.
+        let doomed: Vec<SequenceNumber> = self
+            .sub_queue(sub_queue)
+            .available
+            .iter_from(SequenceNumber(0))
+            .take_while(|sequence| {
+                self.slots.get(*sequence).is_some_and(|slot| slot.enqueued_at < before)
+            })
+            .take(count_max as usize)
+            .collect();
+        for sequence in &doomed {
+            self.remove_message(*sequence, Removal::Deleted, ctx, step);
+        }
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Deleted(doomed.len() as u64)))
+    }
+}

@@ -1,0 +1,284 @@
+//! Demand: who waits for messages, and in which order they are served (RCV-16 to RCV-18).
+//!
+//! Each sub-queue has one ring of turns. A receive call is served whole in its turn; a link gets up
+//! to 16 messages or 64 KiB and goes to the back. A link without credit or without room in its
+//! connection is not in the ring: it is skipped, not served and locked.
+
+use super::{Queue, Shown, gate_of};
+use crate::change::{Change, Durability, Removal};
+use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
+use crate::effect::{Answer, Effect, Gate};
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+
+/// One who waits in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    Call(Ticket),
+    Link(ReceiverId),
+}
+
+/// A receive call that is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) sub_queue: SubQueue,
+    pub(super) mode: ReceiveMode,
+    pub(super) count_max: u32,
+    pub(super) bytes_max: u64,
+    pub(super) holder: Option<ReceiverId>,
+    pub(super) turn: u64,
+    pub(super) deadline: Timestamp,
+}
+
+/// A receiver link.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) sub_queue: SubQueue,
+    pub(super) mode: ReceiveMode,
+    /// What it was sent since the attach, and how far it may be sent.
+    pub(super) delivered: u64,
+    pub(super) delivery_limit: u64,
+    pub(super) delivered_bytes: u64,
+    pub(super) byte_limit: u64,
+    /// Its place in the ring, while it can be served.
+    pub(super) turn: Option<u64>,
+    /// The drain to answer when what is available has been delivered.
+    pub(super) drain: Option<Ticket>,
+}
+
+impl Link {
+    /// Messages it may be sent now.
+    pub(super) const fn credit(&self) -> u64 {
+        self.delivery_limit.saturating_sub(self.delivered)
+    }
+
+    /// Whether it has credit and its connection has room.
+    pub(super) const fn can_be_served(&self) -> bool {
+        self.delivered < self.delivery_limit && self.delivered_bytes < self.byte_limit
+    }
+}
+
+impl Queue {
+    /// Sets how far a link may be sent (AMQP 2.6.7).
+    pub(super) fn grant(
+        &mut self,
+        ticket: Ticket,
+        receiver: ReceiverId,
+        delivery_limit: u64,
+        byte_limit: u64,
+        drain: Drain,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        let Some(link) = self.links.get_mut(&receiver) else {
+            return Err(unknown_link(receiver));
+        };
+        if link.drain.is_some() {
+            return Err(Rejection::invalid_operation("link is being drained already"));
+        }
+        link.delivery_limit = delivery_limit;
+        link.byte_limit = byte_limit;
+        let answer = match drain {
+            Drain::No => Answer::Now(Outcome::Granted { unused: link.credit() }, Gate::Open),
+            Drain::Yes => {
+                link.drain = Some(ticket);
+                self.draining.push(receiver);
+                Answer::Later
+            }
+        };
+        self.seat(receiver);
+        self.touch(ctx.now);
+        Ok(answer)
+    }
+
+    /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not.
+    fn seat(&mut self, receiver: ReceiverId) {
+        let Some(link) = self.links.get(&receiver) else { return };
+        let (which, turn) = (link.sub_queue, link.turn);
+        let turn = match (link.can_be_served(), turn) {
+            (true, None) => Some(self.sub_queue_mut(which).take_turn(Demand::Link(receiver))),
+            (false, Some(turn)) => {
+                self.sub_queue_mut(which).ring.remove(&turn);
+                None
+            }
+            (true | false, same) => same,
+        };
+        if let Some(link) = self.links.get_mut(&receiver) {
+            link.turn = turn;
+        }
+    }
+
+    /// Removes a link from ring and table.
+    pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
+        let link = self.links.remove(&receiver)?;
+        if let Some(turn) = link.turn {
+            self.sub_queue_mut(link.sub_queue).ring.remove(&turn);
+        }
+        Some(link)
+    }
+
+    /// Whether somebody pulls from the main queue (file 01, "active receiver"; EXP-32).
+    pub(super) fn has_active_receiver(&self) -> bool {
+        !self.main.ring.is_empty()
+            || self.links.values().any(|link| link.sub_queue == SubQueue::Main && link.credit() > 0)
+    }
+
+    /// Serves a sub-queue's ring until demand or supply is used up.
+    pub(super) fn match_demand(&mut self, which: SubQueue, ctx: &mut Ctx<'_>, step: &mut Step) {
+        while let Some((turn, demand)) =
+            self.sub_queue(which).ring.first_key_value().map(|(turn, demand)| (*turn, *demand))
+        {
+            if self.next_available(which, ctx).is_none() {
+                return;
+            }
+            match demand {
+                Demand::Call(ticket) => self.serve_call(ticket, ctx, step),
+                Demand::Link(receiver) => {
+                    self.sub_queue_mut(which).ring.remove(&turn);
+                    if let Some(link) = self.links.get_mut(&receiver) {
+                        link.turn = None;
+                    }
+                    self.serve_link(receiver, ctx, step);
+                    self.seat(receiver);
+                }
+            }
+        }
+    }
+
+    /// The lowest available message that is not expired. Expired ones at the front are behind the
+    /// budget of this step; they stop the matching, and the next step removes them (EXP-34).
+    fn next_available(&self, which: SubQueue, ctx: &Ctx<'_>) -> Option<SequenceNumber> {
+        let sequence = self.sub_queue(which).available.first()?;
+        let slot = self.slots.get(sequence)?;
+        (!self.is_expired(slot, ctx.now)).then_some(sequence)
+    }
+
+    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13).
+    fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) {
+        let Some(call) = self.remove_call(ticket) else { return };
+        let room = self.sub_queue(call.sub_queue).available.len().min(u64::from(call.count_max));
+        let mut messages = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
+        let mut bytes = 0u64;
+        while messages.len() < call.count_max as usize
+            && let Some(sequence) = self.next_available(call.sub_queue, ctx)
+        {
+            let size = self.slots.get(sequence).map_or(0, |slot| u64::from(slot.size));
+            if !messages.is_empty() && bytes.saturating_add(size) > call.bytes_max {
+                break;
+            }
+            bytes = bytes.saturating_add(size);
+            let Some(facts) = self.hand_out(sequence, call.mode, call.holder, ctx, step) else {
+                break;
+            };
+            messages.push(facts);
+        }
+        self.touch(ctx.now);
+        step.effects.push(Effect::Answer {
+            ticket,
+            result: Ok(Outcome::Received(messages)),
+            gate: gate_of(call.mode),
+        });
+    }
+
+    /// Gives a link its turn: at most 16 messages or 64 KiB.
+    fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) {
+        let Some(link) = self.links.get(&receiver) else { return };
+        let (which, mode) = (link.sub_queue, link.mode);
+        let mut credit = link.credit();
+        let room = link.byte_limit.saturating_sub(link.delivered_bytes);
+        let (mut count, mut bytes) = (0u64, 0u64);
+        let turn_max = ctx.limits.link_turn_count_max as u64;
+        while credit > 0
+            && bytes < room
+            && count < turn_max
+            && bytes < ctx.limits.link_turn_bytes_max
+            && let Some(sequence) = self.next_available(which, ctx)
+            && let Some(facts) = self.hand_out(sequence, mode, Some(receiver), ctx, step)
+        {
+            credit -= 1;
+            count += 1;
+            bytes += u64::from(facts.size);
+            step.effects.push(Effect::Deliver { receiver, facts, gate: gate_of(mode) });
+        }
+        if let Some(link) = self.links.get_mut(&receiver) {
+            link.delivered += count;
+            link.delivered_bytes += bytes;
+        }
+        self.touch(ctx.now);
+    }
+
+    /// Takes one available message for a receiver: under a lock, or out of the queue.
+    pub(super) fn hand_out(
+        &mut self,
+        sequence: SequenceNumber,
+        mode: ReceiveMode,
+        holder: Option<ReceiverId>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Option<MessageFacts> {
+        let slot = *self.slots.get(sequence)?;
+        let mut facts = self.facts(sequence, &slot, Shown::Received);
+        match mode {
+            ReceiveMode::PeekLock => {
+                let (token, until) = self.lock(sequence, holder, ctx)?;
+                facts.lock = Some(LockGrant { token, until });
+            }
+            ReceiveMode::ReceiveAndDelete => {
+                self.remove_message(sequence, Removal::Received, ctx, step);
+            }
+        }
+        Some(facts)
+    }
+
+    /// Removes a message for good; its bytes are free when that is durable.
+    pub(super) fn remove_message(
+        &mut self,
+        sequence: SequenceNumber,
+        reason: Removal,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let overlay_count = slot.overlay_count;
+        step.bytes_freed += u64::from(slot.size);
+        self.change(
+            Change::Removed { sequence, overlay_count, reason },
+            Durability::Sync,
+            ctx,
+            step,
+        );
+    }
+
+    /// Gives back the credit of links that are drained (RCV-18).
+    pub(super) fn end_drains(&mut self, step: &mut Step) {
+        for receiver in std::mem::take(&mut self.draining) {
+            let Some(link) = self.links.get_mut(&receiver) else { continue };
+            let Some(ticket) = link.drain.take() else { continue };
+            let unused = link.credit();
+            link.delivery_limit = link.delivered;
+            let gate = gate_of(link.mode);
+            self.seat(receiver);
+            step.effects.push(Effect::Answer {
+                ticket,
+                result: Ok(Outcome::Granted { unused }),
+                gate,
+            });
+        }
+    }
+}
+
+impl super::SubQueueState {
+    /// Puts somebody at the back of the ring.
+    pub(super) fn take_turn(&mut self, demand: Demand) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.ring.insert(turn, demand);
+        turn
+    }
+}
+
+fn unknown_link(receiver: ReceiverId) -> Rejection {
+    Rejection::invalid_operation(format!("no receiver link {} is attached", receiver.0))
+}

@@ -1,0 +1,91 @@
+//! Message locks: given with a delivery, prolonged on request, ended by time (SET-15 to SET-20).
+
+use super::MOVES_PER_STEP;
+use super::Queue;
+use crate::command::Outcome;
+use crate::effect::{Answer, Gate};
+use crate::entity::lock_table::Lock;
+use crate::entity::slot::{LockIndex, Slot};
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+
+/// A lock that was looked up and is in force: whoever has it may settle.
+#[derive(Clone, Copy)]
+pub(super) struct HeldLock {
+    pub(super) index: LockIndex,
+    pub(super) sequence: SequenceNumber,
+    pub(super) slot: Slot,
+}
+
+impl Queue {
+    /// Locks a message for LockDuration with a fresh token (SET-15).
+    pub(super) fn lock(
+        &mut self,
+        sequence: SequenceNumber,
+        holder: Option<ReceiverId>,
+        ctx: &mut Ctx<'_>,
+    ) -> Option<(LockToken, Timestamp)> {
+        let token = LockToken::new(sequence, (ctx.tokens)());
+        let until = ctx.now.plus(self.description.lock_duration);
+        let slot = self.slots.get_mut(sequence)?;
+        let which = slot.sub_queue;
+        slot.lock = Some(self.locks.insert(Lock { token, until, holder })?);
+        self.sub_queue_mut(which).available.remove(sequence);
+        Some((token, until))
+    }
+
+    /// Looks up a lock of this sub-queue that is still in force (SET-20).
+    pub(super) fn held(
+        &self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        now: Timestamp,
+    ) -> Result<HeldLock, Rejection> {
+        let sequence = token.sequence();
+        let held = || {
+            let slot = *self.slots.get(sequence)?;
+            let index = slot.lock?;
+            let lock = self.locks.get(index)?;
+            let in_force = lock.token == token && lock.until > now && slot.sub_queue == sub_queue;
+            in_force.then_some(HeldLock { index, sequence, slot })
+        };
+        held().ok_or_else(|| Rejection::message_lock_lost(token))
+    }
+
+    /// Sets the end of a lock to now plus LockDuration; token and count stay (SET-18).
+    pub(super) fn renew_lock(
+        &mut self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        let held = self.held(sub_queue, token, ctx.now)?;
+        let until = ctx.now.plus(self.description.lock_duration);
+        self.locks.renew(held.index, until);
+        self.touch(ctx.now);
+        Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
+    }
+
+    /// Ends the locks whose time is over; each counts as a failed delivery (SET-28).
+    pub(super) fn end_locks(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        for _ in 0..MOVES_PER_STEP {
+            let Some(lock) = self.locks.first().copied().filter(|lock| lock.until <= ctx.now)
+            else {
+                return;
+            };
+            self.fail_delivery(lock.sequence(), ctx, step);
+        }
+    }
+
+    /// Unlocks a message as if it had not been delivered (SET-32).
+    pub(super) fn release(&mut self, sequence: SequenceNumber) {
+        let Some(lock) = self.slots.get_mut(sequence).and_then(|slot| slot.lock.take()) else {
+            return;
+        };
+        self.locks.remove(lock);
+        self.offer(sequence);
+    }
+}

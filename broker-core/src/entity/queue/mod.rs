@@ -1,0 +1,549 @@
+//! The queue: a machine that owns its messages, locks, timers and demand.
+//!
+//! ```text
+//!              send                      receive (lock)                complete
+//!  sender ──────────────► Active ─────────────────────────► (locked) ───────────► gone
+//!     │ scheduled          ▲ ▲ │ expired                       │ │ │
+//!     ▼                    │ │ └──────────────► dead-letter    │ │ └─ dead-letter ─► dead-letter
+//!  Scheduled ──────────────┘ │                  or gone        │ └─ defer ─► Deferred ─► by number
+//!            instant reached └─────────────────────────────────┘            (locked) ...
+//!                              abandon, lock end: count + 1, at MaxDeliveryCount to dead-letter
+//! ```
+//!
+//! Dead-letter and transfer dead-letter queue are sub-queues of the same machine: moving there
+//! changes one slot. Every file beside this one is one operation of the protocol.
+//!
+//! Absent on purpose: sessions, forwarding and transactions. They meet the queue at these places:
+//! a session machine owns slots of its own, a transfer freezes a slot, a transaction a set of them.
+
+mod browse;
+mod dead_letter;
+mod defer;
+mod demand;
+mod duplicate;
+mod expire;
+mod idle;
+mod invariant;
+mod lock;
+mod receive;
+mod records;
+mod schedule;
+mod send;
+mod settle;
+mod tally;
+mod update;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use self::demand::{Call, Demand, Link};
+use self::duplicate::DuplicateHistory;
+use self::idle::Usage;
+use self::tally::Tally;
+use super::due::DueIndex;
+use super::lock_table::LockTable;
+use super::sequence_set::SequenceSet;
+use super::slot::{Slot, SlotState, SlotTable};
+use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use crate::change::{Change, Durability};
+use crate::command::{
+    Command, Counts, Described, MessageFacts, MessageState, Outcome, ReceiveMode,
+};
+use crate::description::QueueDescription;
+use crate::effect::{Answer, Gate};
+use crate::error::Rejection;
+use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
+use crate::path::SubQueue;
+use crate::store::{Batch, Key};
+use crate::time::{TimeSpan, Timestamp};
+
+pub use self::invariant::BrokenInvariant;
+
+/// How many messages one step moves because time has passed (EXP-34, SCH-07). What is left is done
+/// by the next step, which the machine asks for at once.
+const MOVES_PER_STEP: usize = 10_000;
+
+/// What the namespace decides for all its queues.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueConfig {
+    /// Whether an orderly detach releases the locks of a link (SET-21).
+    pub release_on_detach: bool,
+    /// Key of the hash by which message ids are compared (DUP-01).
+    pub duplicate_key: [u8; 16],
+}
+
+/// The state of one queue.
+pub struct Queue {
+    id: EntityId,
+    description: Box<QueueDescription>,
+    config: QueueConfig,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    slots: SlotTable,
+    /// The highest number given so far, and what the store has of it.
+    last_sequence: SequenceNumber,
+    stored_sequence: SequenceNumber,
+    main: SubQueueState,
+    dead_letter: SubQueueState,
+    transfer_dead_letter: SubQueueState,
+    locks: LockTable,
+    schedule: DueIndex,
+    expiry: DueIndex,
+    duplicates: Option<Box<DuplicateHistory>>,
+    /// Messages with a synced change that is not yet durable, by the stage that carries it.
+    in_flight: VecDeque<(StageNumber, SequenceNumber)>,
+    links: BTreeMap<ReceiverId, Link>,
+    /// Links whose drain is to be answered at the end of the list.
+    draining: Vec<ReceiverId>,
+    calls: BTreeMap<Ticket, Call>,
+    call_deadlines: BTreeSet<(Timestamp, Ticket)>,
+    tally: Tally,
+    usage: Usage,
+}
+
+/// What a queue keeps of each of its sub-queues; an empty one allocates nothing.
+#[derive(Default)]
+struct SubQueueState {
+    /// All its messages.
+    members: SequenceSet,
+    /// Those a receiver can get: active, unlocked, durable.
+    available: SequenceSet,
+    /// Who waits, in order of turns (RCV-17).
+    ring: BTreeMap<u64, Demand>,
+    /// The turn that the next one in the ring gets.
+    next_turn: u64,
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(
+        id: EntityId,
+        description: QueueDescription,
+        config: QueueConfig,
+        now: Timestamp,
+    ) -> Self {
+        let duplicates = description.requires_duplicate_detection.then(Box::default);
+        Self {
+            id,
+            description: Box::new(description),
+            config,
+            created_at: now,
+            updated_at: now,
+            slots: SlotTable::default(),
+            last_sequence: SequenceNumber(0),
+            stored_sequence: SequenceNumber(0),
+            main: SubQueueState::default(),
+            dead_letter: SubQueueState::default(),
+            transfer_dead_letter: SubQueueState::default(),
+            locks: LockTable::default(),
+            schedule: DueIndex::default(),
+            expiry: DueIndex::default(),
+            duplicates,
+            in_flight: VecDeque::new(),
+            links: BTreeMap::new(),
+            draining: Vec::new(),
+            calls: BTreeMap::new(),
+            call_deadlines: BTreeSet::new(),
+            tally: Tally::default(),
+            usage: Usage::starting(now),
+        }
+    }
+
+    /// The settable properties.
+    #[must_use]
+    pub fn description(&self) -> &QueueDescription {
+        &self.description
+    }
+
+    /// The identity.
+    #[must_use]
+    pub const fn id(&self) -> EntityId {
+        self.id
+    }
+
+    /// Message counts, in constant time (CNT-07).
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.tally.counts
+    }
+
+    /// Sum of the stored sizes (CNT-08).
+    #[must_use]
+    pub const fn size_bytes(&self) -> u64 {
+        self.tally.size_bytes
+    }
+
+    /// How many links and waiting calls there are.
+    #[must_use]
+    pub fn receiver_count(&self) -> usize {
+        self.links.len() + self.calls.len()
+    }
+
+    fn path(&self) -> &str {
+        &self.description.path
+    }
+
+    const fn sub_queue(&self, which: SubQueue) -> &SubQueueState {
+        match which {
+            SubQueue::Main => &self.main,
+            SubQueue::DeadLetter => &self.dead_letter,
+            SubQueue::TransferDeadLetter => &self.transfer_dead_letter,
+        }
+    }
+
+    const fn sub_queue_mut(&mut self, which: SubQueue) -> &mut SubQueueState {
+        match which {
+            SubQueue::Main => &mut self.main,
+            SubQueue::DeadLetter => &mut self.dead_letter,
+            SubQueue::TransferDeadLetter => &mut self.transfer_dead_letter,
+        }
+    }
+
+    /// A sub-queue is managed with its parent only (DLQ-02).
+    fn refuse_management(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+        match sub_queue {
+            SubQueue::Main => Ok(()),
+            SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
+                Err(Rejection::invalid_operation(format!(
+                    "`{}{}` is a sub-queue, it is managed with its parent",
+                    self.path(),
+                    sub_queue.suffix()
+                )))
+            }
+        }
+    }
+
+    /// Carries a change out and puts it into the step.
+    fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+        self.enact(&change, ctx.stage);
+        step.changes.push(change);
+        step.require(durability);
+    }
+
+    fn describe(&self) -> Described {
+        Described {
+            description: (*self.description).clone(),
+            counts: self.tally.counts,
+            size_bytes: self.tally.size_bytes,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            accessed_at: self.usage.accessed_at(),
+        }
+    }
+
+    /// What a receiver or a browser is shown of a message, without its lock.
+    fn facts(&self, sequence: SequenceNumber, slot: &Slot, shown: Shown) -> MessageFacts {
+        let own = (!slot.expires_at.is_never()).then_some(slot.expires_at);
+        let expires_at = match shown {
+            Shown::Received => Some(self.expires_at(slot)),
+            Shown::Peeked => own,
+        };
+        let time_to_live = match shown {
+            Shown::Received if self.expires_at(slot).is_never() => Some(TimeSpan::MAX),
+            Shown::Received | Shown::Peeked => expires_at.map(|at| at.since(slot.enqueued_at)),
+        };
+        MessageFacts {
+            sequence,
+            enqueued_sequence: slot.enqueued_sequence,
+            enqueued_at: slot.enqueued_at,
+            expires_at,
+            time_to_live,
+            delivery_count: slot.delivery_count,
+            state: match slot.state {
+                SlotState::Active => MessageState::Active,
+                SlotState::Deferred => MessageState::Deferred,
+                SlotState::Scheduled => MessageState::Scheduled,
+            },
+            sub_queue: slot.sub_queue,
+            lock: None,
+            size: slot.size,
+            overlay_count: slot.overlay_count,
+        }
+    }
+}
+
+/// Which view of a message is asked for (EXP-14).
+#[derive(Clone, Copy)]
+enum Shown {
+    Received,
+    Peeked,
+}
+
+/// When the answer to a receive may leave: a message under a lock is durable and stays; a removed
+/// one must first be gone for good.
+const fn gate_of(mode: ReceiveMode) -> Gate {
+    match mode {
+        ReceiveMode::PeekLock => Gate::Open,
+        ReceiveMode::ReceiveAndDelete => Gate::Commit,
+    }
+}
+
+impl Machine for Queue {
+    fn apply(
+        &mut self,
+        ticket: Ticket,
+        sub_queue: SubQueue,
+        command: Command,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        match command {
+            Command::Send { message } => self.send(sub_queue, message, ctx, step),
+            Command::SendBatch { messages } => self.send_batch(sub_queue, messages, ctx, step),
+            Command::CancelScheduled { sequences } => {
+                self.cancel_scheduled(sub_queue, &sequences, ctx, step)
+            }
+            Command::Receive { mode, count_max, bytes_max, wait, holder } => {
+                let call = Call {
+                    sub_queue,
+                    mode,
+                    count_max,
+                    bytes_max,
+                    holder,
+                    turn: 0,
+                    deadline: ctx.now,
+                };
+                self.receive(ticket, call, wait, ctx)
+            }
+            Command::CancelReceive { call } => self.cancel_receive(call, ctx, step),
+            Command::ReceiveDeferred { mode, sequences, holder } => {
+                self.receive_deferred(sub_queue, mode, &sequences, holder, ctx, step)
+            }
+            Command::Attach { receiver, mode } => self.attach(sub_queue, receiver, mode, ctx),
+            Command::Grant { receiver, delivery_limit, byte_limit, drain } => {
+                self.grant(ticket, receiver, delivery_limit, byte_limit, drain, ctx)
+            }
+            Command::Detach { receiver, end } => self.detach(receiver, end, ctx, step),
+            Command::Settle { token, settlement } => {
+                self.settle(sub_queue, token, settlement, ctx, step)
+            }
+            Command::RenewLock { token } => self.renew_lock(sub_queue, token, ctx),
+            Command::Peek { from, count_max } => self.peek(sub_queue, from, count_max, ctx),
+            Command::DeleteBatch { count_max, enqueued_before } => {
+                self.delete_batch(sub_queue, count_max, enqueued_before, ctx, step)
+            }
+            Command::DeleteDeferred { sequence } => {
+                self.delete_deferred(sub_queue, sequence, ctx, step)
+            }
+            Command::Update { description, read_at } => {
+                self.refuse_management(sub_queue)?;
+                self.update(description, read_at, ctx, step)
+            }
+            Command::Describe => {
+                self.refuse_management(sub_queue)?;
+                Ok(Answer::after_commit(Outcome::Described(Box::new(self.describe()))))
+            }
+        }
+    }
+
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        self.end_locks(ctx, step);
+        self.materialise(ctx, step);
+        self.forget_ids(ctx, step);
+        self.expire(ctx, step);
+    }
+
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        self.expire(ctx, step);
+        for which in SubQueue::ALL {
+            self.match_demand(which, ctx, step);
+        }
+        self.end_calls(ctx, step);
+        self.end_drains(step);
+        // Last, so that every command of the list counts as use.
+        self.report_idle(ctx, step);
+    }
+
+    fn committed(&mut self, stage: StageNumber) {
+        while let Some((carried_by, sequence)) = self.in_flight.front().copied() {
+            if carried_by > stage {
+                break;
+            }
+            self.in_flight.pop_front();
+            if let Some(slot) = self.slots.get_mut(sequence) {
+                slot.in_flight = false;
+                self.offer(sequence);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Timestamp> {
+        let expiry = if self.has_active_receiver() { self.expiry.next_deadline() } else { None };
+        [
+            self.locks.first().map(|lock| lock.until),
+            self.schedule.next_deadline(),
+            expiry,
+            self.call_deadlines.first().map(|(at, _)| *at),
+            self.duplicates.as_ref().and_then(|history| {
+                history.next_deadline(self.description.duplicate_detection_history_time_window)
+            }),
+            self.idle_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn enact(&mut self, change: &Change, stage: StageNumber) {
+        match change {
+            Change::Accepted { sequence, slot, .. } => {
+                self.insert(*sequence, *slot);
+                self.hold_back(*sequence, stage);
+            }
+            Change::Materialised { from, to, enqueued_at, expires_at } => {
+                if let Some(mut slot) = self.take(*from) {
+                    slot.state = SlotState::Active;
+                    slot.enqueued_at = *enqueued_at;
+                    slot.expires_at = *expires_at;
+                    self.insert(*to, slot);
+                    self.hold_back(*to, stage);
+                }
+            }
+            Change::Removed { sequence, .. } => {
+                self.take(*sequence);
+            }
+            Change::Counted { sequence, delivery_count } => {
+                self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
+                self.offer(*sequence);
+            }
+            Change::Abandoned { sequence, delivery_count, overlay } => {
+                self.alter(*sequence, |slot| {
+                    slot.delivery_count = *delivery_count;
+                    slot.add_overlay(overlay.as_ref());
+                });
+                self.hold_back(*sequence, stage);
+            }
+            Change::Deferred { sequence, overlay } => {
+                self.alter(*sequence, |slot| {
+                    slot.state = SlotState::Deferred;
+                    slot.add_overlay(overlay.as_ref());
+                });
+                self.hold_back(*sequence, stage);
+            }
+            Change::DeadLettered {
+                sequence, into, delivery_count, properties, verdict, ..
+            } => {
+                let Some(from) = self.slots.get(*sequence).map(|slot| slot.sub_queue) else {
+                    return;
+                };
+                self.alter(*sequence, |slot| {
+                    slot.sub_queue = *into;
+                    slot.state = SlotState::Active;
+                    slot.delivery_count = *delivery_count;
+                    slot.add_overlay(properties.as_ref());
+                    slot.add_overlay(verdict.as_ref());
+                });
+                self.sub_queue_mut(from).members.remove(*sequence);
+                self.sub_queue_mut(*into).members.insert(*sequence);
+                self.hold_back(*sequence, stage);
+            }
+            Change::IdRecorded { bucket, id_hash, at, sequence } => {
+                if let Some(history) = &mut self.duplicates {
+                    history.record(*bucket, *id_hash, *at, *sequence);
+                }
+            }
+            Change::IdsForgotten { bucket } => {
+                if let Some(history) = &mut self.duplicates {
+                    history.forget(*bucket);
+                }
+            }
+            Change::Described { description, at } => {
+                self.description.clone_from(description);
+                self.updated_at = *at;
+                self.rebuild_expiry();
+            }
+        }
+    }
+
+    fn records(&self, change: &Change, batch: &mut Batch) {
+        self.write_records(change, batch);
+    }
+
+    fn checkpoint(&mut self, now: Timestamp, batch: &mut Batch) -> Option<Durability> {
+        self.write_counters(now, batch)
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
+        self.read_record(key, value)
+    }
+
+    fn restored(&mut self, now: Timestamp) {
+        let sequences: Vec<SequenceNumber> =
+            self.slots.iter().map(|(sequence, _)| sequence).collect();
+        for sequence in sequences {
+            self.offer(sequence);
+        }
+        self.usage.restart(now);
+    }
+
+    fn content_key(&self, sequence: SequenceNumber) -> Key {
+        crate::change::codec::slot_key(self.id, sequence)
+    }
+
+    fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key {
+        crate::change::codec::overlay_key(self.id, sequence, index)
+    }
+}
+
+impl Queue {
+    /// Adds a message to the table, its sub-queue and the tally.
+    fn insert(&mut self, sequence: SequenceNumber, slot: Slot) {
+        self.tally.add(&slot);
+        self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        self.slots.push(sequence, slot);
+        self.last_sequence = self.last_sequence.max(sequence);
+    }
+
+    /// Takes a message out of the table, its sub-queue, its lock and the tally.
+    fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
+        let slot = self.slots.remove(sequence)?;
+        self.tally.subtract(&slot);
+        if let Some(lock) = slot.lock {
+            self.locks.remove(lock);
+        }
+        let sub_queue = self.sub_queue_mut(slot.sub_queue);
+        sub_queue.members.remove(sequence);
+        sub_queue.available.remove(sequence);
+        Some(Slot { lock: None, ..slot })
+    }
+
+    /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
+    fn alter(&mut self, sequence: SequenceNumber, change: impl FnOnce(&mut Slot)) {
+        let Some(slot) = self.slots.get_mut(sequence) else { return };
+        self.tally.subtract(slot);
+        let before = slot.sub_queue;
+        let lock = slot.lock.take();
+        change(slot);
+        self.tally.add(slot);
+        if let Some(lock) = lock {
+            self.locks.remove(lock);
+        }
+        self.sub_queue_mut(before).available.remove(sequence);
+    }
+
+    /// Keeps a message from everybody until the stage that carries its change is durable (DESIGN D5).
+    fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
+        if let Some(slot) = self.slots.get_mut(sequence) {
+            slot.in_flight = true;
+            self.in_flight.push_back((stage, sequence));
+        }
+    }
+
+    /// Puts a durable, unlocked message where its state belongs.
+    fn offer(&mut self, sequence: SequenceNumber) {
+        let Some(slot) = self.slots.get(sequence).copied() else { return };
+        if slot.in_flight {
+            return;
+        }
+        match slot.state {
+            SlotState::Active => {
+                self.sub_queue_mut(slot.sub_queue).available.insert(sequence);
+                if slot.sub_queue == SubQueue::Main {
+                    self.watch_expiry(sequence, &slot);
+                }
+            }
+            SlotState::Scheduled => self.watch_schedule(sequence, &slot),
+            SlotState::Deferred => {}
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Receive: calls that wait (RCV-10 to RCV-14), and links that come and go.
+
+use super::demand::{Call, Demand, Link};
+use super::{Queue, gate_of};
+use crate::command::{LinkEnd, Outcome, ReceiveMode};
+use crate::effect::{Answer, Effect, Gate};
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, Ticket};
+use crate::path::SubQueue;
+use crate::time::TimeSpan;
+
+impl Queue {
+    /// Registers the demand of a call. It is matched with the rest of its list; a call that may not
+    /// wait is answered then, with what there was.
+    pub(super) fn receive(
+        &mut self,
+        ticket: Ticket,
+        mut call: Call,
+        wait: TimeSpan,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        if call.count_max == 0 {
+            return Err(Rejection::out_of_range("a receive asks for at least 1 message, not 0"));
+        }
+        self.refuse_receiver_count(ctx)?;
+        call.deadline = ctx.now.plus(wait.min(ctx.limits.receive_wait_max));
+        call.turn = self.sub_queue_mut(call.sub_queue).take_turn(Demand::Call(ticket));
+        self.call_deadlines.insert((call.deadline, ticket));
+        self.calls.insert(ticket, call);
+        self.touch(ctx.now);
+        Ok(Answer::Later)
+    }
+
+    /// Withdraws a waiting call: it takes no lock (RCV-14).
+    pub(super) fn cancel_receive(
+        &mut self,
+        call: Ticket,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.withdraw(call, ctx, step);
+        Ok(Answer::Now(Outcome::Done, Gate::Open))
+    }
+
+    /// Ends a waiting call with nothing.
+    fn withdraw(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut Step) {
+        if self.remove_call(call).is_some() {
+            self.touch(ctx.now);
+            step.effects.push(Effect::Answer {
+                ticket: call,
+                result: Ok(Outcome::Received(Vec::new())),
+                gate: Gate::Open,
+            });
+        }
+    }
+
+    /// Takes a call out of ring, table and deadlines.
+    pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<Call> {
+        let call = self.calls.remove(&ticket)?;
+        self.sub_queue_mut(call.sub_queue).ring.remove(&call.turn);
+        self.call_deadlines.remove(&(call.deadline, ticket));
+        Some(call)
+    }
+
+    /// Answers the calls whose time is over with nothing (RCV-11). One that has just moved expired
+    /// messages waits until that is durable (EXP-34).
+    pub(super) fn end_calls(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        while let Some((deadline, ticket)) = self.call_deadlines.first().copied()
+            && deadline <= ctx.now
+        {
+            self.remove_call(ticket);
+            self.touch(ctx.now);
+            step.effects.push(Effect::Answer {
+                ticket,
+                result: Ok(Outcome::Received(Vec::new())),
+                gate: Gate::Commit,
+            });
+        }
+    }
+
+    /// Opens a link without credit.
+    pub(super) fn attach(
+        &mut self,
+        sub_queue: SubQueue,
+        receiver: ReceiverId,
+        mode: ReceiveMode,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        self.refuse_receiver_count(ctx)?;
+        if self.links.contains_key(&receiver) {
+            return Err(Rejection::invalid_operation(format!(
+                "receiver link {} is attached already",
+                receiver.0
+            )));
+        }
+        let link = Link {
+            sub_queue,
+            mode,
+            delivered: 0,
+            delivery_limit: 0,
+            delivered_bytes: 0,
+            byte_limit: 0,
+            turn: None,
+            drain: None,
+        };
+        self.links.insert(receiver, link);
+        Ok(Answer::Now(Outcome::Done, Gate::Commit))
+    }
+
+    /// Ends a link or a holder of locks (SET-21, SET-31).
+    pub(super) fn detach(
+        &mut self,
+        receiver: ReceiverId,
+        end: LinkEnd,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if let Some(link) = self.unseat(receiver) {
+            if link.credit() > 0 {
+                self.touch(ctx.now);
+            }
+            if let Some(ticket) = link.drain {
+                step.effects.push(Effect::Answer {
+                    ticket,
+                    result: Ok(Outcome::Granted { unused: link.credit() }),
+                    gate: gate_of(link.mode),
+                });
+            }
+        }
+        // A call of a holder that is gone would lock messages for nobody (RCV-14).
+        let calls = self.calls.iter().filter(|(_, call)| call.holder == Some(receiver));
+        let waiting: Vec<Ticket> = calls.map(|(ticket, _)| *ticket).collect();
+        for call in waiting {
+            self.withdraw(call, ctx, step);
+        }
+        match end {
+            LinkEnd::Orderly if !self.config.release_on_detach => {}
+            LinkEnd::Orderly | LinkEnd::Broken => {
+                while let Some(lock) = self.locks.first_of(receiver).copied() {
+                    self.fail_delivery(lock.sequence(), ctx, step);
+                }
+            }
+            LinkEnd::ByBroker => {
+                while let Some(lock) = self.locks.first_of(receiver).copied() {
+                    self.release(lock.sequence());
+                }
+            }
+        }
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Fails everybody who waits, because the status no longer lets anybody receive (ENT-24).
+    /// Locks that are held stay (ENT-25).
+    pub(super) fn turn_receivers_away(&mut self, step: &mut Step) {
+        let reason = Rejection::entity_disabled(self.path(), self.description.status);
+        while let Some((ticket, _)) = self.calls.first_key_value() {
+            let ticket = *ticket;
+            self.remove_call(ticket);
+            step.effects.push(Effect::Answer {
+                ticket,
+                result: Err(reason.clone()),
+                gate: Gate::Commit,
+            });
+        }
+        while let Some((receiver, _)) = self.links.first_key_value() {
+            let receiver = *receiver;
+            if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
+                step.effects.push(Effect::Answer {
+                    ticket,
+                    result: Err(reason.clone()),
+                    gate: Gate::Commit,
+                });
+            }
+            step.effects.push(Effect::Detached { receiver, reason: reason.clone() });
+        }
+    }
+
+    pub(super) fn refuse_receive(&self) -> Result<(), Rejection> {
+        if !self.description.status.allows_receive() {
+            return Err(Rejection::entity_disabled(self.path(), self.description.status));
+        }
+        Ok(())
+    }
+
+    fn refuse_receiver_count(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        let count_max = ctx.limits.receiver_count_max;
+        if self.receiver_count() >= count_max {
+            return Err(Rejection::too_many("concurrent receivers", self.path(), count_max));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Changes to records and back: the absolute value of every key that a change touched.
+
+use super::Queue;
+use super::idle::USE_STORED_EVERY;
+use crate::change::codec::{
+    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, slot_key,
+};
+use crate::change::{Change, Durability};
+use crate::entity::CorruptRecord;
+use crate::ids::SequenceNumber;
+use crate::message::Overlay;
+use crate::store::Batch;
+use crate::time::Timestamp;
+
+impl Queue {
+    pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
+        match change {
+            Change::Accepted { sequence, content, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    batch.put_with_content(
+                        &slot_key(self.id, *sequence),
+                        content.as_bytes().clone(),
+                        |value| codec::write_slot(slot, value),
+                    );
+                }
+            }
+            Change::Materialised { from, to, .. } => {
+                let source = slot_key(self.id, *from);
+                if let Some(slot) = self.slots.get(*to) {
+                    batch.put_content_of(&slot_key(self.id, *to), &source, |value| {
+                        codec::write_slot(slot, value);
+                    });
+                }
+                batch.delete(&source);
+            }
+            Change::Removed { sequence, overlay_count, .. } => {
+                batch.delete(&slot_key(self.id, *sequence));
+                if *overlay_count > 0 {
+                    batch.delete_prefix(&overlays_key(self.id, *sequence));
+                }
+            }
+            Change::Counted { sequence, .. } => self.write_slot(*sequence, [None, None], batch),
+            Change::Abandoned { sequence, overlay, .. }
+            | Change::Deferred { sequence, overlay } => {
+                self.write_slot(*sequence, [overlay.as_ref(), None], batch);
+            }
+            Change::DeadLettered { sequence, properties, verdict, .. } => {
+                self.write_slot(*sequence, [properties.as_ref(), verdict.as_ref()], batch);
+            }
+            Change::IdRecorded { bucket, id_hash, at, sequence } => {
+                batch.put(&id_key(self.id, *bucket, *id_hash), |value| {
+                    codec::write_acceptance(*at, *sequence, value);
+                });
+            }
+            Change::IdsForgotten { bucket } => {
+                batch.delete_prefix(&id_bucket_key(self.id, *bucket))
+            }
+            Change::Described { .. } => {
+                batch.put(&codec::description_key(self.id), |value| {
+                    codec::write_description(&self.description, value);
+                });
+                batch.put(&codec::counters_key(self.id), |value| {
+                    codec::write_counters(&self.counters(), value);
+                });
+            }
+        }
+    }
+
+    /// Writes a slot and the overlays that the change has just added to it.
+    fn write_slot(
+        &self,
+        sequence: SequenceNumber,
+        overlays: [Option<&Overlay>; 2],
+        batch: &mut Batch,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        batch
+            .put_keep_content(&slot_key(self.id, sequence), |value| codec::write_slot(slot, value));
+        let added = overlays.iter().flatten().count();
+        let first = usize::from(slot.overlay_count).saturating_sub(added);
+        for (index, overlay) in (first..).zip(overlays.into_iter().flatten()) {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            let key = overlay_key(self.id, sequence, index);
+            batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            last_sequence: self.last_sequence,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            last_used_at: self.usage.last_at,
+        }
+    }
+
+    /// Writes the counters if a number was given since, so that none is ever given twice, or if the
+    /// last use on disk is half a minute old.
+    pub(super) fn write_counters(
+        &mut self,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Option<Durability> {
+        let numbered = self.last_sequence != self.stored_sequence;
+        let used = self.usage.last_at > self.usage.stored_at
+            && now >= self.usage.stored_at.plus(USE_STORED_EVERY);
+        if !numbered && !used {
+            return None;
+        }
+        self.stored_sequence = self.last_sequence;
+        self.usage.stored_at = self.usage.last_at;
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.counters(), value);
+        });
+        Some(Durability::Lazy)
+    }
+
+    /// The records that make a new queue exist.
+    pub fn write_creation(&self, batch: &mut Batch) {
+        batch.put(&codec::description_key(self.id), |value| {
+            codec::write_description(&self.description, value);
+        });
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.counters(), value);
+        });
+    }
+
+    pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
+        let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
+        match codec::read_key(key).map_err(corrupt)? {
+            RecordKey::Description => {
+                *self.description = codec::read_description(value).map_err(corrupt)?;
+                if self.duplicates.is_none() && self.description.requires_duplicate_detection {
+                    self.duplicates = Some(Box::default());
+                }
+            }
+            RecordKey::Counters => {
+                let counters = codec::read_counters(value).map_err(corrupt)?;
+                self.last_sequence = self.last_sequence.max(counters.last_sequence);
+                self.stored_sequence = counters.last_sequence;
+                self.created_at = counters.created_at;
+                self.updated_at = counters.updated_at;
+                self.usage.last_at = counters.last_used_at;
+                self.usage.stored_at = counters.last_used_at;
+            }
+            RecordKey::Slot(sequence) => {
+                let slot = codec::read_slot(value).map_err(corrupt)?;
+                self.insert(sequence, slot);
+            }
+            // Overlays are content; the slot counts them.
+            RecordKey::Overlay => {}
+            RecordKey::Id { bucket, id_hash } => {
+                let (at, sequence) = codec::read_acceptance(value).map_err(corrupt)?;
+                if let Some(history) = &mut self.duplicates {
+                    history.record(bucket, id_hash, at, sequence);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Send: the admission checks in their order (SND-19), then a number and a slot for each message.
+
+use super::Queue;
+use crate::change::{Change, Durability};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::Answer;
+use crate::entity::slot::{Slot, SlotState};
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::message::Defect;
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+
+impl Queue {
+    /// Stores one message, now or for its scheduled instant (FND-02, SCH-02).
+    pub(super) fn send(
+        &mut self,
+        sub_queue: SubQueue,
+        message: InboundMessage,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.admit(sub_queue, std::slice::from_ref(&message), ctx)?;
+        let sequence = self.accept(message, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Accepted(sequence)))
+    }
+
+    /// Stores all messages, with consecutive numbers, or none (SND-29, SND-31).
+    pub(super) fn send_batch(
+        &mut self,
+        sub_queue: SubQueue,
+        messages: Vec<InboundMessage>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if messages.is_empty() {
+            self.refuse_sub_queue(sub_queue)?;
+            self.refuse_status()?;
+            return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
+        }
+        let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
+        self.admit_batch(sub_queue, &messages, total, ctx)?;
+        let sequences =
+            messages.into_iter().map(|message| self.accept(message, ctx, step)).collect();
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
+    }
+
+    fn admit_batch(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        total: u64,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        if total > ctx.limits.batch_bytes_max {
+            return Err(Rejection::message_size_exceeded(
+                "batch",
+                total,
+                ctx.limits.batch_bytes_max,
+            ));
+        }
+        self.admit(sub_queue, messages, ctx)?;
+        let small: u64 = messages
+            .iter()
+            .map(|message| u64::from(message.envelope.size))
+            .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
+            .sum();
+        if small > ctx.limits.atomic_bytes_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "atomic batch holds {small} bytes of small messages, limit is {}",
+                ctx.limits.atomic_bytes_max
+            )));
+        }
+        Ok(())
+    }
+
+    /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
+    fn admit(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        let size_max = self.message_bytes_max();
+        let mut total = 0u64;
+        for message in messages {
+            let size = u64::from(message.envelope.size);
+            if size > size_max {
+                return Err(Rejection::message_size_exceeded("message", size, size_max));
+            }
+            if let Some(Defect::Size(rejection)) = &message.envelope.defect {
+                return Err(rejection.clone());
+            }
+            total += size;
+        }
+        for message in messages {
+            if let Some(Defect::Property(rejection)) = &message.envelope.defect {
+                return Err(rejection.clone());
+            }
+        }
+        if ctx.full {
+            return Err(Rejection::server_busy(
+                "the store is under its floor of free space; wait 10 s and retry",
+            ));
+        }
+        let size_bytes_max = self.size_bytes_max();
+        if ctx.stored_bytes.saturating_add(total) > size_bytes_max {
+            return Err(Rejection::entity_full(
+                "queue",
+                self.path(),
+                ctx.stored_bytes,
+                size_bytes_max,
+            ));
+        }
+        self.refuse_full_history(messages, ctx)
+    }
+
+    fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+        match sub_queue {
+            SubQueue::Main => Ok(()),
+            SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
+                Err(Rejection::invalid_operation(format!(
+                    "cannot send to `{}{}`: messages enter it only by being dead-lettered",
+                    self.path(),
+                    sub_queue.suffix()
+                )))
+            }
+        }
+    }
+
+    fn refuse_status(&self) -> Result<(), Rejection> {
+        if !self.description.status.allows_send() {
+            return Err(Rejection::entity_disabled(self.path(), self.description.status));
+        }
+        Ok(())
+    }
+
+    /// The largest message the queue takes, in bytes (SND-22).
+    fn message_bytes_max(&self) -> u64 {
+        self.description.max_message_size_in_kilobytes.saturating_mul(1_024)
+    }
+
+    /// The size quota in bytes (SND-24).
+    fn size_bytes_max(&self) -> u64 {
+        self.description.max_size_in_megabytes.saturating_mul(1_024 * 1_024)
+    }
+
+    /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
+    /// of the scheduled message that it repeats (DUP-02, DUP-12).
+    fn accept(
+        &mut self,
+        message: InboundMessage,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> SequenceNumber {
+        let envelope = &message.envelope;
+        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            return kept;
+        }
+        let sequence = self.last_sequence.next();
+        let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
+        let enqueued_at = scheduled_at.unwrap_or(ctx.now);
+        let slot = Slot {
+            enqueued_at,
+            expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
+            enqueued_sequence: SequenceNumber(0),
+            size: envelope.size,
+            header_size: envelope.header_size,
+            delivery_count: 0,
+            lock: None,
+            overlay_count: 0,
+            state: if scheduled_at.is_some() { SlotState::Scheduled } else { SlotState::Active },
+            sub_queue: SubQueue::Main,
+            hops: 0,
+            in_flight: false,
+        };
+        let id_hash = envelope.message_id_hash;
+        step.bytes_added += u64::from(slot.size);
+        self.change(
+            Change::Accepted { sequence, slot, content: message.content },
+            Durability::Sync,
+            ctx,
+            step,
+        );
+        self.remember_id(id_hash, sequence, scheduled_at.is_some(), ctx, step);
+        sequence
+    }
+
+    /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
+    /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
+    fn own_expiry(
+        &self,
+        time_to_live: Option<crate::time::TimeSpan>,
+        enqueued_at: Timestamp,
+        scheduled_at: Option<Timestamp>,
+    ) -> Timestamp {
+        let Some(own) = time_to_live else { return Timestamp::NEVER };
+        match scheduled_at {
+            Some(_) => enqueued_at.plus(own),
+            None => enqueued_at.plus(own.min(self.description.default_message_time_to_live)),
+        }
+    }
+}

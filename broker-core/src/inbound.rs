@@ -1,0 +1,111 @@
+//! The edge: where a message of a client becomes one the entities take. Transports call it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use siphasher::sip::SipHasher24;
+use siphasher::sip128::{Hasher128, SipHasher24 as SipHasher128};
+use std::hash::Hasher;
+
+use crate::command::InboundMessage;
+use crate::limits::Limits;
+use crate::message::{Content, Message, MessageId, PropertyLimits};
+
+/// Random bits that cannot be guessed: a keyed hash of a counter, the key from the system.
+pub struct Entropy {
+    key: [u8; 16],
+    counter: AtomicU64,
+}
+
+impl Entropy {
+    /// A source with a key from the system's generator.
+    ///
+    /// # Errors
+    /// When the system has none.
+    pub fn from_system() -> Result<Self, getrandom::Error> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key)?;
+        Ok(Self::with_key(key))
+    }
+
+    /// A source that can be repeated, for tests.
+    #[must_use]
+    pub const fn with_key(key: [u8; 16]) -> Self {
+        Self { key, counter: AtomicU64::new(0) }
+    }
+
+    /// 64 fresh bits.
+    #[must_use]
+    pub fn next_u64(&self) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write_u64(self.counter.fetch_add(1, Ordering::Relaxed));
+        hasher.finish()
+    }
+
+    /// 128 fresh bits.
+    #[must_use]
+    pub fn next_u128(&self) -> u128 {
+        let mut hasher = SipHasher128::new_with_key(&self.key);
+        hasher.write_u64(self.counter.fetch_add(1, Ordering::Relaxed));
+        hasher.finish128().as_u128()
+    }
+}
+
+/// Makes inbound messages: gives an id where the sender gave none (MSG-07), and reads once what
+/// admission needs.
+pub struct Edge {
+    entropy: Entropy,
+    limits: PropertyLimits,
+    duplicate_key: [u8; 16],
+}
+
+impl Edge {
+    /// An edge with the limits of a namespace and its key for hashes of message ids.
+    #[must_use]
+    pub fn new(entropy: Entropy, limits: &Limits, duplicate_key: [u8; 16]) -> Self {
+        let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let limits = PropertyLimits {
+            identifier_characters_max: limits.message_id_chars_max,
+            property_bytes_max: narrow(limits.property_bytes_max),
+            header_bytes_max: narrow(limits.header_bytes_max),
+        };
+        Self { entropy, limits, duplicate_key }
+    }
+
+    /// The source of random bits.
+    #[must_use]
+    pub const fn entropy(&self) -> &Entropy {
+        &self.entropy
+    }
+
+    /// Takes a message of a typed client.
+    #[must_use]
+    pub fn take(&self, mut message: Message) -> InboundMessage {
+        let assigned = message.message_id.is_none();
+        if assigned {
+            message.message_id = Some(self.fresh_message_id());
+        }
+        self.admit(message.encode(), assigned)
+    }
+
+    /// Takes a message that is encoded already.
+    #[must_use]
+    pub fn take_content(&self, content: Content) -> InboundMessage {
+        if content.message_id().is_some() {
+            return self.admit(content, false);
+        }
+        self.admit(content.with_message_id(&self.fresh_message_id()), true)
+    }
+
+    /// An id that the broker gave is never a duplicate (DUP-14).
+    fn admit(&self, content: Content, assigned: bool) -> InboundMessage {
+        let mut envelope = content.envelope(&self.limits, &self.duplicate_key);
+        if assigned {
+            envelope.message_id_hash = None;
+        }
+        InboundMessage { content, envelope }
+    }
+
+    fn fresh_message_id(&self) -> MessageId {
+        MessageId::String(format!("{:032x}", self.entropy.next_u128()))
+    }
+}

@@ -1,0 +1,336 @@
+//! Every number that bounds the broker (spec file 20), as defaults of a tier.
+//!
+//! An operator or an embedding host may change each of them (QUO-02, FND-12). Sizes are in bytes
+//! unless the name says otherwise, lengths in characters, durations and instants are types. Absent
+//! on purpose: what happens at a bound; that stands where it is checked.
+
+use std::fmt;
+
+use crate::error::Rejection;
+use crate::time::TimeSpan;
+
+#[cfg(test)]
+mod tests;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// The tier that a namespace emulates: it selects limits and, for Basic, features (ENT-01, ENT-02).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Tier {
+    /// Queues only, without sessions, duplicate detection, forwarding, temporary entities.
+    Basic,
+    /// All features, messages of at most 256 KiB.
+    Standard,
+    /// All features, messages of up to 100 MiB.
+    #[default]
+    Premium,
+}
+
+/// The numbers in force in one namespace.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The tier whose features are on (ENT-02).
+    pub tier: Tier,
+
+    /// Characters of the path of a queue or topic (ADR-07).
+    pub path_chars_max: usize,
+    /// Characters of the name of a subscription or rule (ADR-07).
+    pub name_chars_max: usize,
+    /// Queues plus topics of a namespace (QUO-01).
+    pub entity_count_max: usize,
+    /// Subscriptions of a topic; zero in Basic (QUO-01).
+    pub subscription_count_max: usize,
+    /// SQL rules of a topic, over its subscriptions (QUO-01).
+    pub rule_sql_count_max: usize,
+    /// Correlation rules of a topic, over its subscriptions (QUO-01).
+    pub rule_correlation_count_max: usize,
+    /// Authorisation rules of a namespace, queue or topic (SEC-03).
+    pub authorization_rule_count_max: usize,
+    /// Entities or rules in one answer to a list request (ADM-23).
+    pub list_count_max: usize,
+
+    /// LockDuration at least (ENT-11, FND-12).
+    pub lock_duration_min: TimeSpan,
+    /// LockDuration where none is given (ENT-03).
+    pub lock_duration_default: TimeSpan,
+    /// LockDuration at most (ENT-11).
+    pub lock_duration_max: TimeSpan,
+    /// MaxSizeInMegabytes at least (ENT-10).
+    pub entity_megabytes_min: u64,
+    /// MaxSizeInMegabytes where none is given (ENT-03).
+    pub entity_megabytes_default: u64,
+    /// MaxSizeInMegabytes at most (ENT-10, QUO-01).
+    pub entity_megabytes_max: u64,
+    /// DuplicateDetectionHistoryTimeWindow at least (DUP-04, FND-12).
+    pub duplicate_window_min: TimeSpan,
+    /// DuplicateDetectionHistoryTimeWindow where none is given (ENT-12).
+    pub duplicate_window_default: TimeSpan,
+    /// DuplicateDetectionHistoryTimeWindow at most (DUP-04).
+    pub duplicate_window_max: TimeSpan,
+    /// Message ids in the history of one entity (DUP-01).
+    pub duplicate_id_count_max: usize,
+    /// DefaultMessageTimeToLive at least (EXP-09, FND-12).
+    pub time_to_live_min: TimeSpan,
+    /// DefaultMessageTimeToLive where none is given, and at most (ENT-08, EXP-08).
+    pub time_to_live_max: TimeSpan,
+    /// MaxDeliveryCount where none is given (ENT-04).
+    pub delivery_count_default: u32,
+    /// MaxDeliveryCount at most; at least it is 1 (ENT-09).
+    pub delivery_count_max: u32,
+    /// AutoDeleteOnIdle at least (TMP-03, FND-12).
+    pub auto_delete_on_idle_min: TimeSpan,
+    /// Characters of UserMetadata (QUO-01).
+    pub user_metadata_chars_max: usize,
+
+    /// Size of a message where the entity gives none; MaxMessageSizeInKilobytes is told in KiB.
+    pub message_bytes_default: u64,
+    /// Lowest size that MaxMessageSizeInKilobytes may set.
+    pub message_bytes_min: u64,
+    /// Highest size that MaxMessageSizeInKilobytes may set.
+    pub message_bytes_max: u64,
+    /// Size of a message over HTTP, whatever its entity allows (QUO-01).
+    pub message_bytes_http_max: u64,
+    /// Size of a batch (SND-30).
+    pub batch_bytes_max: u64,
+    /// Size of a message's header: all of it that is not the body (SND-23).
+    pub header_bytes_max: u64,
+    /// Size of one property of a message (SND-23).
+    pub property_bytes_max: u64,
+    /// Characters of MessageId, SessionId, PartitionKey and their like (MSG-05).
+    pub message_id_chars_max: usize,
+    /// Characters of a dead-letter reason (SET-11).
+    pub dead_letter_reason_chars_max: usize,
+    /// Characters of a dead-letter description (SET-11).
+    pub dead_letter_description_chars_max: usize,
+    /// Hops of a message; may be set from 1 to 16 (QUO-02, FWD-12).
+    pub hop_count_max: u8,
+
+    /// Characters of a filter's text (SQL-02).
+    pub filter_chars_max: usize,
+    /// Characters of an action's text (SQL-02).
+    pub action_chars_max: usize,
+    /// Statements of an action (SQL-02).
+    pub action_statement_count_max: usize,
+
+    /// Messages sent in one transaction; zero in Basic (TXN-05).
+    pub transaction_message_count_max: usize,
+    /// Age of a transaction (QUO-01).
+    pub transaction_duration_max: TimeSpan,
+    /// Open transactions of one connection (TXN-17).
+    pub transaction_open_count_max: usize,
+    /// Small contents of one transaction or atomic batch, together (QUO-07).
+    pub atomic_bytes_max: u64,
+    /// A content counts for `atomic_bytes_max` up to this size (QUO-07).
+    pub atomic_content_bytes_max: u64,
+
+    /// Messages of one batch delete (DEL-02).
+    pub batch_delete_count_max: usize,
+    /// Messages in the answer to one peek (PEK-08).
+    pub peek_count_max: usize,
+    /// Encoded messages in the answer to one peek, but always one message (PEK-08).
+    pub peek_bytes_max: u64,
+
+    /// Concurrent receives of an entity; of a topic over its subscriptions (RCV-22).
+    pub receiver_count_max: usize,
+    /// Wait of one receive call; a longer one is cut. Ours, so that no wait is for ever.
+    pub receive_wait_max: TimeSpan,
+    /// Wait of one receive over HTTP; a longer one is cut (HTP-08).
+    pub receive_wait_http_max: TimeSpan,
+    /// Messages that one link gets in its turn before it goes to the back (RCV-17).
+    pub link_turn_count_max: usize,
+    /// Bytes that one link gets in its turn before it goes to the back (RCV-17).
+    pub link_turn_bytes_max: u64,
+
+    /// Connections of a namespace (QUO-01).
+    pub connection_count_max: usize,
+    /// Bytes of unanswered commands of one connection; then its socket is not read (DESIGN D6).
+    pub connection_inbound_bytes_max: u64,
+    /// Unanswered commands of one connection; then its socket is not read (DESIGN D6).
+    pub connection_inbound_count_max: usize,
+    /// Bytes of unanswered commands of all connections; then no socket is read (DESIGN D6).
+    pub broker_inbound_bytes_max: u64,
+    /// Unanswered commands of all connections; then no socket is read (DESIGN D6).
+    pub broker_inbound_count_max: usize,
+    /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
+    pub send_wait_max: TimeSpan,
+}
+
+impl Tier {
+    /// The name as settings and namespace information spell it (CNT-10).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "Basic",
+            Self::Standard => "Standard",
+            Self::Premium => "Premium",
+        }
+    }
+
+    /// The tier of that name, in any case.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Basic, Self::Standard, Self::Premium]
+            .into_iter()
+            .find(|tier| tier.name().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Limits {
+    /// The defaults of a tier (QUO-01).
+    #[must_use]
+    pub const fn of(tier: Tier) -> Self {
+        match tier {
+            Tier::Basic => Self {
+                subscription_count_max: 0,
+                rule_sql_count_max: 0,
+                rule_correlation_count_max: 0,
+                transaction_message_count_max: 0,
+                time_to_live_max: TimeSpan::from_days(14),
+                ..Self::standard(tier)
+            },
+            Tier::Standard => Self::standard(tier),
+            Tier::Premium => Self {
+                entity_megabytes_max: 80 * KIB,
+                message_bytes_default: MIB,
+                message_bytes_min: MIB,
+                message_bytes_max: 100 * MIB,
+                message_bytes_http_max: MIB,
+                batch_bytes_max: MIB,
+                batch_delete_count_max: 4_000,
+                ..Self::standard(tier)
+            },
+        }
+    }
+
+    const fn standard(tier: Tier) -> Self {
+        Self {
+            tier,
+
+            path_chars_max: 260,
+            name_chars_max: 50,
+            entity_count_max: 10_000,
+            subscription_count_max: 2_000,
+            rule_sql_count_max: 2_000,
+            rule_correlation_count_max: 100_000,
+            authorization_rule_count_max: 12,
+            list_count_max: 100,
+
+            lock_duration_min: TimeSpan::from_seconds(5),
+            lock_duration_default: TimeSpan::from_seconds(60),
+            lock_duration_max: TimeSpan::from_minutes(5),
+            entity_megabytes_min: 1,
+            entity_megabytes_default: KIB,
+            entity_megabytes_max: 5 * KIB,
+            duplicate_window_min: TimeSpan::from_seconds(20),
+            duplicate_window_default: TimeSpan::from_minutes(10),
+            duplicate_window_max: TimeSpan::from_days(7),
+            duplicate_id_count_max: 8_000_000,
+            time_to_live_min: TimeSpan::from_seconds(1),
+            time_to_live_max: TimeSpan::MAX,
+            delivery_count_default: 10,
+            delivery_count_max: i32::MAX.unsigned_abs(),
+            auto_delete_on_idle_min: TimeSpan::from_minutes(5),
+            user_metadata_chars_max: 1_024,
+
+            message_bytes_default: 256 * KIB,
+            message_bytes_min: 256 * KIB,
+            message_bytes_max: 256 * KIB,
+            message_bytes_http_max: 256 * KIB,
+            batch_bytes_max: 256 * KIB,
+            header_bytes_max: 64 * KIB,
+            property_bytes_max: 32 * KIB,
+            message_id_chars_max: 128,
+            dead_letter_reason_chars_max: 4_096,
+            dead_letter_description_chars_max: 4_096,
+            hop_count_max: 4,
+
+            filter_chars_max: 1_024,
+            action_chars_max: 1_024,
+            action_statement_count_max: 32,
+
+            transaction_message_count_max: 100,
+            transaction_duration_max: TimeSpan::from_minutes(2),
+            transaction_open_count_max: 1_000,
+            atomic_bytes_max: 32 * MIB,
+            atomic_content_bytes_max: 256 * KIB,
+
+            batch_delete_count_max: 500,
+            peek_count_max: 250,
+            peek_bytes_max: MIB,
+
+            receiver_count_max: 5_000,
+            receive_wait_max: TimeSpan::from_days(1),
+            receive_wait_http_max: TimeSpan::from_seconds(60),
+            link_turn_count_max: 16,
+            link_turn_bytes_max: 64 * KIB,
+
+            connection_count_max: 5_000,
+            connection_inbound_bytes_max: 16 * MIB,
+            connection_inbound_count_max: 4_096,
+            broker_inbound_bytes_max: 256 * MIB,
+            broker_inbound_count_max: 65_536,
+            send_wait_max: TimeSpan::from_seconds(5),
+        }
+    }
+
+    /// Refuses numbers that contradict each other, as a configuration may set them (QUO-02).
+    pub fn validate(&self) -> Result<(), Rejection> {
+        if !(1..=16).contains(&self.hop_count_max) {
+            return Err(Rejection::out_of_range(format!(
+                "the hop limit of {} is not in 1 to 16",
+                self.hop_count_max
+            )));
+        }
+        if self.link_turn_count_max == 0 || self.link_turn_bytes_max == 0 {
+            return Err(Rejection::out_of_range(
+                "a turn of a link is at least 1 message and 1 byte",
+            ));
+        }
+        ordered(
+            "lock duration",
+            [self.lock_duration_min, self.lock_duration_default, self.lock_duration_max],
+        )?;
+        ordered(
+            "entity size",
+            [self.entity_megabytes_min, self.entity_megabytes_default, self.entity_megabytes_max],
+        )?;
+        ordered(
+            "duplicate window",
+            [self.duplicate_window_min, self.duplicate_window_default, self.duplicate_window_max],
+        )?;
+        ordered(
+            "time to live",
+            [self.time_to_live_min, self.time_to_live_max, self.time_to_live_max],
+        )?;
+        ordered("delivery count", [1, self.delivery_count_default, self.delivery_count_max])?;
+        ordered(
+            "message size",
+            [self.message_bytes_min, self.message_bytes_default, self.message_bytes_max],
+        )
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(Tier::default())
+    }
+}
+
+/// Whether minimum, default and maximum stand in that order.
+fn ordered<T: PartialOrd + fmt::Display>(what: &str, bounds: [T; 3]) -> Result<(), Rejection> {
+    if bounds.is_sorted() {
+        return Ok(());
+    }
+    let [min, default, max] = bounds;
+    Err(Rejection::out_of_range(format!(
+        "the limits of the {what} are not in order: minimum {min}, default {default}, maximum {max}"
+    )))
+}

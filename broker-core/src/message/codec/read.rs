@@ -1,0 +1,331 @@
+//! Reading encoded values, one at a time, from bytes nobody has checked.
+
+use super::code;
+use crate::message::ContentError;
+
+/// Described values inside descriptors or described values go no deeper than this.
+const DESCRIBED_DEPTH_MAX: usize = 8;
+
+type Result<T> = std::result::Result<T, ContentError>;
+
+/// What is still to be read. No read goes beyond it, and none panics.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+/// One value as far as content needs to understand it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    I8(i8),
+    I16(i16),
+    I32(i32),
+    I64(i64),
+    U8(u8),
+    U16(u16),
+    U32(u32),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+    Decimal128([u8; 16]),
+    Char(char),
+    Text(&'a str),
+    Symbol(&'a str),
+    Uuid(u128),
+    Timestamp(i64),
+    Binary(&'a [u8]),
+    /// A descriptor and a value, each encoded.
+    Described(&'a [u8], &'a [u8]),
+    /// A list, a map or an array.
+    Compound,
+    /// A type without a place in the message model.
+    Other,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// How many bytes are still to be read.
+    pub(crate) const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    #[inline]
+    pub(crate) fn byte(&mut self) -> Result<u8> {
+        let (first, rest) = self.rest.split_first().ok_or(ContentError::Truncated)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    #[inline]
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(ContentError::Truncated)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let (first, rest) = self.rest.split_at_checked(length).ok_or(ContentError::Truncated)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    /// A length or a count of four bytes.
+    #[inline]
+    pub(crate) fn length32(&mut self) -> Result<usize> {
+        let length = u32::from_be_bytes(self.array()?);
+        usize::try_from(length).map_err(|_| ContentError::Truncated)
+    }
+
+    /// The next value as it is encoded, its constructor included.
+    #[inline]
+    pub(crate) fn raw(&mut self) -> Result<&'a [u8]> {
+        let whole = *self;
+        let mut values_left = 1;
+        while values_left > 0 {
+            let code = self.byte()?;
+            if code == code::DESCRIBED {
+                // A descriptor and a value stand in the place of one value.
+                values_left += 1;
+                if values_left > DESCRIBED_DEPTH_MAX {
+                    return Err(ContentError::TooDeep);
+                }
+                continue;
+            }
+            self.skip(code)?;
+            values_left -= 1;
+        }
+        whole.up_to(self)
+    }
+
+    /// What lies between this position and a later one.
+    #[inline]
+    pub(crate) fn up_to(&self, later: &Self) -> Result<&'a [u8]> {
+        let length = self.rest.len().saturating_sub(later.rest.len());
+        self.rest.get(..length).ok_or(ContentError::Truncated)
+    }
+
+    /// Passes over the value whose constructor `code` was read.
+    #[inline]
+    fn skip(&mut self, code: u8) -> Result<()> {
+        let length = match width(code)? {
+            Width::Fixed(length) => length,
+            Width::Length8 => usize::from(self.byte()?),
+            Width::Length32 => self.length32()?,
+        };
+        self.take(length).map(|_| ())
+    }
+
+    /// The next value, understood. Text is checked to be UTF-8.
+    pub(crate) fn scalar(&mut self) -> Result<Scalar<'a>> {
+        let code = self.byte()?;
+        Ok(match code {
+            code::NULL => Scalar::Null,
+            code::STRING8 => Scalar::Text(self.text8()?),
+            code::STRING32 => Scalar::Text(self.text32()?),
+            code::SYMBOL8 => Scalar::Symbol(self.text8()?),
+            code::SYMBOL32 => Scalar::Symbol(self.text32()?),
+            code::TRUE => Scalar::Bool(true),
+            code::FALSE => Scalar::Bool(false),
+            code::BOOLEAN => match self.byte()? {
+                0 => Scalar::Bool(false),
+                1 => Scalar::Bool(true),
+                _ => return Err(ContentError::BadValue("boolean")),
+            },
+            code::UBYTE => Scalar::U8(self.byte()?),
+            code::BYTE => Scalar::I8(i8::from_be_bytes(self.array()?)),
+            code::USHORT => Scalar::U16(u16::from_be_bytes(self.array()?)),
+            code::SHORT => Scalar::I16(i16::from_be_bytes(self.array()?)),
+            code::UINT0 => Scalar::U32(0),
+            code::SMALL_UINT => Scalar::U32(u32::from(self.byte()?)),
+            code::UINT => Scalar::U32(u32::from_be_bytes(self.array()?)),
+            code::SMALL_INT => Scalar::I32(i32::from(i8::from_be_bytes(self.array()?))),
+            code::INT => Scalar::I32(i32::from_be_bytes(self.array()?)),
+            code::ULONG0 => Scalar::U64(0),
+            code::SMALL_ULONG => Scalar::U64(u64::from(self.byte()?)),
+            code::ULONG => Scalar::U64(u64::from_be_bytes(self.array()?)),
+            code::SMALL_LONG => Scalar::I64(i64::from(i8::from_be_bytes(self.array()?))),
+            code::LONG => Scalar::I64(i64::from_be_bytes(self.array()?)),
+            code::FLOAT => Scalar::F32(f32::from_be_bytes(self.array()?)),
+            code::DOUBLE => Scalar::F64(f64::from_be_bytes(self.array()?)),
+            code::CHAR => Scalar::Char(
+                char::from_u32(u32::from_be_bytes(self.array()?))
+                    .ok_or(ContentError::BadValue("char"))?,
+            ),
+            code::TIMESTAMP => Scalar::Timestamp(i64::from_be_bytes(self.array()?)),
+            code::DECIMAL128 => Scalar::Decimal128(self.array()?),
+            code::UUID => Scalar::Uuid(u128::from_be_bytes(self.array()?)),
+            code::BINARY8 => {
+                let length = usize::from(self.byte()?);
+                Scalar::Binary(self.take(length)?)
+            }
+            code::BINARY32 => {
+                let length = self.length32()?;
+                Scalar::Binary(self.take(length)?)
+            }
+            code::DESCRIBED => Scalar::Described(self.raw()?, self.raw()?),
+            _ => {
+                self.skip(code)?;
+                if code == code::DECIMAL32 || code == code::DECIMAL64 {
+                    Scalar::Other
+                } else {
+                    Scalar::Compound
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn text8(&mut self) -> Result<&'a str> {
+        let length = usize::from(self.byte()?);
+        utf8(self.take(length)?)
+    }
+
+    /// The next value if it is null or a short string, which most fields are.
+    #[inline]
+    pub(crate) fn plain_text(&mut self) -> Option<Result<Option<&'a str>>> {
+        match *self.rest.first()? {
+            code::NULL => Some(self.byte().map(|_| None)),
+            code::STRING8 => Some(self.byte().and_then(|_| self.text8()).map(Some)),
+            _ => None,
+        }
+    }
+
+    fn text32(&mut self) -> Result<&'a str> {
+        let length = self.length32()?;
+        utf8(self.take(length)?)
+    }
+
+    /// The count of a list's fields, and the fields.
+    #[inline]
+    pub(crate) fn list(&mut self) -> Result<(usize, Self)> {
+        match self.byte()? {
+            code::LIST0 => Ok((0, Self::new(&[]))),
+            code::LIST8 => self.compound8(),
+            code::LIST32 => self.compound32(),
+            _ => Err(ContentError::BadValue("list")),
+        }
+    }
+
+    /// The count of a map's keys and values, which is even, and those in turn.
+    #[inline]
+    pub(crate) fn map(&mut self) -> Result<(usize, Self)> {
+        let (count, entries) = match self.byte()? {
+            code::MAP8 => self.compound8()?,
+            code::MAP32 => self.compound32()?,
+            _ => return Err(ContentError::BadValue("map")),
+        };
+        if count % 2 != 0 {
+            return Err(ContentError::BadValue("map"));
+        }
+        Ok((count, entries))
+    }
+
+    /// The count and the items behind a constructor with sizes of one byte.
+    #[inline]
+    pub(crate) fn compound8(&mut self) -> Result<(usize, Self)> {
+        let size = usize::from(self.byte()?);
+        let mut items = Self::new(self.take(size)?);
+        let count = usize::from(items.byte()?);
+        Ok((count, items))
+    }
+
+    /// The count and the items behind a constructor with sizes of four bytes.
+    pub(crate) fn compound32(&mut self) -> Result<(usize, Self)> {
+        let size = self.length32()?;
+        let mut items = Self::new(self.take(size)?);
+        let count = items.length32()?;
+        Ok((count, items))
+    }
+
+    /// The descriptor of the section that begins here; its value is next.
+    #[inline]
+    pub(crate) fn section(&mut self) -> Result<u8> {
+        if let Some(([code::DESCRIBED, code::SMALL_ULONG, section], rest)) =
+            self.rest.split_first_chunk::<3>()
+        {
+            self.rest = rest;
+            return Ok(*section);
+        }
+        self.section_spelled_out()
+    }
+
+    /// A section whose descriptor is not in its smallest form.
+    #[cold]
+    fn section_spelled_out(&mut self) -> Result<u8> {
+        if self.byte()? != code::DESCRIBED {
+            return Err(ContentError::NoSection);
+        }
+        match self.scalar()? {
+            Scalar::U64(number) => u8::try_from(number).map_err(|_| ContentError::NoSection),
+            Scalar::Symbol(name) => section_by_name(name),
+            _ => Err(ContentError::NoSection),
+        }
+    }
+}
+
+/// How long a value is that begins with a constructor.
+#[derive(Clone, Copy)]
+pub(crate) enum Width {
+    Fixed(usize),
+    /// A length of one byte goes before it.
+    Length8,
+    /// A length of four bytes goes before it.
+    Length32,
+}
+
+/// The width by constructor; for a described value there is none.
+#[inline]
+pub(crate) const fn width(code: u8) -> Result<Width> {
+    Ok(match code {
+        code::NULL..=code::LIST0 => Width::Fixed(0),
+        code::UBYTE..=code::BOOLEAN => Width::Fixed(1),
+        code::USHORT | code::SHORT => Width::Fixed(2),
+        code::UINT..=code::DECIMAL32 => Width::Fixed(4),
+        code::ULONG..=code::DECIMAL64 => Width::Fixed(8),
+        code::DECIMAL128 | code::UUID => Width::Fixed(16),
+        code::BINARY8 | code::STRING8 | code::SYMBOL8 | code::LIST8 | code::MAP8 | code::ARRAY8 => {
+            Width::Length8
+        }
+        code::BINARY32
+        | code::STRING32
+        | code::SYMBOL32
+        | code::LIST32
+        | code::MAP32
+        | code::ARRAY32 => Width::Length32,
+        _ => return Err(ContentError::UnknownType(code)),
+    })
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| ContentError::NotUtf8)
+}
+
+fn section_by_name(name: &str) -> Result<u8> {
+    use super::descriptor as d;
+    Ok(match name {
+        "amqp:header:list" => d::HEADER,
+        "amqp:delivery-annotations:map" => d::DELIVERY_ANNOTATIONS,
+        "amqp:message-annotations:map" => d::MESSAGE_ANNOTATIONS,
+        "amqp:properties:list" => d::PROPERTIES,
+        "amqp:application-properties:map" => d::APPLICATION_PROPERTIES,
+        "amqp:data:binary" => d::DATA,
+        "amqp:amqp-sequence:list" => d::SEQUENCE,
+        "amqp:amqp-value:*" => d::VALUE,
+        "amqp:footer:map" => d::FOOTER,
+        _ => return Err(ContentError::NoSection),
+    })
+}

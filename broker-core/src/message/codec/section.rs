@@ -1,0 +1,359 @@
+//! The sections of content: where they are, and what the broker reads of them.
+
+use super::check::check_value;
+use super::read::{Reader, Scalar};
+use super::{IdRef, annotation, descriptor};
+use crate::message::ContentError;
+use crate::time::TimeSpan;
+
+type Result<T> = std::result::Result<T, ContentError>;
+
+/// Where sections begin; a section that is missing begins where the next one does. The header
+/// begins at 0, a footer is found behind the body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) annotations_at: u32,
+    pub(crate) properties_at: u32,
+    pub(crate) application_at: u32,
+    pub(crate) body_at: u32,
+}
+
+/// The layout of checked bytes, and the delivery annotations in them, which are not content.
+pub(crate) struct Checked {
+    /// As if the delivery annotations were not there.
+    pub(crate) layout: Layout,
+    /// Where they are: from, to.
+    pub(crate) delivery_annotations: Option<(usize, usize)>,
+}
+
+impl Layout {
+    pub(crate) fn new(
+        annotations: usize,
+        properties: usize,
+        application: usize,
+        body: usize,
+    ) -> Self {
+        // Content of 4 GiB and more is never accepted; its places need not be right.
+        let at = |place| u32::try_from(place).unwrap_or(u32::MAX);
+        Self {
+            annotations_at: at(annotations),
+            properties_at: at(properties),
+            application_at: at(application),
+            body_at: at(body),
+        }
+    }
+}
+
+/// Finds the sections of untrusted bytes and checks all of them (AMQP 3.2).
+pub(crate) fn layout(bytes: &[u8]) -> Result<Checked> {
+    if bytes.is_empty() {
+        return Err(ContentError::Empty);
+    }
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(ContentError::TooLarge);
+    }
+    let mut reader = Reader::new(bytes);
+    let mut places = [None; 4];
+    let [annotations, properties, application, body] = &mut places;
+    let mut delivery_annotations = None;
+    let mut last = 0;
+    while !reader.is_empty() {
+        let from = bytes.len() - reader.remaining();
+        let section = reader.section()?;
+        check_order(last, section)?;
+        last = section;
+        match section {
+            descriptor::HEADER => drop(header_ttl(&mut reader)?),
+            descriptor::DELIVERY_ANNOTATIONS => {
+                check_map(&mut reader)?;
+                delivery_annotations = Some((from, bytes.len() - reader.remaining()));
+            }
+            descriptor::MESSAGE_ANNOTATIONS => {
+                *annotations = Some(from);
+                let map = reader;
+                check_map(&mut reader)?;
+                Annotations::of_map(map)?;
+            }
+            descriptor::PROPERTIES => {
+                *properties = Some(from);
+                Properties::of_list(&mut reader)?;
+            }
+            descriptor::APPLICATION_PROPERTIES => {
+                *application = Some(from);
+                check_map(&mut reader)?;
+            }
+            descriptor::FOOTER => {
+                body.get_or_insert(from);
+                check_map(&mut reader)?;
+            }
+            _ => {
+                body.get_or_insert(from);
+                check_body(section, &mut reader)?;
+            }
+        }
+    }
+    let removed = delivery_annotations.map_or(0, |(from, to)| to - from);
+    // Everything that has a place stands behind the delivery annotations.
+    let body = body.unwrap_or(bytes.len()) - removed;
+    let place = |found: Option<usize>, next| found.map_or(next, |at| at - removed);
+    let application = place(*application, body);
+    let properties = place(*properties, application);
+    let annotations = place(*annotations, properties);
+    Ok(Checked {
+        layout: Layout::new(annotations, properties, application, body),
+        delivery_annotations,
+    })
+}
+
+/// Where the body sections of `bytes`, which begin with them, end; the first one's descriptor.
+pub(crate) fn body_sections(bytes: &[u8]) -> Result<(Option<u8>, usize)> {
+    let mut reader = Reader::new(bytes);
+    let mut first = None;
+    loop {
+        let end = bytes.len() - reader.remaining();
+        if reader.is_empty() {
+            return Ok((first, end));
+        }
+        let section = reader.section()?;
+        match section {
+            descriptor::FOOTER => return Ok((first, end)),
+            descriptor::DATA | descriptor::SEQUENCE | descriptor::VALUE => {
+                check_order(first.unwrap_or(0), section)?;
+                check_body(section, &mut reader)?;
+                first = Some(section);
+            }
+            _ => return Err(ContentError::SectionOrder),
+        }
+    }
+}
+
+/// Checks what stands behind a body: a footer or nothing.
+pub(crate) fn footer(bytes: &[u8]) -> Result<()> {
+    let mut reader = Reader::new(bytes);
+    if reader.is_empty() {
+        return Ok(());
+    }
+    if reader.section()? != descriptor::FOOTER {
+        return Err(ContentError::SectionOrder);
+    }
+    check_map(&mut reader)?;
+    if reader.is_empty() { Ok(()) } else { Err(ContentError::SectionOrder) }
+}
+
+fn check_order(last: u8, section: u8) -> Result<()> {
+    let rank = |section| match section {
+        descriptor::SEQUENCE | descriptor::VALUE => descriptor::DATA,
+        other => other,
+    };
+    if !(descriptor::HEADER..=descriptor::FOOTER).contains(&section) {
+        return Err(ContentError::NoSection);
+    }
+    let again = section == last && matches!(section, descriptor::DATA | descriptor::SEQUENCE);
+    if rank(section) > rank(last) || again { Ok(()) } else { Err(ContentError::SectionOrder) }
+}
+
+fn check_body(section: u8, reader: &mut Reader<'_>) -> Result<()> {
+    if section == descriptor::DATA {
+        let Scalar::Binary(_) = reader.scalar()? else {
+            return Err(ContentError::BadValue("data section"));
+        };
+        return Ok(());
+    }
+    if section == descriptor::SEQUENCE {
+        let mut list = *reader;
+        list.list()?;
+    }
+    check_value(reader)
+}
+
+fn check_map(reader: &mut Reader<'_>) -> Result<()> {
+    let mut map = *reader;
+    map.map()?;
+    check_value(reader)
+}
+
+/// The header's time to live in milliseconds, from its section or from nothing.
+pub(crate) fn ttl(section: &[u8]) -> Result<Option<u32>> {
+    if section.is_empty() {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(section);
+    reader.section()?;
+    header_ttl(&mut reader)
+}
+
+fn header_ttl(reader: &mut Reader<'_>) -> Result<Option<u32>> {
+    let (count, mut fields) = reader.list()?;
+    let mut ttl = None;
+    for field in 0..count {
+        if field != 2 {
+            check_value(&mut fields)?;
+            continue;
+        }
+        ttl = match fields.scalar()? {
+            Scalar::Null => None,
+            Scalar::U32(milliseconds) => Some(milliseconds),
+            _ => return Err(ContentError::BadValue("header ttl")),
+        };
+    }
+    if fields.is_empty() { Ok(ttl) } else { Err(ContentError::BadCount) }
+}
+
+/// The time to live that a header and properties state together (AMQ-19); a header's 0 is none.
+pub(crate) fn time_to_live(ttl: Option<u32>, properties: &Properties<'_>) -> Option<TimeSpan> {
+    let ttl = ttl.filter(|milliseconds| *milliseconds > 0)?;
+    if let (u32::MAX, Some(created), Some(expires)) =
+        (ttl, properties.creation_time, properties.absolute_expiry_time)
+    {
+        return Some(TimeSpan::from_ms(expires.saturating_sub(created)));
+    }
+    Some(TimeSpan::from_ms(i64::from(ttl)))
+}
+
+/// What the broker reads of the message annotations (AMQP-44).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Annotations<'a> {
+    pub(crate) scheduled_enqueue_time: Option<i64>,
+    pub(crate) partition_key: Option<&'a str>,
+    pub(crate) via_partition_key: Option<&'a str>,
+    pub(crate) force_persistence: bool,
+}
+
+impl<'a> Annotations<'a> {
+    /// From the section or from nothing.
+    #[inline]
+    pub(crate) fn read(section: &'a [u8]) -> Result<Self> {
+        if section.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut reader = Reader::new(section);
+        reader.section()?;
+        Self::of_map(reader)
+    }
+
+    fn of_map(mut reader: Reader<'a>) -> Result<Self> {
+        let mut annotations = Self::default();
+        let (_, mut items) = reader.map()?;
+        while !items.is_empty() {
+            let key = items.scalar()?;
+            let value = items.raw()?;
+            let (Scalar::Symbol(key) | Scalar::Text(key)) = key else {
+                continue;
+            };
+            let value = || Reader::new(value).scalar();
+            match key {
+                annotation::SCHEDULED_ENQUEUE_TIME => {
+                    annotations.scheduled_enqueue_time =
+                        value()?.timestamp(annotation::SCHEDULED_ENQUEUE_TIME)?;
+                }
+                annotation::PARTITION_KEY => {
+                    annotations.partition_key = value()?.text(annotation::PARTITION_KEY)?;
+                }
+                annotation::VIA_PARTITION_KEY => {
+                    annotations.via_partition_key = value()?.text(annotation::VIA_PARTITION_KEY)?;
+                }
+                annotation::FORCE_PERSISTENCE => {
+                    annotations.force_persistence = value()? == Scalar::Bool(true);
+                }
+                _ => {}
+            }
+        }
+        Ok(annotations)
+    }
+}
+
+/// What the broker reads of the properties (AMQP 3.2.4).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Properties<'a> {
+    pub(crate) message_id: Option<IdRef<'a>>,
+    pub(crate) to: Option<&'a str>,
+    pub(crate) subject: Option<&'a str>,
+    pub(crate) reply_to: Option<&'a str>,
+    pub(crate) correlation_id: Option<IdRef<'a>>,
+    pub(crate) content_type: Option<&'a str>,
+    pub(crate) absolute_expiry_time: Option<i64>,
+    pub(crate) creation_time: Option<i64>,
+    pub(crate) group_id: Option<&'a str>,
+    pub(crate) reply_to_group_id: Option<&'a str>,
+}
+
+impl<'a> Properties<'a> {
+    /// From the section or from nothing.
+    #[inline]
+    pub(crate) fn read(section: &'a [u8]) -> Result<Self> {
+        if section.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut reader = Reader::new(section);
+        reader.section()?;
+        Self::of_list(&mut reader)
+    }
+
+    #[inline]
+    fn of_list(reader: &mut Reader<'a>) -> Result<Self> {
+        let (count, mut fields) = reader.list()?;
+        let mut properties = Self::default();
+        for field in 0..count {
+            match field {
+                0 => properties.message_id = id(&mut fields, "message-id")?,
+                2 => properties.to = text(&mut fields, "to")?,
+                3 => properties.subject = text(&mut fields, "subject")?,
+                4 => properties.reply_to = text(&mut fields, "reply-to")?,
+                5 => properties.correlation_id = id(&mut fields, "correlation-id")?,
+                6 => properties.content_type = text(&mut fields, "content-type")?,
+                8 => {
+                    properties.absolute_expiry_time =
+                        fields.scalar()?.timestamp("absolute-expiry-time")?;
+                }
+                9 => properties.creation_time = fields.scalar()?.timestamp("creation-time")?,
+                10 => properties.group_id = text(&mut fields, "group-id")?,
+                12 => properties.reply_to_group_id = text(&mut fields, "reply-to-group-id")?,
+                1 | 7 | 11 => check_value(&mut fields)?,
+                _ => return Err(ContentError::BadCount),
+            }
+        }
+        if fields.is_empty() { Ok(properties) } else { Err(ContentError::BadCount) }
+    }
+}
+
+#[inline]
+fn text<'a>(fields: &mut Reader<'a>, name: &'static str) -> Result<Option<&'a str>> {
+    fields.plain_text().unwrap_or_else(|| fields.scalar()?.text(name))
+}
+
+#[inline]
+fn id<'a>(fields: &mut Reader<'a>, name: &'static str) -> Result<Option<IdRef<'a>>> {
+    match fields.plain_text() {
+        Some(text) => Ok(text?.map(IdRef::Text)),
+        None => fields.scalar()?.id(name),
+    }
+}
+
+impl<'a> Scalar<'a> {
+    fn text(self, field: &'static str) -> Result<Option<&'a str>> {
+        match self {
+            Self::Null => Ok(None),
+            Self::Text(text) | Self::Symbol(text) => Ok(Some(text)),
+            _ => Err(ContentError::BadValue(field)),
+        }
+    }
+
+    fn id(self, field: &'static str) -> Result<Option<IdRef<'a>>> {
+        match self {
+            Self::Null => Ok(None),
+            Self::Text(text) => Ok(Some(IdRef::Text(text))),
+            Self::U64(number) => Ok(Some(IdRef::Ulong(number))),
+            Self::Uuid(uuid) => Ok(Some(IdRef::Uuid(uuid))),
+            Self::Binary(bytes) => Ok(Some(IdRef::Binary(bytes))),
+            _ => Err(ContentError::BadValue(field)),
+        }
+    }
+
+    fn timestamp(self, field: &'static str) -> Result<Option<i64>> {
+        match self {
+            Self::Null => Ok(None),
+            Self::Timestamp(milliseconds) => Ok(Some(milliseconds)),
+            _ => Err(ContentError::BadValue(field)),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Content: the bytes of a message, as they are stored, measured and sent (DESIGN D8).
+//!
+//! Made once at the edge, by [`Message::encode`] or [`Content::parse`], and never altered. Absent
+//! on purpose: delivery annotations, which are for one hop only and are dropped by `parse`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+
+use super::codec::{
+    self, Annotations, Compound, Layout, Properties, Reader, Scalar, code, descriptor,
+};
+use super::{Body, Message, MessageId, Value};
+use crate::error::Rejection;
+use crate::time::{TimeSpan, Timestamp};
+
+/// A bare message in AMQP section encoding. Clones share the bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Content {
+    bytes: Bytes,
+    layout: Layout,
+}
+
+/// The sections of content, each complete with its descriptor and empty where it is missing. In
+/// this order they are the whole content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sections<'a> {
+    /// The header.
+    pub header: &'a [u8],
+    /// The message annotations.
+    pub message_annotations: &'a [u8],
+    /// The properties.
+    pub properties: &'a [u8],
+    /// The application properties.
+    pub application_properties: &'a [u8],
+    /// All body sections.
+    pub body: &'a [u8],
+    /// The footer.
+    pub footer: &'a [u8],
+}
+
+/// Why bytes are not the content of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ContentError {
+    /// There is not even one section.
+    #[error("message without any section")]
+    Empty,
+    /// The place of a section would not fit 32 bits.
+    #[error("message of 4 GiB or more")]
+    TooLarge,
+    /// A length reaches beyond what surrounds it.
+    #[error("message ends inside a value")]
+    Truncated,
+    /// A count does not agree with the items.
+    #[error("count and size of a list, map or array disagree")]
+    BadCount,
+    /// There is no such constructor.
+    #[error("unknown AMQP type 0x{0:02x}")]
+    UnknownType(u8),
+    /// Text is not UTF-8.
+    #[error("text is not UTF-8")]
+    NotUtf8,
+    /// A field does not have the type that AMQP gives it.
+    #[error("{0} has the wrong type")]
+    BadValue(&'static str),
+    /// Values are nested too deeply.
+    #[error("values are nested too deeply")]
+    TooDeep,
+    /// Something else stands where a section should.
+    #[error("value is not a section of a message")]
+    NoSection,
+    /// A section is repeated, or stands before one that goes first.
+    #[error("sections are repeated or out of order")]
+    SectionOrder,
+    /// An application property has a type that the message model lacks (MSG-20, MSG-21).
+    #[error("application property has an unsupported type")]
+    UnsupportedValue,
+    /// An application property has a key that is not text (MSG-22).
+    #[error("key of an application property is not text")]
+    BadKey,
+}
+
+/// What the broker reads of all sections but the body.
+pub(super) struct View<'a> {
+    pub(super) time_to_live: Option<TimeSpan>,
+    pub(super) annotations: Annotations<'a>,
+    pub(super) properties: Properties<'a>,
+}
+
+impl Content {
+    pub(super) const fn new(bytes: Bytes, layout: Layout) -> Self {
+        Self { bytes, layout }
+    }
+
+    /// Checks bytes of unknown origin: every section and every length in it, in time and memory
+    /// proportional to the input. What is accepted is kept byte for byte (AMQP-45), except for
+    /// delivery annotations, which are dropped. A missing body reads as an empty one (MSG-01).
+    ///
+    /// # Errors
+    /// When the bytes are not one message in AMQP section encoding. Limits and validity of
+    /// properties are not judged here but by [`Content::envelope`].
+    pub fn parse(bytes: Bytes) -> Result<Self, ContentError> {
+        let checked = codec::layout(&bytes)?;
+        let bytes = match checked.delivery_annotations {
+            None => bytes,
+            Some((0, to)) => bytes.slice(to..),
+            Some((from, to)) => {
+                let mut kept = BytesMut::with_capacity(bytes.len() - (to - from));
+                kept.extend_from_slice(bytes.get(..from).unwrap_or_default());
+                kept.extend_from_slice(bytes.get(to..).unwrap_or_default());
+                kept.freeze()
+            }
+        };
+        if bytes.is_empty() {
+            return Err(ContentError::Empty);
+        }
+        Ok(Self { bytes, layout: checked.layout })
+    }
+
+    /// The whole encoding.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The size of the message in bytes (MSG-24, MSG-25).
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        length(self.bytes.len())
+    }
+
+    /// The size without the body sections (MSG-25).
+    #[must_use]
+    pub fn header_size(&self) -> u32 {
+        length(self.bytes.len().saturating_sub(self.sections().body.len()))
+    }
+
+    /// The sections, as they are encoded.
+    #[must_use]
+    #[inline]
+    pub fn sections(&self) -> Sections<'_> {
+        let Layout { annotations_at, properties_at, application_at, body_at } = self.layout;
+        let rest = self.bytes.get(place(body_at)..).unwrap_or_default();
+        let (body, footer) = rest.split_at_checked(body_end(rest)).unwrap_or_default();
+        Sections {
+            header: self.between(0, annotations_at),
+            message_annotations: self.between(annotations_at, properties_at),
+            properties: self.between(properties_at, application_at),
+            application_properties: self.between(application_at, body_at),
+            body,
+            footer,
+        }
+    }
+
+    #[inline]
+    fn between(&self, from: u32, to: u32) -> &[u8] {
+        self.bytes.get(place(from)..place(to)).unwrap_or_default()
+    }
+
+    /// The body, in the kind of section it was sent in (MSG-03). Several data sections are joined;
+    /// a single one is not copied.
+    #[must_use]
+    pub fn body(&self) -> Body {
+        let sections = self.sections().body;
+        let mut reader = Reader::new(sections);
+        match reader.section() {
+            Ok(descriptor::SEQUENCE) => Body::Sequence(self.bytes.slice_ref(sections)),
+            Ok(descriptor::VALUE) => Body::Value(self.bytes.slice_ref(sections)),
+            Ok(_) => Body::Data(self.data(sections)),
+            Err(_) => Body::default(),
+        }
+    }
+
+    /// The body as transports without AMQP sections deliver it (MSG-03).
+    #[must_use]
+    pub fn body_bytes(&self) -> Bytes {
+        match self.body() {
+            Body::Data(bytes) | Body::Value(bytes) | Body::Sequence(bytes) => bytes,
+        }
+    }
+
+    fn data(&self, sections: &[u8]) -> Bytes {
+        let mut reader = Reader::new(sections);
+        let mut next = || match (reader.section().ok()?, reader.scalar().ok()?) {
+            (descriptor::DATA, Scalar::Binary(bytes)) => Some(bytes),
+            _ => None,
+        };
+        let first = next().unwrap_or_default();
+        let Some(second) = next() else {
+            return self.bytes.slice_ref(first);
+        };
+        let mut joined = BytesMut::with_capacity(sections.len());
+        joined.extend_from_slice(first);
+        joined.extend_from_slice(second);
+        while let Some(bytes) = next() {
+            joined.extend_from_slice(bytes);
+        }
+        joined.freeze()
+    }
+
+    /// The text form of the message id (AMQ-21).
+    #[must_use]
+    pub fn message_id(&self) -> Option<Cow<'_, str>> {
+        self.properties().message_id.map(codec::IdRef::text)
+    }
+
+    /// The session id as it was sent.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        self.properties().group_id
+    }
+
+    /// The sender's time to live; an AMQP ttl of 0 is none (EXP-09, AMQ-19).
+    #[must_use]
+    pub fn time_to_live(&self) -> Option<TimeSpan> {
+        self.view().time_to_live
+    }
+
+    /// The application properties in the sender's order, without those of a type or key that an
+    /// [`Envelope`](super::Envelope) calls a defect.
+    pub fn application_properties(&self) -> impl Iterator<Item = (&str, Value)> {
+        self.application_entries()
+            .filter_map(|entry| Some((entry.key()?, codec::read_value(entry.value).ok()?)))
+    }
+
+    /// The typed view of this content. Fields that it lacks (AMQ-20) are in the content only.
+    ///
+    /// # Errors
+    /// When an application property has a type or a key that [`Message`] cannot hold.
+    pub fn decode(&self) -> Result<Message, ContentError> {
+        let View { time_to_live, annotations, properties } = self.view();
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let mut application_properties = Vec::new();
+        for entry in self.application_entries() {
+            let key = entry.key().ok_or(ContentError::BadKey)?;
+            application_properties.push((key.to_owned(), codec::read_value(entry.value)?));
+        }
+        Ok(Message {
+            body: self.body(),
+            message_id: properties.message_id.map(codec::IdRef::to_owned),
+            session_id: text(properties.group_id),
+            partition_key: text(annotations.partition_key),
+            transaction_partition_key: text(annotations.via_partition_key),
+            reply_to_session_id: text(properties.reply_to_group_id),
+            correlation_id: properties.correlation_id.map(codec::IdRef::to_owned),
+            content_type: text(properties.content_type),
+            subject: text(properties.subject),
+            to: text(properties.to),
+            reply_to: text(properties.reply_to),
+            time_to_live,
+            scheduled_enqueue_time: annotations.scheduled_enqueue_time.map(Timestamp::from_unix_ms),
+            force_persistence: annotations.force_persistence,
+            application_properties,
+        })
+    }
+
+    /// The same content with another message id and all else kept byte for byte (MSG-07, AMQ-20).
+    #[must_use]
+    pub fn with_message_id(&self, id: &MessageId) -> Self {
+        let sections = self.sections();
+        let mut fields = Vec::with_capacity(sections.properties.len() + 40);
+        codec::id(&mut fields, id.borrow());
+        let mut count = 1;
+        let mut reader = Reader::new(sections.properties);
+        if let Ok((old_count @ 1.., mut old)) = reader.section().and_then(|_| reader.list())
+            && old.raw().is_ok()
+        {
+            fields.extend_from_slice(old.rest());
+            count = old_count;
+        }
+        let [before, after] =
+            [self.between(0, self.layout.properties_at), self.behind_properties()];
+        let properties_bytes = 3 + codec::compound_bytes(Compound::List, fields.len(), count);
+        let mut bytes = Vec::with_capacity(before.len() + properties_bytes + after.len());
+        bytes.extend_from_slice(before);
+        bytes.extend_from_slice(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES]);
+        codec::compound(&mut bytes, Compound::List, fields.len(), count);
+        bytes.extend_from_slice(&fields);
+        let application_at = bytes.len();
+        bytes.extend_from_slice(after);
+        let body_at = application_at + sections.application_properties.len();
+        let Layout { annotations_at, properties_at, .. } = self.layout;
+        let layout =
+            Layout::new(place(annotations_at), place(properties_at), application_at, body_at);
+        Self { bytes: bytes.into(), layout }
+    }
+
+    fn behind_properties(&self) -> &[u8] {
+        self.bytes.get(place(self.layout.application_at)..).unwrap_or_default()
+    }
+
+    pub(super) const fn has_application_properties(&self) -> bool {
+        self.layout.application_at < self.layout.body_at
+    }
+
+    pub(super) fn application_entries(&self) -> impl Iterator<Item = codec::Entry<'_>> {
+        let mut reader = Reader::new(self.between(self.layout.application_at, self.layout.body_at));
+        let map = if reader.section().is_ok() { reader.rest() } else { &[] };
+        codec::entries(map)
+    }
+
+    /// Content was checked or encoded by this module, so what cannot be read is not there.
+    #[inline]
+    fn properties(&self) -> Properties<'_> {
+        let section = self.between(self.layout.properties_at, self.layout.application_at);
+        Properties::read(section).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn view(&self) -> View<'_> {
+        let header = self.between(0, self.layout.annotations_at);
+        let annotations = self.between(self.layout.annotations_at, self.layout.properties_at);
+        let properties = self.properties();
+        let ttl = codec::ttl(header).unwrap_or_default();
+        View {
+            time_to_live: codec::time_to_live(ttl, &properties),
+            annotations: Annotations::read(annotations).unwrap_or_default(),
+            properties,
+        }
+    }
+
+    /// Whether the body is what its sections claim. Only a [`Message`] whose value or sequence body
+    /// was not AMQP can fail this: `encode` takes such bytes unseen.
+    pub(super) fn check_body(&self) -> Result<(), ContentError> {
+        let rest = self.bytes.get(place(self.layout.body_at)..).unwrap_or_default();
+        if is_one_data_section(rest) {
+            return Ok(());
+        }
+        let (_, end) = codec::body_sections(rest)?;
+        codec::footer(rest.get(end..).unwrap_or_default())
+    }
+}
+
+/// Where the body ends in bytes that begin with it.
+fn body_end(rest: &[u8]) -> usize {
+    if is_one_data_section(rest) {
+        return rest.len();
+    }
+    codec::body_sections(rest).map_or(rest.len(), |(_, end)| end)
+}
+
+/// Nearly every body is one data section without a footer behind it.
+fn is_one_data_section(rest: &[u8]) -> bool {
+    let mut reader = Reader::new(rest);
+    if reader.section() != Ok(descriptor::DATA) {
+        return false;
+    }
+    let length = match reader.byte() {
+        Ok(code::BINARY8) => reader.byte().map(usize::from),
+        Ok(code::BINARY32) => reader.length32(),
+        _ => return false,
+    };
+    length == Ok(reader.remaining())
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+fn place(at: u32) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Content({} bytes)", self.bytes.len())
+    }
+}
+
+impl From<ContentError> for Rejection {
+    fn from(error: ContentError) -> Self {
+        Self::argument(error.to_string())
+    }
+}

@@ -1,0 +1,155 @@
+//! Mail between transports and entities: requests in, answers and deliveries out, both in groups.
+//!
+//! A transport groups the commands of one read by entity and submits each group at once; the entity
+//! hands back everything for one connection as one group, with one wake-up (DESIGN D1).
+
+use std::sync::Arc;
+
+use crate::command::{Command, Outcome, ReceivedMessage};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, Ticket};
+use crate::path::SubQueue;
+use crate::permits::Permit;
+
+/// A command on its way to an entity.
+pub struct Request {
+    /// Names the command; from [`crate::Broker::ticket`].
+    pub ticket: Ticket,
+    /// The sub-queue it is for.
+    pub sub_queue: SubQueue,
+    /// What is asked.
+    pub command: Command,
+    /// Where the answer goes.
+    pub reply: Reply,
+}
+
+/// Where answers and deliveries go: one per connection, or one per call.
+pub trait Outlet: Send + Sync {
+    /// Takes a group, in order. Called from arbiter threads; must not block and must not panic.
+    fn release(&self, group: Vec<Released>);
+}
+
+/// Something that leaves the broker.
+#[derive(Debug)]
+pub enum Released {
+    /// The answer to a command.
+    Answer {
+        /// As given with [`Reply::new`].
+        correlation: u64,
+        /// The answer.
+        result: Result<Outcome, Rejection>,
+    },
+    /// A message for a receiver link. Who cannot write it gives it back with
+    /// [`crate::command::Settlement::Release`].
+    Delivery {
+        /// The link.
+        receiver: ReceiverId,
+        /// The message.
+        message: Box<ReceivedMessage>,
+    },
+    /// A receiver link was closed by the entity.
+    Detached {
+        /// The link.
+        receiver: ReceiverId,
+        /// Why.
+        reason: Rejection,
+    },
+}
+
+/// The place of one answer. Dropped without one, it answers that the outcome is unknown: a command
+/// is answered exactly once, whatever becomes of the entity.
+pub struct Reply {
+    outlet: Option<Arc<dyn Outlet>>,
+    correlation: u64,
+    permit: Option<Permit>,
+}
+
+impl Reply {
+    /// A reply to this outlet, under a number of the caller's choice. The permit is given back when
+    /// the answer is taken or the command begins to wait.
+    #[must_use]
+    pub const fn new(outlet: Arc<dyn Outlet>, correlation: u64, permit: Option<Permit>) -> Self {
+        Self { outlet: Some(outlet), correlation, permit }
+    }
+
+    /// The outlet that deliveries of a new link go to.
+    pub(crate) fn outlet(&self) -> Option<&Arc<dyn Outlet>> {
+        self.outlet.as_ref()
+    }
+
+    /// Gives the permit back, because the command waits from now on and holds little.
+    pub(crate) fn wait(&mut self) {
+        self.permit = None;
+    }
+
+    /// Makes the answer, to be released when it may leave.
+    pub(crate) fn answer(mut self, result: Result<Outcome, Rejection>) -> Option<Release> {
+        let outlet = self.outlet.take()?;
+        let item = Released::Answer { correlation: self.correlation, result };
+        Some(Release { on_its_way: Some((outlet, item)), permit: self.permit.take() })
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(outlet) = self.outlet.take() {
+            outlet.release(vec![unknown_outcome(self.correlation)]);
+        }
+    }
+}
+
+fn unknown_outcome(correlation: u64) -> Released {
+    let result = Err(Rejection::internal(
+        "the entity failed before it answered; whether the command took effect is unknown",
+    ));
+    Released::Answer { correlation, result }
+}
+
+/// Something that leaves the broker, and where to. An answer that is dropped instead, because what it
+/// rests on was not stored, becomes one that the outcome is unknown.
+pub struct Release {
+    on_its_way: Option<(Arc<dyn Outlet>, Released)>,
+    permit: Option<Permit>,
+}
+
+impl Release {
+    /// Something for a link.
+    #[must_use]
+    pub const fn to(outlet: Arc<dyn Outlet>, item: Released) -> Self {
+        Self { on_its_way: Some((outlet, item)), permit: None }
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let Some((outlet, Released::Answer { correlation, .. })) = self.on_its_way.take() {
+            outlet.release(vec![unknown_outcome(correlation)]);
+        }
+    }
+}
+
+/// How many outlets a group is sorted into by a plain search.
+const OUTLETS_SEARCHED: usize = 16;
+
+/// Lets everything out, one call per outlet, each outlet's items in order.
+pub fn release_all(releases: &mut Vec<Release>) {
+    let mut groups: Vec<(Arc<dyn Outlet>, Vec<Released>)> = Vec::new();
+    let mut permits = Vec::new();
+    let count = releases.len();
+    for mut release in releases.drain(..) {
+        permits.extend(release.permit.take());
+        let Some((outlet, item)) = release.on_its_way.take() else { continue };
+        let known =
+            groups.iter_mut().rev().take(OUTLETS_SEARCHED).find(|(of, _)| Arc::ptr_eq(of, &outlet));
+        if let Some((_, items)) = known {
+            items.push(item);
+            continue;
+        }
+        let mut items = Vec::with_capacity(if groups.is_empty() { count } else { 1 });
+        items.push(item);
+        groups.push((outlet, items));
+    }
+    for (outlet, items) in groups {
+        outlet.release(items);
+    }
+}

@@ -1,0 +1,493 @@
+//! What drives a machine: everything between mail and store. (Data path, steps 2 to 5.)
+//!
+//! Without actix, threads and a clock: the actor is a thin driver of a shell, the simulator is
+//! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
+//! lets effects out by the rules of DESIGN D5.
+
+pub mod tree;
+pub mod writer;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::change::{Change, DeadLetterCause, Removal};
+use crate::command::{Command, MessageFacts, Outcome, ReceivedMessage};
+use crate::effect::{Answer, Effect, Gate};
+use crate::entity::{Ctx, Machine, StageNumber, Step};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, Ticket};
+use crate::limits::Limits;
+use crate::request::{Outlet, Release, Released, Reply, Request};
+use crate::store::{Reserved, Store, Waker};
+use crate::time::{TimeSpan, Timestamp};
+
+use self::tree::Tree;
+
+/// What a record needs beside keys, values and contents; part of every reservation.
+const RECORD_OVERHEAD_BYTES: u64 = 256;
+
+/// Something broke that is not the caller's doing; the tree ends and is rebuilt (DESIGN D3).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+/// What a turn leaves to its driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Changes made.
+    pub changes: u64,
+    /// Messages stored.
+    pub accepted: u64,
+    /// Scheduled messages enqueued.
+    pub materialised: u64,
+    /// Messages handed to receivers.
+    pub delivered: u64,
+    /// Messages gone, by reason.
+    pub removed: [u64; Removal::COUNT],
+    /// Messages dead-lettered, by cause.
+    pub dead_lettered: [u64; DeadLetterCause::COUNT],
+    /// The entity has been idle for its whole AutoDeleteOnIdle.
+    pub idle_elapsed: bool,
+}
+
+impl Turn {
+    fn count(&mut self, change: &Change) {
+        self.changes += 1;
+        match change {
+            Change::Accepted { .. } => self.accepted += 1,
+            Change::Materialised { .. } => self.materialised += 1,
+            Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
+            Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
+            Change::Counted { .. }
+            | Change::Abandoned { .. }
+            | Change::Deferred { .. }
+            | Change::IdRecorded { .. }
+            | Change::IdsForgotten { .. }
+            | Change::Described { .. } => {}
+        }
+    }
+}
+
+/// Drives one machine.
+pub struct Shell<M> {
+    machine: M,
+    tree: Rc<RefCell<Tree>>,
+    store: Arc<dyn Store>,
+    limits: Arc<Limits>,
+    tokens: Box<dyn FnMut() -> u64>,
+    /// Commands that are answered later.
+    waiting: HashMap<Ticket, Reply>,
+    links: HashMap<ReceiverId, Arc<dyn Outlet>>,
+    /// Sends that wait for room in the store, in order (DESIGN D11).
+    parked: VecDeque<(Timestamp, Request)>,
+    /// Made anew for each reservation that is refused; wakes the driver.
+    waker: Box<dyn Fn() -> Waker>,
+    step: Step,
+    keys: Vec<crate::store::Key>,
+}
+
+impl<M: Machine> Shell<M> {
+    /// A shell around a machine. `waker` makes what the store calls when there is room again;
+    /// `tokens` gives random bits that cannot be guessed.
+    pub fn new(
+        machine: M,
+        tree: Rc<RefCell<Tree>>,
+        store: Arc<dyn Store>,
+        limits: Arc<Limits>,
+        tokens: Box<dyn FnMut() -> u64>,
+        waker: Box<dyn Fn() -> Waker>,
+    ) -> Self {
+        Self {
+            machine,
+            tree,
+            store,
+            limits,
+            tokens,
+            waiting: HashMap::new(),
+            links: HashMap::new(),
+            parked: VecDeque::new(),
+            waker,
+            step: Step::default(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// The machine.
+    pub const fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The tree that carries its changes.
+    pub const fn tree(&self) -> &Rc<RefCell<Tree>> {
+        &self.tree
+    }
+
+    /// Runs a list of commands: time passes, each is applied, demand is matched once.
+    ///
+    /// # Errors
+    /// When the tree must end.
+    pub fn run(
+        &mut self,
+        requests: impl IntoIterator<Item = Request>,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+    ) -> Result<Turn, Failure> {
+        let mut turn = Turn::default();
+        self.catch_up()?;
+        self.let_time_pass(now, out, &mut turn)?;
+        for request in requests {
+            self.take(request, now, out, &mut turn)?;
+        }
+        self.finish(now, out, &mut turn)?;
+        Ok(turn)
+    }
+
+    /// Is told that every stage up to this one is durable; matches demand with what that offers.
+    ///
+    /// # Errors
+    /// When the tree must end.
+    pub fn committed(
+        &mut self,
+        stage: StageNumber,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+    ) -> Result<Turn, Failure> {
+        self.machine.committed(stage);
+        self.run([], now, out)
+    }
+
+    /// Tells the machine what is durable by now, and ends a tree of which an append failed: its
+    /// answers would rest on what the store does not have.
+    fn catch_up(&mut self) -> Result<(), Failure> {
+        let tree = self.tree.borrow();
+        if tree.is_lost() {
+            return Err(Failure("an append failed".to_owned()));
+        }
+        let durable = tree.durable_stage();
+        drop(tree);
+        self.machine.committed(durable);
+        Ok(())
+    }
+
+    /// The next instant at which [`Shell::run`] has something to do, even without commands.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let parked = self.parked.front().map(|(deadline, _)| *deadline);
+        let flush = self.tree.borrow().flush_deadline();
+        [self.machine.next_deadline(), parked, flush].into_iter().flatten().min()
+    }
+
+    /// Ends everything that waits: calls and links get this reason. What is staged stays staged.
+    pub fn close(&mut self, reason: &Rejection, out: &mut Vec<Release>) {
+        for (_, reply) in self.waiting.drain() {
+            out.extend(reply.answer(Err(reason.clone())));
+        }
+        for (_, request) in self.parked.drain(..) {
+            out.extend(request.reply.answer(Err(reason.clone())));
+        }
+        for (receiver, outlet) in self.links.drain() {
+            let item = Released::Detached { receiver, reason: reason.clone() };
+            out.push(Release::to(outlet, item));
+        }
+    }
+
+    /// Ends waiting receive calls with nothing, as a stop does; links and locks stay.
+    ///
+    /// # Errors
+    /// When the tree must end.
+    pub fn end_waits(&mut self, now: Timestamp, out: &mut Vec<Release>) -> Result<Turn, Failure> {
+        let mut turn = Turn::default();
+        let calls: Vec<Ticket> = self.waiting.keys().copied().collect();
+        for call in calls {
+            let command = Command::CancelReceive { call };
+            self.step(out, &mut turn, now, false, |machine, ctx, step| {
+                machine.apply(call, crate::path::SubQueue::Main, command, ctx, step).map(|_| ())
+            })?
+            .ok();
+        }
+        self.finish(now, out, &mut turn)?;
+        Ok(turn)
+    }
+
+    fn let_time_pass(
+        &mut self,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        self.step(out, turn, now, false, |machine, ctx, step| {
+            machine.advance(ctx, step);
+            Ok(())
+        })?
+        .ok();
+        while let Some((deadline, request)) = self.parked.pop_front() {
+            if deadline <= now {
+                out.extend(request.reply.answer(Err(Rejection::server_busy(
+                    "the store made no progress for 5 s; wait 10 s and retry",
+                ))));
+                continue;
+            }
+            if let Some(request) = self.admit(request, now, out, turn)? {
+                self.parked.push_front((deadline, request));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one command: sends wait for room in the store, all others run at once.
+    fn take(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        let is_send = matches!(request.command, Command::Send { .. } | Command::SendBatch { .. });
+        if !is_send {
+            return self.apply(request, now, false, out, turn).map(|_| ());
+        }
+        let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
+        if !self.parked.is_empty() {
+            self.parked.push_back((deadline, request));
+            return Ok(());
+        }
+        if let Some(request) = self.admit(request, now, out, turn)? {
+            self.parked.push_back((deadline, request));
+        }
+        Ok(())
+    }
+
+    /// Applies a send if the store has room for it, or refuses it if the store is full; gives it
+    /// back if the store is busy.
+    fn admit(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Option<Request>, Failure> {
+        let bytes = match &request.command {
+            Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
+            Command::SendBatch { messages } => messages
+                .iter()
+                .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
+                .sum(),
+            _ => 0,
+        };
+        let shard = self.tree.borrow().shard();
+        let reserved = self.store.reserve(shard, bytes, &*self.waker);
+        match reserved {
+            Reserved::Busy => return Ok(Some(request)),
+            Reserved::Full => {
+                self.apply(request, now, true, out, turn)?;
+            }
+            Reserved::Granted => {
+                self.tree.borrow_mut().carry_reservation(bytes);
+                if !self.apply(request, now, false, out, turn)? {
+                    self.tree.borrow_mut().give_back_reservation(bytes);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Applies one command and answers it; returns whether it changed anything.
+    fn apply(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        full: bool,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<bool, Failure> {
+        let Request { ticket, sub_queue, command, mut reply } = request;
+        let attached = match &command {
+            Command::Attach { receiver, .. } => Some(*receiver),
+            Command::Detach { receiver, .. } => {
+                self.links.remove(receiver);
+                None
+            }
+            _ => None,
+        };
+        let changes_before = turn.changes;
+        let mut answer = None;
+        let result = self.step(out, turn, now, full, |machine, ctx, step| {
+            answer = Some(machine.apply(ticket, sub_queue, command, ctx, step)?);
+            Ok(())
+        })?;
+        let changed = turn.changes > changes_before;
+        match (result, answer) {
+            (Err(rejection), _) => self.let_out(reply.answer(Err(rejection)), Gate::Commit, out),
+            (Ok(()), Some(Answer::Now(outcome, gate))) => {
+                if let (Some(receiver), Some(outlet)) = (attached, reply.outlet()) {
+                    self.links.insert(receiver, Arc::clone(outlet));
+                }
+                let outcome = self.resolve(outcome)?;
+                self.let_out(reply.answer(Ok(outcome)), gate, out);
+            }
+            (Ok(()), Some(Answer::Later) | None) => {
+                reply.wait();
+                self.waiting.insert(ticket, reply);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Matches demand, writes the counters and closes the list.
+    fn finish(
+        &mut self,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        self.step(out, turn, now, false, |machine, ctx, step| {
+            machine.serve(ctx, step);
+            Ok(())
+        })?
+        .ok();
+        let mut tree = self.tree.borrow_mut();
+        if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
+            tree.require(durability, now);
+        }
+        Ok(())
+    }
+
+    /// Runs one atomic unit of the machine: its changes are staged together, its effects let out.
+    fn step(
+        &mut self,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+        now: Timestamp,
+        full: bool,
+        run: impl FnOnce(&mut M, &mut Ctx<'_>, &mut Step) -> Result<(), Rejection>,
+    ) -> Result<Result<(), Rejection>, Failure> {
+        let mut step = std::mem::take(&mut self.step);
+        let result = {
+            let tree = self.tree.borrow();
+            let mut ctx = Ctx {
+                now,
+                stage: tree.stage_number(),
+                stored_bytes: tree.stored_bytes(),
+                full,
+                limits: &self.limits,
+                tokens: &mut *self.tokens,
+            };
+            run(&mut self.machine, &mut ctx, &mut step)
+        };
+        if !step.changes.is_empty() {
+            let mut tree = self.tree.borrow_mut();
+            for change in step.changes.drain(..) {
+                self.machine.records(&change, tree.batch());
+                turn.count(&change);
+            }
+            tree.account(step.bytes_added, step.bytes_freed);
+            if let Some(durability) = step.durability.take() {
+                tree.require(durability, now);
+            }
+            (step.bytes_added, step.bytes_freed) = (0, 0);
+        }
+        let mut effects = std::mem::take(&mut step.effects);
+        self.step = step;
+        for effect in effects.drain(..) {
+            self.let_effect_out(effect, out, turn)?;
+        }
+        self.step.effects = effects;
+        // A stage is cut between units, so that a batch holds whole units only.
+        self.tree.borrow_mut().cut_if_large();
+        Ok(result)
+    }
+
+    fn let_effect_out(
+        &mut self,
+        effect: Effect,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        match effect {
+            Effect::Answer { ticket, result, gate } => {
+                let Some(reply) = self.waiting.remove(&ticket) else { return Ok(()) };
+                let result = match result {
+                    Ok(outcome) => {
+                        if let Outcome::Received(messages) = &outcome {
+                            turn.delivered += messages.len() as u64;
+                        }
+                        Ok(self.resolve(outcome)?)
+                    }
+                    Err(rejection) => Err(rejection),
+                };
+                self.let_out(reply.answer(result), gate, out);
+            }
+            Effect::Deliver { receiver, facts, gate } => {
+                let Some(outlet) = self.links.get(&receiver).map(Arc::clone) else { return Ok(()) };
+                turn.delivered += 1;
+                let Some(message) = self.pin(vec![facts])?.pop() else { return Ok(()) };
+                let item = Released::Delivery { receiver, message: Box::new(message) };
+                self.let_out(Some(Release::to(outlet, item)), gate, out);
+            }
+            Effect::Detached { receiver, reason } => {
+                if let Some(outlet) = self.links.remove(&receiver) {
+                    let item = Released::Detached { receiver, reason };
+                    self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
+                }
+            }
+            Effect::IdleElapsed => turn.idle_elapsed = true,
+        }
+        Ok(())
+    }
+
+    /// Lets something out now, or with the stage that it rests on.
+    fn let_out(&self, release: Option<Release>, gate: Gate, out: &mut Vec<Release>) {
+        let Some(release) = release else { return };
+        match gate {
+            Gate::Open => out.push(release),
+            Gate::Commit => out.extend(self.tree.borrow_mut().hold(release)),
+        }
+    }
+
+    /// Adds pinned contents to the messages of an outcome.
+    fn resolve(&mut self, outcome: Outcome<MessageFacts>) -> Result<Outcome, Failure> {
+        Ok(match outcome {
+            Outcome::Received(messages) => Outcome::Received(self.pin(messages)?),
+            Outcome::Peeked(messages) => Outcome::Peeked(self.pin(messages)?),
+            Outcome::Done => Outcome::Done,
+            Outcome::Accepted(sequence) => Outcome::Accepted(sequence),
+            Outcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
+            Outcome::Renewed(until) => Outcome::Renewed(until),
+            Outcome::Granted { unused } => Outcome::Granted { unused },
+            Outcome::Deleted(count) => Outcome::Deleted(count),
+            Outcome::Described(described) => Outcome::Described(described),
+        })
+    }
+
+    fn pin(&mut self, messages: Vec<MessageFacts>) -> Result<Vec<ReceivedMessage>, Failure> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.keys.clear();
+        for facts in &messages {
+            self.keys.push(self.machine.content_key(facts.sequence));
+            for index in 0..facts.overlay_count {
+                self.keys.push(self.machine.overlay_key(facts.sequence, index));
+            }
+        }
+        let mut contents = Vec::with_capacity(self.keys.len());
+        self.store.pin(&self.keys, &mut contents);
+        let mut contents = contents.into_iter();
+        messages
+            .into_iter()
+            .map(|facts| {
+                let mut next = || {
+                    contents.next().flatten().ok_or_else(|| {
+                        Failure(format!("the store lost content of message {}", facts.sequence))
+                    })
+                };
+                let content = next()?;
+                let overlays =
+                    (0..facts.overlay_count).map(|_| next()).collect::<Result<_, _>>()?;
+                Ok(ReceivedMessage { facts, content, overlays })
+            })
+            .collect()
+    }
+}

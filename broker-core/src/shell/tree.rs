@@ -1,0 +1,255 @@
+//! What all actors of one top-level entity share: the stage, the account, the submitted batches.
+//!
+//! ```text
+//!   changes ──► stage n ──(turn ends)──► submitted n ──(durable)──► notices, then replies
+//!                 │ replies that rest on it are held with it            bytes are freed
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::writer::ShardWriter;
+use crate::change::Durability;
+use crate::entity::StageNumber;
+use crate::request::Release;
+use crate::store::{Batch, Fence, Shard, StoreError};
+use crate::time::{TimeSpan, Timestamp};
+
+/// A stage is cut when it holds this many bytes, between atomic units.
+const STAGE_BYTES_MAX: u64 = 8 << 20;
+/// How long changes that nobody waits for may stay in memory.
+const LAZY_DELAY: TimeSpan = TimeSpan::from_ms(500);
+
+/// Is called when a stage is durable or has failed. Any thread.
+pub type StageCompletion = Box<dyn FnOnce(StageNumber, Result<(), StoreError>) + Send>;
+
+/// The shared state of one tree. One arbiter owns it; no lock.
+pub struct Tree {
+    writer: Arc<ShardWriter>,
+    stage: Stage,
+    /// Cut, not yet submitted.
+    cut: VecDeque<Stage>,
+    /// Submitted, not yet durable, in order.
+    submitted: VecDeque<Submitted>,
+    /// Under which epoch the last of them was submitted.
+    fence: Option<Fence>,
+    /// Whether a stage is lost; nothing that came after it may be stored.
+    lost: bool,
+    stored_bytes: u64,
+    /// The last stage of which all before it are durable too.
+    durable: StageNumber,
+}
+
+#[derive(Default)]
+struct Stage {
+    number: StageNumber,
+    batch: Batch,
+    held: Vec<Release>,
+    freed_bytes: u64,
+    lazy_since: Option<Timestamp>,
+}
+
+struct Submitted {
+    number: StageNumber,
+    held: Vec<Release>,
+    freed_bytes: u64,
+}
+
+impl Tree {
+    /// A tree whose records hold so many bytes already.
+    #[must_use]
+    pub fn new(writer: Arc<ShardWriter>, stored_bytes: u64) -> Self {
+        let stage = Stage { number: StageNumber(1), ..Stage::default() };
+        Self {
+            writer,
+            stage,
+            cut: VecDeque::new(),
+            submitted: VecDeque::new(),
+            fence: None,
+            lost: false,
+            stored_bytes,
+            durable: StageNumber(0),
+        }
+    }
+
+    /// The shard that orders its batches.
+    #[must_use]
+    pub fn shard(&self) -> Shard {
+        self.writer.shard()
+    }
+
+    /// The stage that carries the next changes.
+    #[must_use]
+    pub const fn stage_number(&self) -> StageNumber {
+        self.stage.number
+    }
+
+    /// Bytes that count for the quota: removals count until they are durable (DESIGN D3).
+    #[must_use]
+    pub const fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
+    /// The last durable stage. Machines are told before every list of commands, so that a command
+    /// that follows an acknowledgement meets what was acknowledged, whatever the order of mail.
+    #[must_use]
+    pub const fn durable_stage(&self) -> StageNumber {
+        self.durable
+    }
+
+    /// Whether an append failed. Nothing may be answered any more from what the machines hold.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Whether nothing is staged or on its way.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.stage.batch.is_empty() && self.cut.is_empty() && self.submitted.is_empty()
+    }
+
+    /// Whether a submitted stage is not yet durable.
+    #[must_use]
+    pub fn is_submitting(&self) -> bool {
+        !self.submitted.is_empty()
+    }
+
+    /// The batch that takes the next records.
+    pub(super) const fn batch(&mut self) -> &mut Batch {
+        &mut self.stage.batch
+    }
+
+    /// Notes how durable the records added must be.
+    pub(super) fn require(&mut self, durability: Durability, now: Timestamp) {
+        match durability {
+            Durability::Sync => self.stage.batch.require_sync(),
+            Durability::Lazy => {
+                self.stage.lazy_since.get_or_insert(now);
+            }
+        }
+    }
+
+    pub(super) const fn account(&mut self, added: u64, freed: u64) {
+        self.stored_bytes += added;
+        self.stage.freed_bytes += freed;
+    }
+
+    /// Lets the stage carry a reservation; before the command is applied, so that it is on the stage
+    /// that carries the changes.
+    pub(super) const fn carry_reservation(&mut self, bytes: u64) {
+        self.stage.batch.carry_reservation(bytes);
+    }
+
+    /// Takes a reservation back, because the command changed nothing.
+    pub(super) fn give_back_reservation(&mut self, bytes: u64) {
+        self.stage.batch.drop_reservation(bytes);
+        self.writer.unreserve(bytes);
+    }
+
+    /// Holds something back until all that it may rest on is durable; gives it back if that is the
+    /// case already. Changes that nobody waits for hold nothing back.
+    pub(super) fn hold(&mut self, release: Release) -> Option<Release> {
+        // On a lost tree everything is held, to be dropped with it.
+        let held = if self.stage.batch.is_synced() || self.lost {
+            &mut self.stage.held
+        } else if let Some(last) = self.cut.back_mut() {
+            &mut last.held
+        } else if let Some(last) = self.submitted.back_mut() {
+            &mut last.held
+        } else {
+            return Some(release);
+        };
+        held.push(release);
+        None
+    }
+
+    /// When changes that nobody waits for must be submitted.
+    #[must_use]
+    pub fn flush_deadline(&self) -> Option<Timestamp> {
+        self.stage.lazy_since.map(|at| at.plus(LAZY_DELAY))
+    }
+
+    /// Ends the stage if it is large enough for a batch of its own.
+    pub(super) fn cut_if_large(&mut self) {
+        if self.stage.batch.bytes() >= STAGE_BYTES_MAX {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let number = StageNumber(self.stage.number.0 + 1);
+        let stage = std::mem::replace(&mut self.stage, Stage { number, ..Stage::default() });
+        self.cut.push_back(stage);
+    }
+
+    /// Whether [`Tree::submit`] has something to do.
+    #[must_use]
+    pub fn wants_submit(&self, now: Timestamp) -> bool {
+        !self.cut.is_empty()
+            || self.stage.batch.is_synced()
+            || self.flush_deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Submits what is staged, each stage as one batch. `completion` makes what is called with the
+    /// outcome of each.
+    pub fn submit(&mut self, now: Timestamp, completion: &dyn Fn() -> StageCompletion) {
+        if self.lost {
+            return;
+        }
+        if self.wants_submit(now) && !self.stage.batch.is_empty() {
+            self.cut();
+        }
+        while let Some(Stage { number, batch, held, freed_bytes, .. }) = self.cut.pop_front() {
+            let earlier = if self.submitted.is_empty() { None } else { self.fence };
+            self.submitted.push_back(Submitted { number, held, freed_bytes });
+            let completion = completion();
+            let completion = Box::new(move |result| completion(number, result));
+            self.fence = Some(self.writer.submit_behind(earlier, batch, completion));
+        }
+    }
+
+    /// Makes even lazy changes ready for [`Tree::submit`], as a stop does.
+    pub fn flush(&mut self) {
+        if !self.stage.batch.is_empty() {
+            self.cut();
+        }
+    }
+
+    /// Takes note that a stage and all before it are durable. Returns what they held back, to be
+    /// released after the machines were told.
+    pub fn completed(&mut self, stage: StageNumber) -> Vec<Release> {
+        self.durable = self.durable.max(stage);
+        let mut released = Vec::new();
+        while self.submitted.front().is_some_and(|first| first.number <= stage) {
+            let Some(done) = self.submitted.pop_front() else { break };
+            self.stored_bytes = self.stored_bytes.saturating_sub(done.freed_bytes);
+            if released.is_empty() {
+                released = done.held;
+            } else {
+                released.extend(done.held);
+            }
+        }
+        released
+    }
+
+    /// Forgets what was staged and not submitted, and everybody who waits for it; they are answered
+    /// that the outcome is unknown. Part of a tree's end.
+    pub fn abandon(&mut self) {
+        let number = self.stage.number;
+        let stage = std::mem::replace(&mut self.stage, Stage { number, ..Stage::default() });
+        for stage in self.cut.drain(..).chain([stage]) {
+            self.writer.unreserve(stage.batch.reserved());
+        }
+        for submitted in &mut self.submitted {
+            submitted.held.clear();
+        }
+    }
+
+    /// Takes note that a submitted stage is lost. From now on nothing is submitted: it would rest on
+    /// what was lost, and a writer that somebody else has taken over again would store it.
+    pub fn ended(&mut self, stage: StageNumber) {
+        self.lost = true;
+        self.submitted.retain(|submitted| submitted.number != stage);
+    }
+}

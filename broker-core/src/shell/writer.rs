@@ -1,0 +1,245 @@
+//! The way of batches into one shard: numbered, in order, kept until their outcome is known.
+//!
+//! Trees of one shard share a writer, also across arbiters. An append of unknown outcome stops it
+//! until everything from that id on is submitted again under the same ids (DESIGN D11).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::store::{Batch, BatchId, Completion, Fence, Shard, Store, StoreError, Submission};
+
+/// How often a batch of unknown outcome is submitted again.
+const RESUBMISSIONS_MAX: u32 = 1;
+
+/// Submits the batches of one shard.
+pub struct ShardWriter {
+    shard: Shard,
+    store: Arc<dyn Store>,
+    /// Held while a batch is handed to the store, so that ids arrive in order.
+    order: Mutex<()>,
+    state: Mutex<State>,
+    /// Is called when the outcome of a batch is unknown; makes somebody call [`Self::resubmit`]
+    /// later, not from within.
+    on_unknown: Box<dyn Fn(Arc<Self>) + Send + Sync>,
+    itself: Weak<Self>,
+}
+
+struct State {
+    fence: Fence,
+    next: BatchId,
+    pending: VecDeque<Pending>,
+    /// Why the writer stands still.
+    halt: Option<Halt>,
+}
+
+#[derive(Clone)]
+enum Halt {
+    /// An outcome is unknown; new batches queue up behind it.
+    Unknown,
+    /// A batch failed; nothing more is taken under this epoch.
+    Failed(StoreError),
+}
+
+struct Pending {
+    id: BatchId,
+    batch: Arc<Batch>,
+    completion: Completion,
+    resubmissions: u32,
+    /// Whether the store has it, and with it the reservation that it carries.
+    handed_over: bool,
+}
+
+impl ShardWriter {
+    /// Acquires a shard.
+    ///
+    /// # Errors
+    /// When the store does not give it.
+    pub fn acquire(
+        store: Arc<dyn Store>,
+        shard: Shard,
+        on_unknown: Box<dyn Fn(Arc<Self>) + Send + Sync>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let (fence, next) = store.acquire(shard)?;
+        let state = State { fence, next, pending: VecDeque::new(), halt: None };
+        Ok(Arc::new_cyclic(|itself| Self {
+            shard,
+            store,
+            order: Mutex::new(()),
+            state: Mutex::new(state),
+            on_unknown,
+            itself: itself.clone(),
+        }))
+    }
+
+    /// The shard.
+    #[must_use]
+    pub const fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// Appends a batch; `completion` is called once, with the outcome, after those of all batches
+    /// submitted before.
+    pub fn submit(&self, batch: Batch, completion: Completion) {
+        self.submit_behind(None, batch, completion);
+    }
+
+    /// Appends a batch that rests on one submitted before: it fails unless the epoch is still the
+    /// one of that. Another tree may have taken the shard over again before the submitter learns
+    /// that what it submitted before is lost. Returns the epoch that the next may rest on.
+    pub(super) fn submit_behind(
+        &self,
+        earlier: Option<Fence>,
+        batch: Batch,
+        completion: Completion,
+    ) -> Fence {
+        let order = lock(&self.order);
+        let mut state = lock(&self.state);
+        let fence = state.fence;
+        let refusal = match (&state.halt, earlier) {
+            (Some(Halt::Failed(error)), _) => Some(error.clone()),
+            (_, Some(earlier)) if earlier != fence => {
+                Some(StoreError::Fenced { held: earlier.epoch, current: fence.epoch })
+            }
+            (Some(Halt::Unknown) | None, _) => None,
+        };
+        if let Some(error) = refusal {
+            drop(state);
+            drop(order);
+            self.store.unreserve(self.shard, batch.reserved());
+            completion(Err(error));
+            return earlier.unwrap_or(fence);
+        }
+        let id = state.next;
+        state.next = BatchId(id.0 + 1);
+        let batch = Arc::new(batch);
+        let waits = state.halt.is_some();
+        state.pending.push_back(Pending {
+            id,
+            batch: Arc::clone(&batch),
+            completion,
+            resubmissions: 0,
+            handed_over: !waits,
+        });
+        drop(state);
+        if !waits {
+            self.hand_over(id, fence, batch);
+        }
+        fence
+    }
+
+    fn hand_over(&self, id: BatchId, fence: Fence, batch: Arc<Batch>) {
+        let itself = self.itself.clone();
+        let completion = Box::new(move |result| {
+            if let Some(writer) = itself.upgrade() {
+                writer.complete(fence, id, result);
+            }
+        });
+        self.store.submit(Submission { id, fences: vec![fence], batch }, completion);
+    }
+
+    fn complete(&self, fence: Fence, id: BatchId, result: Result<(), StoreError>) {
+        let mut ended = Vec::new();
+        let mut state = lock(&self.state);
+        // What is left of a past epoch was answered when that ended; a late failure of it says
+        // nothing about the batches of this one, which may even carry the same ids.
+        if state.fence != fence {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                if state.pending.front().is_some_and(|first| first.id == id) {
+                    ended.extend(state.pending.pop_front().map(|first| (first, Ok(()))));
+                }
+            }
+            Err(StoreError::Unknown) => {
+                let tried = state.pending.front().is_some_and(|first| {
+                    first.id == id && first.resubmissions >= RESUBMISSIONS_MAX
+                });
+                if tried {
+                    let unknown = StoreError::Unknown;
+                    state.halt = Some(Halt::Failed(unknown.clone()));
+                    ended.extend(state.pending.drain(..).map(|one| (one, Err(unknown.clone()))));
+                } else if state.halt.is_none() {
+                    state.halt = Some(Halt::Unknown);
+                    drop(state);
+                    if let Some(itself) = self.itself.upgrade() {
+                        (self.on_unknown)(itself);
+                    }
+                    return;
+                }
+            }
+            Err(error) => {
+                state.halt = Some(Halt::Failed(error.clone()));
+                ended.extend(state.pending.drain(..).map(|one| (one, Err(error.clone()))));
+            }
+        }
+        drop(state);
+        for (one, result) in ended {
+            // What the store has been given, it gives back: with the outcome, or when the shard is
+            // acquired anew.
+            if !one.handed_over {
+                self.store.unreserve(self.shard, one.batch.reserved());
+            }
+            (one.completion)(result);
+        }
+    }
+
+    /// Gives back what was set aside for a batch that will not be submitted.
+    pub(super) fn unreserve(&self, bytes: u64) {
+        self.store.unreserve(self.shard, bytes);
+    }
+
+    /// Submits everything from the unknown batch on again, under the same ids.
+    pub fn resubmit(&self) {
+        let order = lock(&self.order);
+        let mut state = lock(&self.state);
+        if !matches!(state.halt, Some(Halt::Unknown)) {
+            return;
+        }
+        state.halt = None;
+        if let Some(first) = state.pending.front_mut() {
+            first.resubmissions += 1;
+        }
+        let fence = state.fence;
+        let again: Vec<(BatchId, Arc<Batch>)> =
+            state.pending.iter().map(|one| (one.id, Arc::clone(&one.batch))).collect();
+        drop(state);
+        for (id, batch) in again {
+            let mut state = lock(&self.state);
+            if state.halt.is_some() {
+                break;
+            }
+            for one in state.pending.iter_mut().filter(|one| one.id == id) {
+                one.handed_over = true;
+            }
+            drop(state);
+            self.hand_over(id, fence, batch);
+        }
+        drop(order);
+    }
+
+    /// Takes the shard over again after a failure: raises its epoch, so that nothing that is still
+    /// on its way can land (DESIGN D3). Does nothing if the writer works.
+    ///
+    /// # Errors
+    /// When the store does not give the shard any more.
+    pub fn recover(&self) -> Result<(), StoreError> {
+        let order = lock(&self.order);
+        if !matches!(lock(&self.state).halt, Some(Halt::Failed(_))) {
+            return Ok(());
+        }
+        let (fence, next) = self.store.acquire(self.shard)?;
+        let mut state = lock(&self.state);
+        state.fence = fence;
+        state.next = next;
+        state.halt = None;
+        drop(state);
+        drop(order);
+        Ok(())
+    }
+}
+
+/// Locks a mutex whose data no panic can leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,389 @@
+//! The memory store: everything in maps, gone with the process. Its order and answers are those of a
+//! durable store, so that a broker behaves alike on both.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::{
+    Batch, BatchId, Completion, ContentOp, Fence, KEY_BYTES_MAX, Key, Record, Reserved,
+    SPACE_BYTES, Shard, Store, StoreError, Submission, Visit, Waker,
+};
+use crate::content_ref::ContentRef;
+
+/// How many records of dropped spaces one submission frees beside its own work, and twice as many as
+/// it has records of its own: spaces are freed faster than they are filled.
+const REAPED_PER_SUBMISSION: usize = 1_024;
+/// Wakers that are kept; who is refused beyond them is woken by others, or asks again.
+const WAITING_MAX: usize = 1_024;
+
+/// A store without a medium.
+pub struct MemoryStore {
+    shards: Vec<Mutex<ShardState>>,
+    spaces: Vec<Mutex<Spaces>>,
+    capacity_bytes: u64,
+    reserved_bytes: AtomicU64,
+    stored_bytes: AtomicU64,
+    waiting: Mutex<Vec<Waker>>,
+    /// Dropped spaces that are not yet freed, over all shards.
+    dropped_count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct ShardState {
+    epoch: u64,
+    last: u64,
+}
+
+#[derive(Default)]
+struct Spaces {
+    live: BTreeMap<u64, Space>,
+    /// Dropped spaces, freed in slices so that no submission waits for a million records.
+    dropped: VecDeque<Space>,
+}
+
+type Space = BTreeMap<Tail, Entry>;
+
+struct Entry {
+    value: Box<[u8]>,
+    content: Option<Bytes>,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        (self.value.len() + self.content.as_ref().map_or(0, Bytes::len)) as u64
+    }
+}
+
+/// A key without its space, as big-endian words: compared as numbers, in the order of the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Tail {
+    words: [u64; TAIL_WORDS],
+    /// Tells a key from one that goes on with zeros.
+    length: u8,
+}
+
+const TAIL_WORDS: usize = (KEY_BYTES_MAX - SPACE_BYTES) / 8;
+
+impl Tail {
+    /// The tail of a key; `None` for one that is too long or has no whole space.
+    fn of(key: &[u8]) -> Option<Self> {
+        let tail = key.get(SPACE_BYTES..)?;
+        let mut bytes = [0; KEY_BYTES_MAX - SPACE_BYTES];
+        bytes.get_mut(..tail.len())?.copy_from_slice(tail);
+        let mut words = [0; TAIL_WORDS];
+        for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_be_bytes(*eight);
+        }
+        Some(Self { words, length: u8::try_from(tail.len()).ok()? })
+    }
+
+    /// The key again.
+    fn key(&self, space: u64) -> Key {
+        let key =
+            self.words.iter().fold(Key::of_space(space), |key, word| key.then(&word.to_be_bytes()));
+        key.cut(SPACE_BYTES + usize::from(self.length))
+    }
+
+    fn starts_with(&self, prefix: &[u8]) -> bool {
+        self.key(0).as_bytes().get(SPACE_BYTES..).is_some_and(|tail| tail.starts_with(prefix))
+    }
+}
+
+impl MemoryStore {
+    /// A store that takes at most `capacity_bytes` of values and contents.
+    #[must_use]
+    pub fn new(shard_count: u16, capacity_bytes: u64) -> Self {
+        let count = usize::from(shard_count.max(1));
+        Self {
+            shards: (0..count).map(|_| Mutex::default()).collect(),
+            spaces: (0..count).map(|_| Mutex::default()).collect(),
+            capacity_bytes,
+            reserved_bytes: AtomicU64::new(0),
+            stored_bytes: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            dropped_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn spaces_of(&self, space: u64) -> MutexGuard<'_, Spaces> {
+        let count = self.spaces.len() as u64;
+        let index = usize::try_from(space % count.max(1)).unwrap_or(0);
+        lock(self.spaces.get(index).unwrap_or_else(|| unreachable!("index is below the count")))
+    }
+
+    fn shard(&self, shard: Shard) -> Option<MutexGuard<'_, ShardState>> {
+        self.shards.get(usize::from(shard.0)).map(lock)
+    }
+
+    fn wake_waiting(&self) {
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        for waker in waiting {
+            waker();
+        }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if bytes > 0 {
+            self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.wake_waiting();
+        }
+    }
+
+    fn carry_out(&self, batch: &Batch) {
+        let mut added = 0u64;
+        let mut freed = 0u64;
+        // Records of one batch mostly share a space, so its guard is kept from record to record.
+        let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
+        for record in batch.records() {
+            let (Record::Put { key, .. }
+            | Record::Delete { key }
+            | Record::DeletePrefix { prefix: key }) = record;
+            let space = space_of(key);
+            let content = match record {
+                Record::Put { content: ContentOp::Of(source), .. } => {
+                    held = None;
+                    self.content(source)
+                }
+                _ => None,
+            };
+            let guard = match &mut held {
+                Some((number, guard)) if *number == space => guard,
+                _ => {
+                    held = None;
+                    &mut held.insert((space, self.spaces_of(space))).1
+                }
+            };
+            let dropped = guard.dropped.len();
+            let (more, less) = guard.carry_out(space, &record, content);
+            self.dropped_count.fetch_add(guard.dropped.len() - dropped, Ordering::Relaxed);
+            added += more;
+            freed += less;
+        }
+        drop(held);
+        self.reap(REAPED_PER_SUBMISSION + 2 * batch.len());
+        self.stored_bytes.fetch_add(added, Ordering::Relaxed);
+        self.stored_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Frees records of dropped spaces, wherever there are some.
+    fn reap(&self, mut count: usize) {
+        for spaces in &self.spaces {
+            if count == 0 || self.dropped_count.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            let mut spaces = lock(spaces);
+            let before = spaces.dropped.len();
+            count = spaces.reap(count);
+            self.dropped_count.fetch_sub(before - spaces.dropped.len(), Ordering::Relaxed);
+        }
+    }
+
+    fn content(&self, key: &[u8]) -> Option<Bytes> {
+        let guard = self.spaces_of(space_of(key));
+        guard.live.get(&space_of(key))?.get(&Tail::of(key)?)?.content.clone()
+    }
+}
+
+impl Spaces {
+    /// Carries one record out and returns the bytes it added and freed.
+    fn carry_out(&mut self, space: u64, record: &Record<'_>, content: Option<Bytes>) -> (u64, u64) {
+        match *record {
+            Record::Put { key, value, content: op } => {
+                let Some(key) = Tail::of(key) else { return (0, 0) };
+                let records = self.live.entry(space).or_default();
+                let mut entry = Entry { value: value.into(), content };
+                let old = match op {
+                    ContentOp::New(bytes) => {
+                        entry.content = Some(bytes.clone());
+                        None
+                    }
+                    ContentOp::Keep => records.get_mut(&key).map(|old| {
+                        let bytes = old.bytes();
+                        entry.content = old.content.take();
+                        bytes
+                    }),
+                    ContentOp::None | ContentOp::Of(_) => None,
+                };
+                let added = entry.bytes();
+                let replaced = records.insert(key, entry);
+                (added, old.unwrap_or_else(|| replaced.map_or(0, |old| old.bytes())))
+            }
+            Record::Delete { key } => {
+                let freed = Tail::of(key)
+                    .and_then(|key| self.live.get_mut(&space)?.remove(&key))
+                    .map_or(0, |old| old.bytes());
+                (0, freed)
+            }
+            Record::DeletePrefix { prefix } if prefix.len() <= SPACE_BYTES => {
+                let Some(records) = self.live.remove(&space) else { return (0, 0) };
+                let freed = records.values().map(Entry::bytes).sum();
+                self.dropped.push_back(records);
+                (0, freed)
+            }
+            Record::DeletePrefix { prefix } => {
+                let (Some(records), Some(first)) = (self.live.get_mut(&space), Tail::of(prefix))
+                else {
+                    return (0, 0);
+                };
+                let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
+                let mut freed = 0;
+                while let Some((key, entry)) = records.range(first..).next() {
+                    if !key.starts_with(tail) {
+                        break;
+                    }
+                    freed += entry.bytes();
+                    let key = *key;
+                    records.remove(&key);
+                }
+                (0, freed)
+            }
+        }
+    }
+
+    /// Frees up to `count` records and returns how many more may be freed elsewhere.
+    fn reap(&mut self, mut count: usize) -> usize {
+        while count > 0 {
+            let Some(space) = self.dropped.front_mut() else { break };
+            while count > 0 && space.pop_first().is_some() {
+                count -= 1;
+            }
+            if space.is_empty() {
+                self.dropped.pop_front();
+            }
+        }
+        count
+    }
+}
+
+impl Store for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        u16::try_from(self.shards.len()).unwrap_or(u16::MAX)
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        let Some(mut state) = self.shard(shard) else {
+            return Err(StoreError::Failed(format!("no shard {}", shard.0).into()));
+        };
+        state.epoch += 1;
+        Ok((Fence { shard, epoch: state.epoch }, BatchId(state.last + 1)))
+    }
+
+    fn reserve(&self, _shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        let reserved = self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if self.stored_bytes.load(Ordering::Relaxed).saturating_add(reserved) <= self.capacity_bytes
+        {
+            return Reserved::Granted;
+        }
+        self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() < WAITING_MAX {
+            waiting.push(waker());
+        }
+        Reserved::Full
+    }
+
+    fn unreserve(&self, _shard: Shard, bytes: u64) {
+        self.give_back(bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        let mut repeated = false;
+        let result = (|| {
+            let mut order = None;
+            for fence in &submission.fences {
+                let Some(state) = self.shard(fence.shard) else {
+                    return Err(StoreError::Failed("no such shard".into()));
+                };
+                if state.epoch != fence.epoch {
+                    return Err(StoreError::Fenced { held: fence.epoch, current: state.epoch });
+                }
+                order.get_or_insert(*fence);
+            }
+            let Some((fence, mut state)) =
+                order.and_then(|fence| Some((fence, self.shard(fence.shard)?)))
+            else {
+                return Err(StoreError::Failed("a batch needs the fence of its shard".into()));
+            };
+            // Somebody may have acquired it since; ids of a past epoch mean nothing in this one.
+            if state.epoch != fence.epoch {
+                return Err(StoreError::Fenced { held: fence.epoch, current: state.epoch });
+            }
+            if submission.id.0 <= state.last {
+                repeated = true;
+                return Ok(());
+            }
+            if submission.id.0 != state.last + 1 {
+                return Err(StoreError::Failed("batch out of order".into()));
+            }
+            self.carry_out(&submission.batch);
+            state.last = submission.id.0;
+            Ok(())
+        })();
+        if !repeated {
+            self.give_back(submission.batch.reserved());
+        }
+        completion(result);
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
+        for key in keys {
+            let space = space_of(key.as_bytes());
+            let guard = match &mut held {
+                Some((number, guard)) if *number == space => guard,
+                _ => {
+                    held = None;
+                    &mut held.insert((space, self.spaces_of(space))).1
+                }
+            };
+            let content = guard
+                .live
+                .get(&space)
+                .and_then(|records| records.get(&Tail::of(key.as_bytes())?))
+                .and_then(|entry| entry.content.clone());
+            contents.push(content.map(ContentRef::Loaded));
+        }
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        let guard = self.spaces_of(space_of(prefix));
+        let Some(records) = guard.live.get(&space_of(prefix)) else { return Ok(()) };
+        let Some(first) = Tail::of(prefix) else { return Ok(()) };
+        let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
+        for (key, entry) in records.range(first..) {
+            if !key.starts_with(tail) {
+                break;
+            }
+            visit(key.key(space_of(prefix)).as_bytes(), &entry.value);
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn space_of(key: &[u8]) -> u64 {
+    let mut space = [0; SPACE_BYTES];
+    for (to, from) in space.iter_mut().zip(key) {
+        *to = *from;
+    }
+    u64::from_be_bytes(space)
+}
+
+/// Locks a mutex whose data no panic can leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,134 @@
+//! Every metric name, and the handles that count.
+//!
+//! Counters and histograms go through the `metrics` facade and have no entity label; gauges of
+//! single entities are read from [`Observed`] at scrape time (DESIGN section 5).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
+
+use crate::change::{DeadLetterCause, Removal};
+use crate::command::Counts;
+use crate::shell::Turn;
+
+/// Messages stored (active or scheduled).
+pub const ACCEPTED: &str = "peeklock_messages_accepted_total";
+/// Messages handed to receivers.
+pub const DELIVERED: &str = "peeklock_messages_delivered_total";
+/// Messages gone, by `reason`.
+pub const REMOVED: &str = "peeklock_messages_removed_total";
+/// Messages dead-lettered, by `cause`.
+pub const DEAD_LETTERED: &str = "peeklock_messages_dead_lettered_total";
+/// Scheduled messages enqueued.
+pub const MATERIALISED: &str = "peeklock_messages_materialised_total";
+/// Rejections and failures answered, by `condition`.
+pub const REJECTED: &str = "peeklock_rejections_total";
+/// Entities rebuilt after a failure.
+pub const REBUILT: &str = "peeklock_entity_rebuilds_total";
+/// Seconds from submission of a batch until it is durable.
+pub const COMMIT_SECONDS: &str = "peeklock_store_commit_seconds";
+
+/// Names and units for the exporter. Called once, after the recorder is installed.
+pub fn describe() {
+    describe_counter!(ACCEPTED, "Messages stored, active or scheduled");
+    describe_counter!(DELIVERED, "Messages handed to receivers");
+    describe_counter!(REMOVED, "Messages gone, by reason");
+    describe_counter!(DEAD_LETTERED, "Messages dead-lettered, by cause");
+    describe_counter!(MATERIALISED, "Scheduled messages enqueued");
+    describe_counter!(REJECTED, "Rejections and failures answered, by condition");
+    describe_counter!(REBUILT, "Entities rebuilt after a failure");
+    describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
+}
+
+/// Handles of one arbiter, looked up once.
+pub(crate) struct Telemetry {
+    accepted: Counter,
+    delivered: Counter,
+    materialised: Counter,
+    removed: [Counter; Removal::COUNT],
+    dead_lettered: [Counter; DeadLetterCause::COUNT],
+    pub(crate) commit_seconds: Histogram,
+}
+
+impl Telemetry {
+    pub(crate) fn new() -> Self {
+        Self {
+            accepted: counter!(ACCEPTED),
+            delivered: counter!(DELIVERED),
+            materialised: counter!(MATERIALISED),
+            removed: Removal::NAMES.map(|reason| counter!(REMOVED, "reason" => reason)),
+            dead_lettered: DeadLetterCause::NAMES
+                .map(|cause| counter!(DEAD_LETTERED, "cause" => cause)),
+            commit_seconds: histogram!(COMMIT_SECONDS),
+        }
+    }
+
+    /// Counts what a turn did, with at most one increment per kind.
+    pub(crate) fn count(&self, turn: &Turn) {
+        let single = [
+            (&self.accepted, turn.accepted),
+            (&self.delivered, turn.delivered),
+            (&self.materialised, turn.materialised),
+        ];
+        let removed = self.removed.iter().zip(turn.removed);
+        let dead_lettered = self.dead_lettered.iter().zip(turn.dead_lettered);
+        for (counter, count) in single.into_iter().chain(removed).chain(dead_lettered) {
+            if count > 0 {
+                counter.increment(count);
+            }
+        }
+    }
+}
+
+/// Counts one answer that was an error.
+pub(crate) fn count_rejection(condition: crate::condition::Condition) {
+    counter!(REJECTED, "condition" => condition.name()).increment(1);
+}
+
+/// Counts one rebuild.
+pub(crate) fn count_rebuild() {
+    counter!(REBUILT).increment(1);
+}
+
+/// The gauges of one entity, written by its actor after each turn and read by anybody.
+#[derive(Debug, Default)]
+pub struct Observed {
+    active: AtomicU64,
+    deferred: AtomicU64,
+    scheduled: AtomicU64,
+    dead_letter: AtomicU64,
+    transfer: AtomicU64,
+    transfer_dead_letter: AtomicU64,
+    size_bytes: AtomicU64,
+}
+
+impl Observed {
+    pub(crate) fn publish(&self, counts: &Counts, size_bytes: u64) {
+        self.active.store(counts.active, Ordering::Relaxed);
+        self.deferred.store(counts.deferred, Ordering::Relaxed);
+        self.scheduled.store(counts.scheduled, Ordering::Relaxed);
+        self.dead_letter.store(counts.dead_letter, Ordering::Relaxed);
+        self.transfer.store(counts.transfer, Ordering::Relaxed);
+        self.transfer_dead_letter.store(counts.transfer_dead_letter, Ordering::Relaxed);
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+    }
+
+    /// Counts as of the last turn; for gauges. Exact counts are asked of the entity.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            active: self.active.load(Ordering::Relaxed),
+            deferred: self.deferred.load(Ordering::Relaxed),
+            scheduled: self.scheduled.load(Ordering::Relaxed),
+            dead_letter: self.dead_letter.load(Ordering::Relaxed),
+            transfer: self.transfer.load(Ordering::Relaxed),
+            transfer_dead_letter: self.transfer_dead_letter.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sum of stored sizes as of the last turn.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+}

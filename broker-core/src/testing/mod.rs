@@ -1,0 +1,11 @@
+//! The test kit: a store that fails on command, and the suite that every store must pass.
+//!
+//! Behind the feature `testing`, for the tests of this workspace and of extensions. Absent on
+//! purpose: anything that a running broker needs.
+
+pub mod fault_store;
+pub mod random;
+pub mod store_conformance;
+
+pub use fault_store::{Crash, Fate, FaultStore, Odds, Room};
+pub use random::Random;

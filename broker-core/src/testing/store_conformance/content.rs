@@ -1,0 +1,151 @@
+//! Contents: new, kept and shared, and readable for as long as somebody has a pin on them.
+
+use super::*;
+
+type Scenario = (&'static str, fn(&Subject<'_>));
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    ("new content is read back, a key without has none", new_content),
+    ("a put that keeps content changes the value alone", kept_content),
+    ("a put without content takes it away", content_taken_away),
+    ("shared content survives its source", shared_content),
+    ("content can be moved to another key in one batch", moved_content),
+    ("pinned content stays readable after its record is gone", pinned_content),
+    ("empty and large contents are kept", sizes),
+];
+
+fn new_content(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    owner.put_content(&key(1, b"a"), b"body");
+    owner.put(&key(1, b"b"), b"no content");
+    subject.check_twice(owner, |store| {
+        let contents =
+            contents_of(store, &[key(1, b"b"), key(1, b"a"), key(2, b"a"), key(1, b"a")]);
+        let loaded: Vec<_> = contents.iter().map(|one| one.as_ref().map(load)).collect();
+        assert_eq!(loaded, [None, Some(b"body".to_vec()), None, Some(b"body".to_vec())]);
+    });
+}
+
+fn kept_content(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    owner.put_content(&key(1, b"a"), b"body");
+    for number in 0..3u8 {
+        let mut batch = Batch::default();
+        batch.put_keep_content(&key(1, b"a"), |to| to.push(number));
+        owner.store(batch);
+    }
+    let mut batch = Batch::default();
+    batch.put_with_content(&key(1, b"b"), Bytes::from_static(b"other"), |to| to.push(0));
+    batch.put_keep_content(&key(1, b"b"), |to| to.push(1));
+    batch.put_keep_content(&key(1, b"new"), |to| to.push(2));
+    owner.store(batch);
+    subject.check_twice(owner, |store| {
+        assert_eq!(content(store, &key(1, b"a")), Some(b"body".to_vec()));
+        assert_eq!(value(store, &key(1, b"a")), Some(vec![2]));
+        assert_eq!(content(store, &key(1, b"b")), Some(b"other".to_vec()));
+        assert_eq!(value(store, &key(1, b"b")), Some(vec![1]));
+        assert_eq!(content(store, &key(1, b"new")), None);
+        assert_eq!(value(store, &key(1, b"new")), Some(vec![2]));
+    });
+}
+
+fn content_taken_away(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    owner.put_content(&key(1, b"a"), b"body");
+    owner.put(&key(1, b"a"), b"value");
+    owner.put_content(&key(1, b"b"), b"first");
+    owner.put_content(&key(1, b"b"), b"second");
+    owner.put_content(&key(1, b"c"), b"third");
+    let mut batch = Batch::default();
+    batch.delete(&key(1, b"c"));
+    batch.put_keep_content(&key(1, b"c"), |to| to.push(1));
+    owner.store(batch);
+    subject.check_twice(owner, |store| {
+        assert_eq!(content(store, &key(1, b"a")), None);
+        assert_eq!(content(store, &key(1, b"b")), Some(b"second".to_vec()));
+        assert_eq!(content(store, &key(1, b"c")), None, "what was deleted is not kept");
+    });
+}
+
+fn shared_content(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    owner.put_content(&key(1, b"source"), b"body");
+    let mut batch = Batch::default();
+    batch.put_content_of(&key(2, b"copy"), &key(1, b"source"), |to| to.push(1));
+    batch.put_content_of(&key(2, b"copy of the copy"), &key(2, b"copy"), |to| to.push(2));
+    owner.store(batch);
+    let mut batch = Batch::default();
+    batch.delete(&key(1, b"source"));
+    batch.delete(&key(2, b"copy"));
+    owner.store(batch);
+    for number in 0..20u8 {
+        owner.put_content(&key(3, &[number]), &[number; 100]);
+    }
+    subject.check_twice(owner, |store| {
+        assert_eq!(content(store, &key(1, b"source")), None);
+        assert_eq!(content(store, &key(2, b"copy")), None);
+        assert_eq!(content(store, &key(2, b"copy of the copy")), Some(b"body".to_vec()));
+    });
+}
+
+fn moved_content(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    owner.put_content(&key(1, b"old"), b"body");
+    let mut batch = Batch::default();
+    batch.put_content_of(&key(1, b"new"), &key(1, b"old"), |to| to.push(1));
+    batch.delete(&key(1, b"old"));
+    batch.put_with_content(&key(1, b"fresh"), Bytes::from_static(b"within"), |_| {});
+    batch.put_content_of(&key(1, b"newer"), &key(1, b"fresh"), |to| to.push(2));
+    batch.delete(&key(1, b"fresh"));
+    owner.store(batch);
+    subject.check_twice(owner, |store| {
+        assert_eq!(keys_of(store, 1), [b"new".to_vec(), b"newer".to_vec()]);
+        assert_eq!(content(store, &key(1, b"new")), Some(b"body".to_vec()));
+        assert_eq!(content(store, &key(1, b"newer")), Some(b"within".to_vec()));
+    });
+}
+
+fn pinned_content(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    owner.put_content(&key(1, b"deleted"), b"one");
+    owner.put_content(&key(1, b"replaced"), b"two");
+    owner.put_content(&key(2, b"dropped with its space"), b"three");
+    let keys = [key(1, b"deleted"), key(1, b"replaced"), key(2, b"dropped with its space")];
+    let pinned = contents_of(&*owner.store, &keys);
+    let mut batch = Batch::default();
+    batch.delete(&keys[0]);
+    batch.put_with_content(&keys[1], Bytes::from_static(b"other"), |_| {});
+    batch.delete_prefix(&Key::of_space(2));
+    owner.store(batch);
+    for number in 0..100u8 {
+        owner.put_content(&key(3, &[number]), &vec![number; 10_000]);
+        let mut batch = Batch::default();
+        batch.delete(&key(3, &[number]));
+        owner.store(batch);
+    }
+    let loaded: Vec<_> = pinned.iter().flatten().map(load).collect();
+    assert_eq!(loaded, [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
+    assert_eq!(content(&*owner.store, &keys[0]), None);
+    assert_eq!(content(&*owner.store, &keys[1]), Some(b"other".to_vec()));
+}
+
+fn sizes(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    let large: Vec<u8> =
+        (0..3_000_000u32).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+    owner.put_content(&key(1, b"empty"), b"");
+    owner.put_content(&key(1, b"large"), &large);
+    let mut batch = Batch::default();
+    for number in 0..5u8 {
+        let content = Bytes::from(vec![number; 300_000]);
+        batch.put_with_content(&key(2, &[number]), content, |_| {});
+    }
+    owner.store(batch);
+    subject.check_twice(owner, |store| {
+        assert_eq!(content(store, &key(1, b"empty")), Some(Vec::new()));
+        assert!(content(store, &key(1, b"large")).as_deref() == Some(&large[..]));
+        for number in 0..5u8 {
+            assert!(content(store, &key(2, &[number])) == Some(vec![number; 300_000]));
+        }
+    });
+}

@@ -1,0 +1,205 @@
+//! What must hold without any oracle, whatever the order of appends: a book kept from the changes
+//! alone, which knows each message's state, and what the store must have after each append.
+
+use std::collections::BTreeMap;
+
+use peeklock_core::change::{Change, DeadLetterCause, Removal};
+use peeklock_core::command::{Counts, MessageState};
+use peeklock_core::entity::slot::SlotState;
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::Timestamp;
+
+use crate::operation::{LockName, Seen};
+
+/// One message in the book.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub marker: u64,
+    pub state: MessageState,
+    pub sub_queue: SubQueue,
+    pub count: u32,
+    pub enqueued_at: Timestamp,
+}
+
+/// The state of an entity as its changes tell it.
+#[derive(Clone, Default, Debug)]
+pub struct Book {
+    pub entries: BTreeMap<u64, Entry>,
+    pub last_sequence: u64,
+    pub accepted: u64,
+    pub gone: u64,
+}
+
+/// A lock that a receiver was given.
+#[derive(Clone, Debug)]
+pub struct HeldLock {
+    pub name: LockName,
+    pub sequence: u64,
+    pub sub_queue: SubQueue,
+    pub until: Timestamp,
+    pub holder: Option<u64>,
+}
+
+impl Book {
+    /// Enters a change; one that the table of file 23 does not have is told (LIF-01).
+    pub fn enter(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::Accepted { sequence, slot, content } => {
+                self.take_number(sequence.0)?;
+                let state = match slot.state {
+                    SlotState::Scheduled => MessageState::Scheduled,
+                    SlotState::Active => MessageState::Active,
+                    SlotState::Deferred => return Err(format!("{sequence} is born deferred")),
+                };
+                let body = content.body_bytes();
+                let marker = std::str::from_utf8(&body).ok().and_then(|text| text.parse().ok());
+                let entry = Entry {
+                    marker: marker.ok_or("content is not what was sent")?,
+                    state,
+                    sub_queue: slot.sub_queue,
+                    count: slot.delivery_count,
+                    enqueued_at: slot.enqueued_at,
+                };
+                if entry.count != 0 || entry.sub_queue != SubQueue::Main {
+                    return Err(format!("{sequence} is born as {entry:?}"));
+                }
+                self.accepted += 1;
+                self.entries.insert(sequence.0, entry);
+            }
+            Change::Materialised { from, to, enqueued_at, .. } => {
+                self.take_number(to.0)?;
+                let mut entry = self.take(from.0)?;
+                expect(&entry, entry.state == MessageState::Scheduled, change)?;
+                entry.state = MessageState::Active;
+                entry.enqueued_at = *enqueued_at;
+                self.entries.insert(to.0, entry);
+            }
+            Change::Removed { sequence, reason, .. } => {
+                let entry = self.take(sequence.0)?;
+                let is_right = match reason {
+                    Removal::Completed | Removal::Received => {
+                        entry.state != MessageState::Scheduled
+                    }
+                    Removal::Expired => {
+                        entry.state == MessageState::Active && entry.sub_queue == SubQueue::Main
+                    }
+                    Removal::Cancelled => entry.state == MessageState::Scheduled,
+                    Removal::Deleted => entry.state != MessageState::Scheduled,
+                };
+                expect(&entry, is_right, change)?;
+                self.gone += 1;
+            }
+            Change::Counted { sequence, delivery_count }
+            | Change::Abandoned { sequence, delivery_count, .. } => {
+                let entry = self.entry(sequence.0)?;
+                let is_right =
+                    entry.state != MessageState::Scheduled && entry.count + 1 == *delivery_count;
+                expect(entry, is_right, change)?;
+                entry.count = *delivery_count;
+            }
+            Change::Deferred { sequence, .. } => {
+                let entry = self.entry(sequence.0)?;
+                expect(entry, entry.state != MessageState::Scheduled, change)?;
+                entry.state = MessageState::Deferred;
+            }
+            Change::DeadLettered { sequence, into, delivery_count, cause, .. } => {
+                let entry = self.entry(sequence.0)?;
+                let is_right = entry.sub_queue == SubQueue::Main
+                    && *into == SubQueue::DeadLetter
+                    && match cause {
+                        DeadLetterCause::Expired => {
+                            entry.state == MessageState::Active
+                                && (*delivery_count == entry.count
+                                    || *delivery_count == entry.count + 1)
+                        }
+                        DeadLetterCause::DeliveryCount => {
+                            entry.state != MessageState::Scheduled
+                                && *delivery_count == entry.count + 1
+                        }
+                        DeadLetterCause::Application => {
+                            entry.state != MessageState::Scheduled && *delivery_count == entry.count
+                        }
+                    };
+                expect(entry, is_right, change)?;
+                entry.sub_queue = *into;
+                entry.state = MessageState::Active;
+                entry.count = *delivery_count;
+            }
+            Change::IdRecorded { .. } | Change::IdsForgotten { .. } | Change::Described { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// MSG-12, MSG-13: each number is the one after the last.
+    fn take_number(&mut self, sequence: u64) -> Result<(), String> {
+        if sequence != self.last_sequence + 1 {
+            return Err(format!("number {sequence} follows {} (MSG-13)", self.last_sequence));
+        }
+        self.last_sequence = sequence;
+        Ok(())
+    }
+
+    fn entry(&mut self, sequence: u64) -> Result<&mut Entry, String> {
+        self.entries.get_mut(&sequence).ok_or_else(|| format!("message {sequence} is not there"))
+    }
+
+    fn take(&mut self, sequence: u64) -> Result<Entry, String> {
+        self.entries.remove(&sequence).ok_or_else(|| format!("message {sequence} is not there"))
+    }
+
+    /// CNT-01 to CNT-03.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for entry in self.entries.values() {
+            match (entry.sub_queue, entry.state) {
+                (SubQueue::Main, MessageState::Active) => counts.active += 1,
+                (SubQueue::Main, MessageState::Deferred) => counts.deferred += 1,
+                (SubQueue::Main, MessageState::Scheduled) => counts.scheduled += 1,
+                (SubQueue::DeadLetter, _) => counts.dead_letter += 1,
+                (SubQueue::TransferDeadLetter, _) => counts.transfer_dead_letter += 1,
+            }
+        }
+        counts
+    }
+
+    /// Whether the messages found are those in the book, each in one state of one sub-queue (LIF-02).
+    pub fn check(&self, counts: &Counts, found: &[Vec<Seen>]) -> Result<(), String> {
+        let found: Vec<(u64, Entry)> = found
+            .iter()
+            .flatten()
+            .map(|seen| {
+                let entry = Entry {
+                    marker: seen.marker,
+                    state: seen.state,
+                    sub_queue: seen.sub_queue,
+                    count: seen.delivery_count,
+                    enqueued_at: seen.enqueued_at,
+                };
+                (seen.sequence, entry)
+            })
+            .collect();
+        let mut in_order = found.clone();
+        in_order.sort_by_key(|(sequence, _)| *sequence);
+        let booked: Vec<(u64, Entry)> =
+            self.entries.iter().map(|(sequence, entry)| (*sequence, entry.clone())).collect();
+        if in_order != booked {
+            return Err(format!("messages differ\nbooked {booked:#?}\nfound {in_order:#?}"));
+        }
+        if *counts != self.counts() || counts.total() != self.accepted - self.gone {
+            return Err(format!(
+                "counts differ\nbooked {:?}, {} accepted, {} gone\nfound {counts:?}",
+                self.counts(),
+                self.accepted,
+                self.gone
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn expect(entry: &Entry, is_right: bool, change: &Change) -> Result<(), String> {
+    if is_right {
+        return Ok(());
+    }
+    Err(format!("a transition that the table does not have\n{change:?}\nfrom {entry:?}"))
+}

@@ -1,0 +1,249 @@
+//! The words of the model test: what is asked, and what can be seen of the answer. Plain values that
+//! the oracle, the machine's driver and the generator share.
+
+use std::collections::BTreeMap;
+
+use peeklock_core::command::{Counts, Drain, LinkEnd, MessageState, ReceiveMode};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::QueueDescription;
+use peeklock_core::message::{Message, Overlay, Value};
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+/// One thing that happens in a sequence.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Time passes; whatever is due on the way happens at its instant.
+    Wait(TimeSpan),
+    /// Time passes as above, but what is due at its very end meets the requests in one list.
+    List(TimeSpan, Vec<Request>),
+    /// Time passes without any wake-up, and everything that was due meets the requests in one list.
+    Late(TimeSpan, Vec<Request>),
+    /// The store is under its floor of free space, or no longer (QUO-05).
+    Full(bool),
+    /// The process dies and comes back after this time (LIF-04).
+    Crash(TimeSpan),
+}
+
+/// One command with its address.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub ticket: u64,
+    pub sub_queue: SubQueue,
+    pub operation: Operation,
+}
+
+/// Names a lock by its place in the order in which locks were given.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LockName(pub u64);
+
+/// A command in the words of the oracle.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    Send(Draft),
+    SendBatch(Vec<Draft>),
+    CancelScheduled(Vec<u64>),
+    Receive {
+        mode: ReceiveMode,
+        count_max: u32,
+        bytes_max: u64,
+        wait: TimeSpan,
+        holder: Option<u64>,
+    },
+    CancelReceive {
+        call: u64,
+    },
+    ReceiveDeferred {
+        mode: ReceiveMode,
+        sequences: Vec<u64>,
+        holder: Option<u64>,
+    },
+    Attach {
+        receiver: u64,
+        mode: ReceiveMode,
+    },
+    Grant {
+        receiver: u64,
+        /// In all since the attach.
+        delivery_limit: u64,
+        byte_limit: u64,
+        drain: Drain,
+    },
+    Detach {
+        receiver: u64,
+        end: LinkEnd,
+    },
+    Settle {
+        lock: LockName,
+        settlement: Decision,
+    },
+    RenewLock {
+        lock: LockName,
+    },
+    Peek {
+        from: u64,
+        count_max: u32,
+    },
+    DeleteBatch {
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    },
+    DeleteDeferred {
+        sequence: u64,
+    },
+    Update {
+        description: Box<QueueDescription>,
+        /// The version that the caller has read.
+        read_at: Option<Timestamp>,
+    },
+    Describe,
+}
+
+/// What a receiver decides.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    Complete,
+    Abandon(Option<Properties>),
+    Defer(Option<Properties>),
+    DeadLetter(Option<Properties>),
+    Release,
+}
+
+/// Application properties that a settlement sets.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    pub pairs: Vec<(String, String)>,
+    /// Length of their encoding.
+    pub bytes: u32,
+}
+
+/// A message before it is sent.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Stands in its body, so that every message is told from every other.
+    pub marker: u64,
+    pub id: Option<u8>,
+    pub time_to_live: Option<TimeSpan>,
+    pub scheduled_at: Option<Timestamp>,
+    /// Padding that is pretended, not stored, so that quotas are reached with few bytes.
+    pub pretended_bytes: u32,
+    /// Header that is pretended in the same way.
+    pub pretended_header_bytes: u32,
+    /// Size by the encoding and what is pretended.
+    pub size: u32,
+    pub header_size: u32,
+    pub flaw: Option<Flaw>,
+}
+
+/// What the edge found wrong with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// A size limit that the edge knows (SND-23).
+    Size,
+    /// An invalid property.
+    Property(Condition),
+}
+
+/// The answer to a request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    Done,
+    Accepted(u64),
+    AcceptedBatch(Vec<u64>),
+    Received(Vec<Seen>),
+    Peeked(Vec<Seen>),
+    Renewed(Timestamp),
+    Granted(u64),
+    Deleted(u64),
+    Described(Box<Report>),
+    /// Refused with one of these conditions; the machine gives one, the oracle all that are right.
+    Refused(Vec<Condition>),
+}
+
+/// A message as a receiver sees it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Seen {
+    pub marker: u64,
+    pub sequence: u64,
+    pub enqueued_sequence: u64,
+    pub enqueued_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub time_to_live: Option<TimeSpan>,
+    /// The stored count (SET-29).
+    pub delivery_count: u32,
+    /// The count that is shown (SET-30).
+    pub shown_count: u32,
+    pub state: MessageState,
+    pub sub_queue: SubQueue,
+    pub lock: Option<SeenLock>,
+    pub size: u32,
+    /// What settlements and the broker have set, the last of each key.
+    pub set: BTreeMap<String, String>,
+}
+
+/// A lock as a receiver sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenLock {
+    pub name: LockName,
+    pub until: Timestamp,
+}
+
+/// The answer to a describe.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    pub description: QueueDescription,
+    pub counts: Counts,
+    pub size_bytes: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub accessed_at: Timestamp,
+}
+
+/// Everything that came out of one turn, of the oracle or of the machine.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Turn {
+    pub replies: BTreeMap<u64, Reply>,
+    pub deliveries: BTreeMap<u64, Vec<Seen>>,
+    /// Links that the entity closed.
+    pub detached: BTreeMap<u64, Vec<Condition>>,
+    /// The entity has asked to be deleted (TMP-07).
+    pub idle_elapsed: bool,
+}
+
+impl Draft {
+    /// The message as its sender builds it.
+    pub fn message(&self) -> Message {
+        let mut message = Message::new(self.marker.to_string().into_bytes());
+        if let Some(id) = self.id {
+            message = message.with_message_id(format!("id-{id}"));
+        }
+        message.time_to_live = self.time_to_live;
+        message.scheduled_enqueue_time = self.scheduled_at;
+        message
+    }
+
+    /// Takes the sizes from the encoding, and adds what is pretended.
+    pub fn measured(mut self) -> Self {
+        let content = self.message().encode();
+        self.size = content.size() + self.pretended_bytes + self.pretended_header_bytes;
+        self.header_size = content.header_size() + self.pretended_header_bytes;
+        self
+    }
+}
+
+impl Properties {
+    pub fn new(pairs: Vec<(String, String)>) -> Self {
+        let mut properties = Self { pairs, bytes: 0 };
+        properties.bytes = properties.overlay().size_bytes();
+        properties
+    }
+
+    pub fn overlay(&self) -> Overlay {
+        let pairs: Vec<(String, Value)> = self
+            .pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), Value::String(value.clone())))
+            .collect();
+        Overlay::encode(&pairs).expect("the generator makes legal properties")
+    }
+}

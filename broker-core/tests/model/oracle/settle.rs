@@ -1,0 +1,233 @@
+//! What becomes of a message that was delivered under a lock.
+
+use peeklock_core::condition::Condition;
+use peeklock_core::path::SubQueue;
+
+use super::{Answered, Oracle, State, Verdict, place, refuse};
+use crate::operation::{Decision, LockName, Properties, Reply};
+
+const REASON: &str = "DeadLetterReason";
+const DESCRIPTION: &str = "DeadLetterErrorDescription";
+
+impl Oracle {
+    /// The message that a lock holds, asked for where it is.
+    pub(super) fn held(&self, sub_queue: SubQueue, name: LockName) -> Option<usize> {
+        self.messages.iter().position(|message| {
+            message.lock.as_ref().is_some_and(|lock| lock.name == name)
+                && sub_queue == place(message.state)
+        })
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        sub_queue: SubQueue,
+        lock: LockName,
+        decision: &Decision,
+    ) -> Answered {
+        let Some(index) = self.held(sub_queue, lock) else {
+            // SET-13, SET-20: unknown, used, expired or released.
+            self.reach("SET-13");
+            self.reach("SET-20");
+            let mut conditions = vec![Condition::MessageLockLost];
+            if sub_queue != SubQueue::Main && matches!(decision, Decision::DeadLetter(_)) {
+                conditions.push(Condition::InvalidOperation);
+            }
+            return Err(conditions);
+        };
+        let is_dead = sub_queue == SubQueue::DeadLetter;
+        if is_dead && matches!(decision, Decision::DeadLetter(_)) {
+            // DLQ-07: and the lock stays.
+            self.reach("DLQ-07");
+            return refuse(Condition::InvalidOperation);
+        }
+        let properties = match decision {
+            Decision::Complete | Decision::Release => None,
+            Decision::Abandon(properties)
+            | Decision::Defer(properties)
+            | Decision::DeadLetter(properties) => properties.as_ref(),
+        };
+        if let Some(properties) = properties {
+            let header = u64::from(self.messages[index].header_size) + u64::from(properties.bytes);
+            if header > self.limits.header_bytes_max {
+                // SET-10: and the lock is as it was.
+                self.reach("SET-10");
+                return refuse(Condition::MessageSizeExceeded);
+            }
+            // What is about to be dropped has no use for them.
+            let is_dropped = matches!(decision, Decision::Abandon(_))
+                && self.messages[index].state == State::Locked
+                && self.is_expired(&self.messages[index])
+                && !self.description.dead_lettering_on_message_expiration;
+            if !is_dropped {
+                self.set_properties(index, properties);
+            }
+        }
+        self.touch();
+        if self.is_expired(&self.messages[index]) && self.messages[index].state == State::Locked {
+            // EXP-25, EXP-30: handled normally while the lock lasts.
+            self.reach("EXP-25");
+            self.reach("EXP-30");
+            self.reach("SET-12");
+        }
+        match decision {
+            Decision::Complete => {
+                self.reach("SET-01");
+                self.remove(index);
+            }
+            Decision::Abandon(_) => {
+                self.reach("SET-03");
+                self.fail_delivery(index);
+                // SET-27: the count of an abandon is durable before its answer.
+                self.messages[index].in_flight = true;
+            }
+            Decision::Release => {
+                self.reach("SET-32");
+                self.release(index);
+            }
+            Decision::Defer(_) => {
+                self.reach("DEF-01");
+                let message = &mut self.messages[index];
+                message.lock = None;
+                message.in_flight = true;
+                message.state = if is_dead { State::DlqDeferred } else { State::Deferred };
+                self.reach(if is_dead { "DEF-09" } else { "DEF-04" });
+            }
+            Decision::DeadLetter(_) => {
+                self.reach("SET-05");
+                self.reach("SET-06");
+                let message = &mut self.messages[index];
+                message.lock = None;
+                message.in_flight = true;
+                message.state = State::DlqAvailable;
+            }
+        }
+        Ok(Some(Reply::Done))
+    }
+
+    /// SET-08: each key is added or overwritten. SET-10: counted in full beside the old values.
+    pub(super) fn set_properties(&mut self, index: usize, properties: &Properties) {
+        self.reach("SET-08");
+        let message = &mut self.messages[index];
+        for (key, value) in &properties.pairs {
+            message.set.insert(key.clone(), value.clone());
+        }
+        message.size += properties.bytes;
+        message.header_size += properties.bytes;
+    }
+
+    /// An abandon, the end of a lock, a broken connection: the count grows by one (SET-28), and what
+    /// becomes of the message follows from where it is. A mere count is waited for by nobody (SET-27).
+    pub(super) fn fail_delivery(&mut self, index: usize) {
+        self.reach("SET-28");
+        let expired = self.is_expired(&self.messages[index]);
+        let count_max = self.description.max_delivery_count;
+        let message = &mut self.messages[index];
+        message.lock = None;
+        message.count += 1;
+        let reaches_max = message.count >= count_max;
+        match message.state {
+            // EXP-26 to EXP-28: expiry takes effect at once, and before the count does.
+            State::Locked if expired => {
+                message.state = State::Available;
+                self.reach("EXP-26");
+                self.reach("EXP-27");
+                if reaches_max {
+                    self.reach("EXP-28");
+                }
+                self.expire(index);
+            }
+            // SET-34, SET-35: at the failing instant.
+            State::Locked if reaches_max => {
+                self.reach("SET-34");
+                self.reach("SET-35");
+                self.dead_letter_by_broker(index, Verdict::DeliveryCount(count_max));
+            }
+            // RCV-26: its place is by its unchanged number.
+            State::Locked => {
+                message.state = State::Available;
+                self.reach("RCV-26");
+            }
+            // DEF-05, EXP-38: expired or not.
+            State::LockedDeferred if reaches_max => {
+                self.reach("DEF-05");
+                self.dead_letter_by_broker(index, Verdict::DeliveryCount(count_max));
+            }
+            State::LockedDeferred => {
+                message.state = State::Deferred;
+                self.reach("DEF-05");
+            }
+            // SET-38: no limit and no consequence.
+            State::DlqLocked => {
+                message.state = State::DlqAvailable;
+                self.reach("SET-38");
+            }
+            State::DlqLockedDeferred => {
+                message.state = State::DlqDeferred;
+                self.reach("SET-38");
+            }
+            other @ (State::Scheduled
+            | State::Available
+            | State::Deferred
+            | State::DlqAvailable
+            | State::DlqDeferred
+            | State::Gone) => panic!("{other:?} was not delivered"),
+        }
+    }
+
+    /// As if it had never been delivered (SET-32).
+    pub(super) fn release(&mut self, index: usize) {
+        let message = &mut self.messages[index];
+        message.lock = None;
+        message.state = match message.state {
+            State::Locked => State::Available,
+            State::LockedDeferred => State::Deferred,
+            State::DlqLocked => State::DlqAvailable,
+            State::DlqLockedDeferred => State::DlqDeferred,
+            other => panic!("{other:?} was not delivered"),
+        };
+    }
+
+    /// SET-36, DLQ-12, DLQ-14: number, instants and count are kept, reason and description added.
+    pub(super) fn dead_letter_by_broker(&mut self, index: usize, verdict: Verdict) {
+        let message = &mut self.messages[index];
+        message.state = State::DlqAvailable;
+        message.in_flight = true;
+        let (reason, description) = match verdict {
+            Verdict::Expired => ("TTLExpiredException", "<expired>".to_owned()),
+            Verdict::DeliveryCount(count) => ("MaxDeliveryCountExceeded", format!("<{count}>")),
+        };
+        message.set.insert(REASON.to_owned(), reason.to_owned());
+        message.set.insert(DESCRIPTION.to_owned(), description);
+        // MSG-24: the broker's own properties count, too.
+        let sequence = message.sequence;
+        match self.verdict_bytes.remove(&sequence) {
+            Some(bytes) => {
+                message.size += bytes;
+                message.header_size += bytes;
+            }
+            None => self.verdicts_missing.push(sequence),
+        }
+        self.reach(match verdict {
+            Verdict::Expired => "EXP-23",
+            Verdict::DeliveryCount(_) => "SET-36",
+        });
+    }
+
+    /// SET-18: to now plus the lock duration that is in force now (ENT-18).
+    pub(super) fn renew(&mut self, sub_queue: SubQueue, lock: LockName) -> Answered {
+        let until = self.now.plus(self.description.lock_duration);
+        let Some(index) = self.held(sub_queue, lock) else {
+            self.reach("SET-20");
+            return refuse(Condition::MessageLockLost);
+        };
+        if self.is_expired(&self.messages[index]) {
+            self.reach("EXP-25");
+        }
+        if let Some(lock) = &mut self.messages[index].lock {
+            lock.until = until;
+        }
+        self.reach("SET-18");
+        self.touch();
+        Ok(Some(Reply::Renewed(until)))
+    }
+}

@@ -1,0 +1,137 @@
+//! Telling a difference: the steps that are needed for it, and no others.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use peeklock_core::description::QueueDescription;
+
+use crate::generator::Profile;
+use crate::operation::Step;
+
+/// Leaves steps and requests out as long as the same kind of difference remains.
+pub fn tell_steps(
+    seed: u64,
+    profile: &Profile,
+    mut steps: Vec<Step>,
+    mut difference: String,
+    replay: impl Fn(&[Step]) -> Option<String>,
+) -> String {
+    let all = steps.len();
+    let kind = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let wanted = kind(&difference);
+    let replay = |steps: &[Step]| replay(steps).filter(|text| kind(text) == wanted);
+    quiet(|| {
+        let mut is_shorter = true;
+        while is_shorter {
+            is_shorter = false;
+            let mut index = 0;
+            while index < steps.len() {
+                let mut fewer = steps.clone();
+                fewer.remove(index);
+                if let Some(text) = replay(&fewer) {
+                    (steps, difference, is_shorter) = (fewer, text, true);
+                    continue;
+                }
+                // Time that passes for nothing is added to the next time that passes.
+                if let Some(fewer) = merged(&steps, index)
+                    && let Some(text) = replay(&fewer)
+                {
+                    (steps, difference, is_shorter) = (fewer, text, true);
+                    continue;
+                }
+                if let Step::List(span, requests) = &steps[index] {
+                    for left_out in 0..requests.len() {
+                        let mut less = requests.clone();
+                        less.remove(left_out);
+                        let mut fewer = steps.clone();
+                        fewer[index] = Step::List(*span, less);
+                        if let Some(text) = replay(&fewer) {
+                            (steps, difference, is_shorter) = (fewer, text, true);
+                            break;
+                        }
+                    }
+                }
+                index += 1;
+            }
+        }
+    });
+    let mut text = format!("seed {seed}: {difference}\n\n{}\n", brief(&profile.description));
+    text.push_str(&format!("release_on_detach {}\n", profile.release_on_detach));
+    text.push_str(&format!("\n{} of {all} steps are enough:\n", steps.len()));
+    for step in steps {
+        text.push_str(&format!("  {step:?}\n"));
+    }
+    text
+}
+
+/// The steps with an empty step of time joined to the one behind it.
+fn merged(steps: &[Step], index: usize) -> Option<Vec<Step>> {
+    let span = match &steps[index] {
+        Step::Wait(span) => *span,
+        Step::List(span, requests) if requests.is_empty() => *span,
+        _ => return None,
+    };
+    let mut fewer = steps.to_vec();
+    fewer.remove(index);
+    match fewer.get_mut(index)? {
+        Step::Wait(next) | Step::List(next, _) => *next = next.plus(span),
+        Step::Late(..) | Step::Full(_) | Step::Crash(_) => return None,
+    }
+    Some(fewer)
+}
+
+/// Runs a step; a panic is a difference, too.
+pub fn caught(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    install_hook();
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
+        let text = payload
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_default();
+        let kind: String = text.chars().take(40).collect();
+        Err(format!("panic: {kind}\n{text}"))
+    })
+}
+
+/// What the generator varies of a description.
+pub fn brief(description: &QueueDescription) -> String {
+    format!(
+        "LockDuration {} MaxDeliveryCount {} DefaultMessageTimeToLive {} \
+         DeadLetteringOnMessageExpiration {}\nRequiresDuplicateDetection {} window {} \
+         AutoDeleteOnIdle {} MaxSizeInMegabytes {} Status {}",
+        description.lock_duration,
+        description.max_delivery_count,
+        description.default_message_time_to_live,
+        description.dead_lettering_on_message_expiration,
+        description.requires_duplicate_detection,
+        description.duplicate_detection_history_time_window,
+        description.auto_delete_on_idle,
+        description.max_size_in_megabytes,
+        description.status,
+    )
+}
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs something whose panics are expected.
+fn quiet(run: impl FnOnce()) {
+    IS_QUIET.set(true);
+    run();
+    IS_QUIET.set(false);
+}
+
+fn install_hook() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                usual(info);
+            }
+        }));
+    });
+}

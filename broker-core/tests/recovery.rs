@@ -1,0 +1,405 @@
+//! What becomes of a broker whose machine panics, whose store fails, or that is stopped and started
+//! again on the same store. The store here is the memory store behind a switch.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use peeklock_core::clock::ManualClock;
+use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::BrokerError;
+use peeklock_core::message::Message;
+use peeklock_core::store::{
+    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
+    Visit, Waker,
+};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, Entity};
+
+/// A memory store that does what the test has switched on, so many times.
+struct Switched {
+    inner: MemoryStore,
+    panics: AtomicU32,
+    failures: AtomicU32,
+    unknown_landed: AtomicU32,
+    unknown_lost: AtomicU32,
+    busy: AtomicU32,
+    refuses_ownership: AtomicU32,
+    broken: Mutex<Vec<Shard>>,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Switched {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryStore::new(2, u64::MAX),
+            panics: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
+            unknown_landed: AtomicU32::new(0),
+            unknown_lost: AtomicU32::new(0),
+            busy: AtomicU32::new(0),
+            refuses_ownership: AtomicU32::new(0),
+            broken: Mutex::default(),
+            wakers: Mutex::default(),
+        })
+    }
+}
+
+fn takes(switch: &AtomicU32) -> bool {
+    switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl Store for Switched {
+    fn name(&self) -> &'static str {
+        "switched"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.inner.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        if takes(&self.refuses_ownership) {
+            return Err(StoreError::Failed("the disk is gone".into()));
+        }
+        self.broken.lock().unwrap().retain(|broken| *broken != shard);
+        self.inner.acquire(shard)
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        if takes(&self.busy) {
+            self.wakers.lock().unwrap().push(waker());
+            return Reserved::Busy;
+        }
+        self.inner.reserve(shard, bytes, waker)
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        self.inner.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        let shard = submission.fences[0].shard;
+        let mut broken = self.broken.lock().unwrap();
+        if broken.contains(&shard) || takes(&self.failures) {
+            if !broken.contains(&shard) {
+                broken.push(shard);
+            }
+            drop(broken);
+            self.inner.unreserve(shard, submission.batch.reserved());
+            completion(Err(StoreError::Failed("injected".into())));
+            return;
+        }
+        drop(broken);
+        if takes(&self.unknown_lost) {
+            completion(Err(StoreError::Unknown));
+            return;
+        }
+        if takes(&self.unknown_landed) {
+            let batch = Arc::new(submission.batch.without_reservation());
+            self.inner.submit(Submission { batch, ..submission }, Box::new(|_| {}));
+            completion(Err(StoreError::Unknown));
+            return;
+        }
+        self.inner.submit(submission, completion);
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        assert!(!takes(&self.panics), "injected");
+        self.inner.pin(keys, contents);
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+struct World {
+    store: Arc<Switched>,
+    clock: Arc<ManualClock>,
+    broker: Broker,
+    queue: Entity,
+}
+
+impl World {
+    async fn new(properties: QueueUpdate) -> Self {
+        let store = Switched::new();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+        let broker = start(&store, &clock).await;
+        broker.create_queue("orders", properties).await.unwrap();
+        let queue = broker.entity("orders").unwrap();
+        Self { store, clock, broker, queue }
+    }
+
+    async fn restarted(self) -> Self {
+        self.broker.stop(Duration::ZERO).await.unwrap();
+        let broker = start(&self.store, &self.clock).await;
+        let queue = broker.entity("orders").unwrap();
+        Self { broker, queue, ..self }
+    }
+
+    async fn send(&self, body: &str) -> Result<u64, BrokerError> {
+        let message = self.broker.inbound(Message::new(body.to_owned()).with_message_id(body));
+        match self.queue.call(Command::Send { message }).await? {
+            Outcome::Accepted(sequence) => Ok(sequence.0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn receive(&self, wait: TimeSpan) -> Result<Vec<ReceivedMessage>, BrokerError> {
+        let command = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: 100,
+            bytes_max: u64::MAX,
+            wait,
+            holder: None,
+        };
+        match self.queue.call(command).await? {
+            Outcome::Received(messages) => Ok(messages),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn complete(&self, message: &ReceivedMessage) -> Result<(), BrokerError> {
+        let token = message.facts.lock.unwrap().token;
+        let command = Command::Settle { token, settlement: Settlement::Complete };
+        self.queue.call(command).await.map(|_| ())
+    }
+
+    async fn counts(&self) -> Counts {
+        self.broker.describe_queue("orders").await.unwrap().counts
+    }
+}
+
+async fn start(store: &Arc<Switched>, clock: &Arc<ManualClock>) -> Broker {
+    Broker::builder()
+        .store(Arc::clone(store) as _)
+        .clock(Arc::clone(clock) as _)
+        .arbiters(1)
+        .start()
+        .await
+        .unwrap()
+}
+
+fn numbers(messages: &[ReceivedMessage]) -> Vec<u64> {
+    messages.iter().map(|message| message.facts.sequence.0).collect()
+}
+
+/// LIF-04, SET-27: after a panic the queue is rebuilt from the store; what was acknowledged is there,
+/// what was completed stays gone, locks are gone without counting.
+#[tokio::test]
+async fn a_panic_rebuilds_the_queue_and_loses_nothing() {
+    let world = World::new(QueueUpdate::default()).await;
+    for body in ["a", "b", "c"] {
+        world.send(body).await.unwrap();
+    }
+    let held = world.receive(TimeSpan::ZERO).await.unwrap();
+    assert_eq!(numbers(&held), [1, 2, 3]);
+    world.complete(&held[0]).await.unwrap();
+    world.send("d").await.unwrap();
+    world.store.panics.store(1, Ordering::SeqCst);
+    let failed = world.receive(TimeSpan::ZERO).await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::InternalError);
+    assert!(failed.retryable());
+    let again = world.receive(TimeSpan::ZERO).await.unwrap();
+    assert_eq!(numbers(&again), [2, 3, 4]);
+    assert!(again.iter().all(|message| message.facts.delivery_count == 0));
+    let lost = world.complete(&held[1]).await.unwrap_err();
+    assert_eq!(lost.condition(), Condition::MessageLockLost);
+    assert_eq!(world.send("e").await.unwrap(), 5);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// ERR-06: a send whose append failed is answered that its outcome is unknown; afterwards the queue
+/// works, and the number is not lost (MSG-13).
+#[tokio::test]
+async fn a_failed_append_ends_in_an_error_and_a_working_queue() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.send("a").await.unwrap();
+    world.store.failures.store(1, Ordering::SeqCst);
+    let failed = world.send("b").await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::InternalError);
+    assert!(failed.retryable());
+    assert_eq!(world.send("c").await.unwrap(), 2);
+    assert_eq!(numbers(&world.receive(TimeSpan::ZERO).await.unwrap()), [1, 2]);
+    assert_eq!(world.broker.failure(), None);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// FND-02: an append of unknown outcome is submitted again under its id; it lands once, whether or
+/// not it had landed before.
+#[tokio::test]
+async fn an_unknown_append_is_submitted_again_and_lands_once() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.store.unknown_lost.store(1, Ordering::SeqCst);
+    assert_eq!(world.send("a").await.unwrap(), 1);
+    world.store.unknown_landed.store(1, Ordering::SeqCst);
+    assert_eq!(world.send("b").await.unwrap(), 2);
+    assert_eq!(world.counts().await.active, 2);
+    let world = world.restarted().await;
+    assert_eq!(numbers(&world.receive(TimeSpan::ZERO).await.unwrap()), [1, 2]);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// An append that stays unknown fails its tree, which is rebuilt.
+#[tokio::test]
+async fn an_append_that_stays_unknown_rebuilds_the_queue() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.store.unknown_lost.store(2, Ordering::SeqCst);
+    let failed = world.send("a").await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::InternalError);
+    assert_eq!(world.send("b").await.unwrap(), 1);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// After three failures within a minute the queue stays closed; others go on.
+#[tokio::test]
+async fn a_queue_that_fails_three_times_is_closed() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+    world.send("a").await.unwrap();
+    for _ in 0..3 {
+        world.store.panics.store(1, Ordering::SeqCst);
+        world.receive(TimeSpan::ZERO).await.unwrap_err();
+    }
+    let closed = world.send("b").await.unwrap_err();
+    assert_eq!(closed.condition(), Condition::InternalError);
+    assert!(closed.detail().contains("closed"), "{closed}");
+    let other = world.broker.entity("other").unwrap();
+    let message = world.broker.inbound(Message::new("a"));
+    other.call(Command::Send { message }).await.unwrap();
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// A store that cannot be owned again fails the broker, which says so.
+#[tokio::test]
+async fn a_store_that_is_lost_fails_the_broker() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.store.refuses_ownership.store(1, Ordering::SeqCst);
+    world.store.failures.store(1, Ordering::SeqCst);
+    world.send("a").await.unwrap_err();
+    assert!(world.broker.failed().await.contains("the disk is gone"));
+    assert!(world.broker.failure().is_some());
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Sends wait for room in the store, in order, and are refused with `ServerBusy` after 5 s; what
+/// needs no room goes on meanwhile (DESIGN D11). ERR-06: nothing of them was stored.
+#[tokio::test]
+async fn sends_wait_for_room_and_everything_else_goes_on() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.send("a").await.unwrap();
+    world.store.busy.store(u32::MAX, Ordering::SeqCst);
+    let mut parked = Box::pin(world.send("b"));
+    let busy = tokio::select! {
+        biased;
+        _ = &mut parked => panic!("the send did not wait"),
+        held = world.receive(TimeSpan::ZERO) => held.unwrap(),
+    };
+    assert_eq!(numbers(&busy), [1]);
+    world.complete(&busy[0]).await.unwrap();
+    world.clock.advance(TimeSpan::from_seconds(6));
+    let refused = parked.await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::ServerBusy);
+    // Refused once when it comes, and once more when the next command lets time pass.
+    world.store.busy.store(2, Ordering::SeqCst);
+    let mut parked = Box::pin(world.send("c"));
+    tokio::select! {
+        biased;
+        _ = &mut parked => panic!("the send did not wait"),
+        counts = world.counts() => assert_eq!(counts.total(), 0),
+    }
+    let wakers = std::mem::take(&mut *world.store.wakers.lock().unwrap());
+    for waker in wakers {
+        waker();
+    }
+    assert_eq!(parked.await.unwrap(), 2);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SCH-08, DUP-08, SET-27, MSG-12, ENT-31: what is durable is there after a restart: messages with their
+/// states and counts, message ids of the window, the description; numbers go on.
+#[tokio::test]
+async fn a_restart_brings_everything_back() {
+    let world = World::new(QueueUpdate {
+        requires_duplicate_detection: Some(true),
+        max_delivery_count: Some(7),
+        user_metadata: Some("mine".into()),
+        ..QueueUpdate::default()
+    })
+    .await;
+    for body in ["a", "b", "c", "d"] {
+        world.send(body).await.unwrap();
+    }
+    let held = world.receive(TimeSpan::ZERO).await.unwrap();
+    let settle = |index: usize, settlement: Settlement| {
+        let token = held[index].facts.lock.unwrap().token;
+        world.queue.call(Command::Settle { token, settlement })
+    };
+    settle(0, Settlement::Complete).await.unwrap();
+    settle(1, Settlement::Abandon { properties: None }).await.unwrap();
+    settle(2, Settlement::Defer { properties: None }).await.unwrap();
+    settle(3, Settlement::DeadLetter { properties: None }).await.unwrap();
+    let later = world.broker.now().plus(TimeSpan::from_minutes(5));
+    let message = Message::new("later").with_scheduled_enqueue_time(later);
+    let message = world.broker.inbound(message);
+    world.queue.call(Command::Send { message }).await.unwrap();
+    let before = world.broker.describe_queue("orders").await.unwrap();
+    let world = world.restarted().await;
+    let after = world.broker.describe_queue("orders").await.unwrap();
+    assert_eq!(after.description, before.description);
+    assert_eq!(after.counts, before.counts);
+    assert_eq!(after.size_bytes, before.size_bytes);
+    assert_eq!(after.created_at, before.created_at);
+    let again = world.receive(TimeSpan::ZERO).await.unwrap();
+    assert_eq!(numbers(&again), [2]);
+    assert_eq!(again[0].facts.delivery_count, 1);
+    assert_eq!(world.send("a").await.unwrap(), 0, "a duplicate is still dropped");
+    assert_eq!(world.send("e").await.unwrap(), 6);
+    world.clock.advance(TimeSpan::from_minutes(5));
+    // Counts are answered when everything before them is durable, the materialised message too.
+    assert_eq!(world.counts().await.scheduled, 0);
+    assert_eq!(numbers(&world.receive(TimeSpan::ZERO).await.unwrap()).last(), Some(&7));
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// ENT-14, MSG-12: a queue that is deleted leaves nothing behind; created again it starts anew.
+#[tokio::test]
+async fn a_deleted_queue_leaves_nothing_behind() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.send("a").await.unwrap();
+    world.broker.delete_entity("orders").await.unwrap();
+    world.broker.create_queue("ORDERS", QueueUpdate::default()).await.unwrap();
+    let world = world.restarted().await;
+    assert_eq!(world.counts().await.total(), 0);
+    assert_eq!(world.send("a").await.unwrap(), 1);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SET-27: a delivery that failed by lock end is counted durably within a second, without anybody
+/// asking, and exactly at a graceful stop.
+#[tokio::test]
+async fn lock_ends_are_counted_over_a_restart() {
+    let world = World::new(QueueUpdate::default()).await;
+    world.send("a").await.unwrap();
+    world.receive(TimeSpan::ZERO).await.unwrap();
+    world.clock.advance(TimeSpan::from_seconds(61));
+    assert_eq!(world.counts().await.active, 1);
+    let world = world.restarted().await;
+    let again = world.receive(TimeSpan::ZERO).await.unwrap();
+    assert_eq!(again[0].facts.delivery_count, 1);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}

@@ -1,0 +1,458 @@
+//! The judge: sees what clients ask and are told, and what the store holds; nothing of the broker.
+
+mod answers;
+mod delivery;
+
+use std::collections::BTreeMap;
+
+use peeklock_core::command::{Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::QueueDescription;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
+use peeklock_core::path::SubQueue;
+use peeklock_core::request::Released;
+use peeklock_core::testing::FaultStore;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::book::{Acceptance, Book, Held, LinkBook, Message, Sending, is_dead};
+use crate::clients::Sent;
+use crate::image::{Image, marker};
+
+use self::answers::{accepted, forget_lock, peeked, settled};
+
+/// A command without its answer.
+struct Pending {
+    entity: usize,
+    sub_queue: SubQueue,
+    command: Command,
+    markers: Vec<u64>,
+    asked_at: Timestamp,
+    /// When it reached the entity; a wait counts from then.
+    reached_at: Timestamp,
+    order: u64,
+    failures: u64,
+}
+
+pub struct Auditor {
+    pub books: Vec<Book>,
+    pending: BTreeMap<u64, Pending>,
+    /// Which entity a link belongs to.
+    receivers: BTreeMap<ReceiverId, usize>,
+    order: u64,
+    /// Whether the store was ever full.
+    pub was_full: bool,
+    pub release_on_detach: bool,
+}
+
+/// How a message came to a client.
+struct Delivery {
+    entity: usize,
+    sub_queue: SubQueue,
+    mode: ReceiveMode,
+    holder: Option<ReceiverId>,
+    by_number: bool,
+}
+
+impl Auditor {
+    pub const fn new(release_on_detach: bool) -> Self {
+        Self {
+            books: Vec::new(),
+            pending: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+            order: 0,
+            was_full: false,
+            release_on_detach,
+        }
+    }
+
+    /// The entity and sub-queue of a command that is not answered.
+    pub fn asked_of(&self, ticket: u64) -> Option<(usize, SubQueue)> {
+        self.pending.get(&ticket).map(|pending| (pending.entity, pending.sub_queue))
+    }
+
+    pub fn entity_of(&self, receiver: ReceiverId) -> Option<usize> {
+        self.receivers.get(&receiver).copied()
+    }
+
+    /// Commands that wait for their answer, but for receives that may wait longer.
+    pub fn overdue(&self, now: Timestamp) -> Vec<u64> {
+        let overdue = |pending: &Pending| match &pending.command {
+            Command::Receive { wait, .. } => pending.reached_at.plus(*wait) <= now,
+            _ => true,
+        };
+        self.pending.iter().filter(|(_, one)| overdue(one)).map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// A client asks.
+    pub fn ask(
+        &mut self,
+        entity: usize,
+        ticket: u64,
+        sub_queue: SubQueue,
+        command: &Command,
+        sent: &[Sent],
+        now: Timestamp,
+    ) {
+        self.order += 1;
+        let book = &mut self.books[entity];
+        for one in sent {
+            book.messages.insert(one.marker, Message::new(one.clone(), ticket, now));
+        }
+        match command {
+            Command::Settle { token, settlement } => {
+                if !matches!(settlement, Settlement::Complete) {
+                    forget_lock(book, *token);
+                }
+                if matches!(settlement, Settlement::DeadLetter { .. } | Settlement::Defer { .. })
+                    && let Some((marker, _)) = book.tokens.get(token)
+                    && let Some(message) = book.messages.get_mut(marker)
+                {
+                    message.touched = true;
+                }
+            }
+            Command::Detach { receiver, end } => {
+                let releases = match end {
+                    LinkEnd::Orderly => self.release_on_detach,
+                    LinkEnd::Broken | LinkEnd::ByBroker => true,
+                };
+                if releases {
+                    book.end_locks_of(*receiver);
+                    book.ending.push(*receiver);
+                }
+            }
+            Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
+            | Command::ReceiveDeferred { mode: ReceiveMode::ReceiveAndDelete, .. }
+            | Command::DeleteBatch { .. } => book.hidden_calls += 1,
+            // In force before it is acknowledged.
+            Command::Update { description, .. } => {
+                book.max_delivery_count =
+                    book.max_delivery_count.max(description.max_delivery_count);
+            }
+            Command::Attach { receiver, mode } => {
+                let link = LinkBook { mode: *mode, delivery_limit: 0, delivered: 0 };
+                book.links.insert(*receiver, link);
+                self.receivers.insert(*receiver, entity);
+            }
+            Command::Grant { receiver, delivery_limit, .. } => {
+                if let Some(link) = book.links.get_mut(receiver) {
+                    link.delivery_limit = link.delivery_limit.max(*delivery_limit);
+                }
+            }
+            _ => {}
+        }
+        let pending = Pending {
+            entity,
+            sub_queue,
+            command: command.clone(),
+            markers: sent.iter().map(|one| one.marker).collect(),
+            asked_at: now,
+            reached_at: now,
+            order: self.order,
+            failures: book.failures,
+        };
+        assert!(self.pending.insert(ticket, pending).is_none(), "ticket {ticket} is used twice");
+    }
+
+    /// A command reached its entity.
+    pub fn reached(&mut self, ticket: u64, now: Timestamp) {
+        if let Some(pending) = self.pending.get_mut(&ticket) {
+            pending.reached_at = now;
+        }
+    }
+
+    /// Something left the broker.
+    pub fn hear(&mut self, released: &Released, store: &FaultStore, now: Timestamp) {
+        self.order += 1;
+        match released {
+            Released::Answer { correlation, result } => {
+                let Some(pending) = self.pending.remove(correlation) else {
+                    panic!("ticket {correlation} is answered twice: {result:?}");
+                };
+                let unseen = matches!(
+                    pending.command,
+                    Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
+                        | Command::ReceiveDeferred { mode: ReceiveMode::ReceiveAndDelete, .. }
+                        | Command::DeleteBatch { .. }
+                );
+                match result {
+                    Ok(outcome) => self.acknowledged(&pending, outcome, store, now),
+                    Err(reason) if reason.condition() == Condition::InternalError => {
+                        let failures = self.books[pending.entity].failures;
+                        assert!(
+                            failures > pending.failures,
+                            "InternalError without a failure: {reason}"
+                        );
+                        self.unknown(&pending);
+                    }
+                    Err(reason) => self.refused(&pending, reason, now),
+                }
+                if let Command::Detach { receiver, .. } = &pending.command {
+                    let ending = &mut self.books[pending.entity].ending;
+                    if let Some(place) = ending.iter().position(|one| one == receiver) {
+                        ending.swap_remove(place);
+                    }
+                }
+                if unseen {
+                    self.books[pending.entity].hidden_calls -= 1;
+                }
+            }
+            Released::Delivery { receiver, message } => {
+                let entity = self.receivers[receiver];
+                let Some(link) = self.books[entity].links.get_mut(receiver) else {
+                    // A link that was closed by the entity gets what was removed for it before.
+                    assert!(message.facts.lock.is_none(), "a lock for a link that is closed");
+                    let order = self.order;
+                    if let Some(known) = self.books[entity].message_at(message.facts.sequence.0) {
+                        known.gone_at.get_or_insert(order);
+                    }
+                    return;
+                };
+                link.delivered += 1;
+                assert!(
+                    link.delivered <= link.delivery_limit,
+                    "a link was sent more than its credit (RCV-17)"
+                );
+                let delivery = Delivery {
+                    entity,
+                    sub_queue: message.facts.sub_queue,
+                    mode: link.mode,
+                    holder: Some(*receiver),
+                    by_number: false,
+                };
+                self.delivered(&delivery, message, store, now);
+            }
+            Released::Detached { receiver, .. } => {
+                let entity = self.receivers[receiver];
+                self.end_link(entity, *receiver);
+            }
+        }
+    }
+
+    fn end_link(&mut self, entity: usize, receiver: ReceiverId) {
+        let book = &mut self.books[entity];
+        let Some(link) = book.links.remove(&receiver) else { return };
+        if link.mode == ReceiveMode::ReceiveAndDelete {
+            // What was on its way to it is gone (RCV-14).
+            book.loss_max += link.delivery_limit - link.delivered;
+        }
+    }
+
+    fn acknowledged(
+        &mut self,
+        pending: &Pending,
+        outcome: &Outcome,
+        store: &FaultStore,
+        now: Timestamp,
+    ) {
+        let order = self.order;
+        let book = &mut self.books[pending.entity];
+        match (&pending.command, outcome) {
+            (Command::Send { .. }, Outcome::Accepted(sequence)) => {
+                let numbers = [sequence.0];
+                accepted(book, pending, &numbers, order, now);
+            }
+            (Command::SendBatch { .. }, Outcome::AcceptedBatch(sequences)) => {
+                let numbers: Vec<u64> = sequences.iter().map(|sequence| sequence.0).collect();
+                accepted(book, pending, &numbers, order, now);
+            }
+            (Command::CancelScheduled { sequences }, Outcome::Done) => {
+                for sequence in sequences {
+                    if let Some(message) = book.message_at(sequence.0) {
+                        assert!(
+                            message.gone_at.is_none(),
+                            "{sequence} is cancelled twice (SCH-04)"
+                        );
+                        message.gone_at = Some(order);
+                    }
+                }
+            }
+            (Command::DeleteDeferred { sequence }, Outcome::Done) => {
+                if let Some(message) = book.message_at(sequence.0) {
+                    assert!(message.gone_at.is_none(), "{sequence} is deleted twice (DEL-09)");
+                    message.gone_at = Some(order);
+                }
+            }
+            (Command::Receive { mode, holder, count_max, .. }, Outcome::Received(messages)) => {
+                assert!(messages.len() <= *count_max as usize, "more than asked for (RCV-13)");
+                assert!(
+                    messages.is_sorted_by_key(|message| message.facts.sequence),
+                    "a receive is out of order"
+                );
+                let delivery = Delivery {
+                    entity: pending.entity,
+                    sub_queue: pending.sub_queue,
+                    mode: *mode,
+                    holder: *holder,
+                    by_number: false,
+                };
+                for message in messages {
+                    self.delivered(&delivery, message, store, now);
+                }
+            }
+            (Command::ReceiveDeferred { mode, sequences, holder }, Outcome::Received(messages)) => {
+                assert_eq!(messages.len(), sequences.len(), "all or none (DEF-03)");
+                let delivery = Delivery {
+                    entity: pending.entity,
+                    sub_queue: pending.sub_queue,
+                    mode: *mode,
+                    holder: *holder,
+                    by_number: true,
+                };
+                for message in messages {
+                    self.delivered(&delivery, message, store, now);
+                }
+            }
+            (Command::Settle { token, settlement }, Outcome::Done) => {
+                settled(book, *token, settlement, order);
+            }
+            (Command::RenewLock { token }, Outcome::Renewed(until)) => {
+                assert!(*until > now, "a lock is renewed into the past (SET-18)");
+                if let Some((marker, _)) = book.tokens.get(token)
+                    && let Some(message) = book.messages.get_mut(marker)
+                    && let Some(lock) = &mut message.lock
+                    && lock.token == *token
+                {
+                    lock.until = *until;
+                }
+            }
+            (Command::Peek { from, .. }, Outcome::Peeked(messages)) => {
+                for message in messages {
+                    assert!(message.facts.sequence >= *from, "a peek begins too early (PEK-04)");
+                    peeked(book, pending, message);
+                }
+            }
+            (Command::DeleteBatch { count_max, .. }, Outcome::Deleted(count)) => {
+                assert!(*count <= u64::from(*count_max), "more deleted than asked for");
+                book.loss_max += count;
+                book.loss_min += count;
+            }
+            (Command::Update { description, .. }, Outcome::Done) => {
+                book.description = (**description).clone();
+            }
+            (Command::Detach { receiver, .. }, Outcome::Done) => {
+                self.end_link(pending.entity, *receiver);
+            }
+            (Command::Describe, Outcome::Described(_))
+            | (Command::Attach { .. } | Command::CancelReceive { .. }, Outcome::Done)
+            | (Command::Grant { .. }, Outcome::Granted { .. }) => {}
+            (command, outcome) => panic!("{command:?} is answered with {outcome:?}"),
+        }
+    }
+
+    fn refused(&mut self, pending: &Pending, reason: &Rejection, now: Timestamp) {
+        let book = &mut self.books[pending.entity];
+        if let Command::Attach { receiver, .. } = &pending.command {
+            book.links.remove(receiver);
+        }
+        if pending.markers.is_empty() {
+            assert_ne!(reason.condition(), Condition::ServerBusy, "only sends meet ServerBusy");
+            return;
+        }
+        for marker in &pending.markers {
+            if let Some(message) = book.messages.get_mut(marker) {
+                message.sending = Sending::Refused;
+            }
+        }
+        if reason.condition() == Condition::ServerBusy {
+            if reason.detail().contains("progress") {
+                let waited = now.since(pending.asked_at);
+                assert!(waited >= TimeSpan::from_seconds(5), "busy after {waited} (DESIGN D11)");
+            } else {
+                assert!(self.was_full, "refused as full by a store with room (QUO-05)");
+            }
+        }
+    }
+
+    /// The entity failed before it answered: what was asked may have happened or not.
+    fn unknown(&mut self, pending: &Pending) {
+        let book = &mut self.books[pending.entity];
+        for marker in &pending.markers {
+            if let Some(message) = book.messages.get_mut(marker) {
+                message.sending = Sending::Unknown;
+            }
+        }
+        book.unknown_numbers += pending.markers.len() as u64;
+        match &pending.command {
+            Command::CancelScheduled { sequences }
+            | Command::ReceiveDeferred { sequences, mode: ReceiveMode::ReceiveAndDelete, .. } => {
+                for sequence in sequences {
+                    if let Some(message) = book.message_at(sequence.0) {
+                        message.perhaps_gone = true;
+                    }
+                }
+            }
+            Command::DeleteDeferred { sequence } => {
+                if let Some(message) = book.message_at(sequence.0) {
+                    message.perhaps_gone = true;
+                }
+            }
+            Command::Settle { token, settlement } => {
+                let Some((marker, _)) = book.tokens.get(token) else { return };
+                let Some(message) = book.messages.get_mut(marker) else { return };
+                match settlement {
+                    Settlement::Complete => message.perhaps_gone = true,
+                    Settlement::Defer { .. } => message.perhaps_deferred = true,
+                    Settlement::DeadLetter { .. } => message.perhaps_dead = true,
+                    Settlement::Abandon { .. } | Settlement::Release => {}
+                }
+            }
+            Command::Receive { mode: ReceiveMode::ReceiveAndDelete, count_max, .. }
+            | Command::DeleteBatch { count_max, .. } => book.loss_max += u64::from(*count_max),
+            // A link may be served until the failure reaches its entity, and is closed then.
+            Command::Attach { receiver, mode: ReceiveMode::ReceiveAndDelete }
+            | Command::Detach { receiver, .. } => {
+                let receiver = *receiver;
+                self.end_link(pending.entity, receiver);
+            }
+            _ => {}
+        }
+    }
+
+    /// The entity failed: locks end, and what is not answered is unknown.
+    pub fn failed(&mut self, entity: usize) {
+        self.books[entity].failures += 1;
+    }
+
+    /// The process died: nobody is answered any more.
+    pub fn died(&mut self) {
+        for entity in 0..self.books.len() {
+            self.books[entity].failures += 1;
+            let links: Vec<ReceiverId> = self.books[entity].links.keys().copied().collect();
+            for receiver in links {
+                self.end_link(entity, receiver);
+            }
+        }
+        for pending in std::mem::take(&mut self.pending).into_values() {
+            self.unknown(&pending);
+        }
+        for book in &mut self.books {
+            book.hidden_calls = 0;
+            book.ending.clear();
+        }
+    }
+
+    /// The entity was deleted because nobody used it; a new one takes its place.
+    pub fn replaced(
+        &mut self,
+        entity: usize,
+        id: EntityId,
+        description: QueueDescription,
+        now: Timestamp,
+    ) {
+        let failures = self.books[entity].failures + 1;
+        let hidden_calls = self.books[entity].hidden_calls;
+        let waiting = std::mem::take(&mut self.books[entity].messages);
+        let mut book = Book::new(id, description, now);
+        book.failures = failures;
+        book.hidden_calls = hidden_calls;
+        // What is still on its way to the path reaches the new entity.
+        book.links = std::mem::take(&mut self.books[entity].links);
+        book.ending = std::mem::take(&mut self.books[entity].ending);
+        book.max_delivery_count =
+            book.max_delivery_count.max(self.books[entity].max_delivery_count);
+        book.messages =
+            waiting.into_iter().filter(|(_, message)| message.sending == Sending::Asked).collect();
+        self.books[entity] = book;
+    }
+}

@@ -1,0 +1,195 @@
+//! What the auditor knows of one entity, from what clients asked and were told.
+
+use std::collections::BTreeMap;
+
+use peeklock_core::command::ReceiveMode;
+use peeklock_core::description::QueueDescription;
+use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::Timestamp;
+
+use crate::clients::Sent;
+
+/// What is known of a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sending {
+    /// Not answered yet.
+    Asked,
+    /// Acknowledged.
+    Accepted,
+    /// Answered that the outcome is unknown; decided when the entity was read back.
+    Unknown,
+    /// Refused, or read back as never stored: it must never show up.
+    Refused,
+    /// Acknowledged as a duplicate: it must never show up (DUP-02).
+    Duplicate,
+}
+
+/// A lock that a client was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub token: LockToken,
+    pub until: Timestamp,
+    pub holder: Option<ReceiverId>,
+}
+
+/// What is known of one message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub sent: Sent,
+    pub sending: Sending,
+    /// The command that sent it, and when that was asked.
+    pub ticket: u64,
+    pub asked_at: Timestamp,
+    /// The number given at acknowledgement, and the one it is received under.
+    pub accepted_as: u64,
+    pub accepted_at: Timestamp,
+    pub number: u64,
+    pub lock: Option<Held>,
+    /// An acknowledged removal, by the order in which it was known.
+    pub gone_at: Option<u64>,
+    pub perhaps_gone: bool,
+    pub deferred: bool,
+    pub perhaps_deferred: bool,
+    pub dead: bool,
+    pub perhaps_dead: bool,
+    /// Whether it may be anything else than untouched and available.
+    pub touched: bool,
+    /// Deliveries under a lock, the highest count seen, and the count that must survive.
+    pub deliveries: u32,
+    pub count: u32,
+    pub count_floor: u32,
+}
+
+impl Message {
+    pub const fn new(sent: Sent, ticket: u64, asked_at: Timestamp) -> Self {
+        Self {
+            sent,
+            sending: Sending::Asked,
+            ticket,
+            asked_at,
+            accepted_as: 0,
+            accepted_at: asked_at,
+            number: 0,
+            lock: None,
+            gone_at: None,
+            perhaps_gone: false,
+            deferred: false,
+            perhaps_deferred: false,
+            dead: false,
+            perhaps_dead: false,
+            touched: false,
+            deliveries: 0,
+            count: 0,
+            count_floor: 0,
+        }
+    }
+}
+
+/// A link that a client attached.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkBook {
+    pub mode: ReceiveMode,
+    pub delivery_limit: u64,
+    pub delivered: u64,
+}
+
+/// An acceptance under a message id: when it was asked for and when it was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct Acceptance {
+    pub asked_at: Timestamp,
+    pub known_at: Timestamp,
+    pub known_order: u64,
+}
+
+/// What is known of one entity.
+pub struct Book {
+    pub id: EntityId,
+    pub description: QueueDescription,
+    /// The highest MaxDeliveryCount that ever was in force.
+    pub max_delivery_count: u32,
+    pub messages: BTreeMap<u64, Message>,
+    pub by_number: BTreeMap<u64, u64>,
+    /// Which message a token locks, and its stored count then.
+    pub tokens: BTreeMap<LockToken, (u64, u32)>,
+    pub links: BTreeMap<ReceiverId, LinkBook>,
+    pub ids: BTreeMap<u64, Acceptance>,
+    /// How many messages may, and must, be missing because of deletes that name none.
+    pub loss_max: u64,
+    pub loss_min: u64,
+    /// Receive-and-delete calls that are not answered: what they took may be out of sight.
+    pub hidden_calls: u32,
+    /// Holders whose end was asked for and not answered.
+    pub ending: Vec<ReceiverId>,
+    /// How often the entity failed.
+    pub failures: u64,
+    /// The last acknowledged send.
+    pub used_at: Timestamp,
+    /// Numbers that unknown sends may have used up.
+    pub unknown_numbers: u64,
+}
+
+impl Book {
+    pub fn new(id: EntityId, description: QueueDescription, now: Timestamp) -> Self {
+        Self {
+            id,
+            max_delivery_count: description.max_delivery_count,
+            description,
+            messages: BTreeMap::new(),
+            by_number: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            links: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            loss_max: 0,
+            loss_min: 0,
+            hidden_calls: 0,
+            ending: Vec::new(),
+            failures: 0,
+            used_at: now,
+            unknown_numbers: 0,
+        }
+    }
+
+    /// Whether a message may be expired by now: it cannot have been enqueued before it was asked for.
+    pub fn may_be_expired(&self, message: &Message, now: Timestamp) -> bool {
+        let default = self.description.default_message_time_to_live;
+        let span = message.sent.time_to_live.map_or(default, |own| own.min(default));
+        message.sent.scheduled_at.unwrap_or(message.asked_at).max(message.asked_at).plus(span)
+            <= now
+    }
+
+    /// Whether somebody takes messages out of sight.
+    pub fn hides(&self) -> bool {
+        self.hidden_calls > 0
+            || self.links.values().any(|link| link.mode == ReceiveMode::ReceiveAndDelete)
+    }
+
+    /// The message that a number names.
+    pub fn message_at(&mut self, number: u64) -> Option<&mut Message> {
+        let marker = self.by_number.get(&number)?;
+        self.messages.get_mut(marker)
+    }
+
+    /// Notes under which number a message is; no two messages ever share one (MSG-12).
+    pub fn learn_number(&mut self, number: u64, marker: u64) {
+        let earlier = self.by_number.insert(number, marker);
+        assert!(
+            earlier.is_none_or(|earlier| earlier == marker),
+            "number {number} was given to messages {earlier:?} and {marker} (MSG-12)"
+        );
+    }
+
+    /// Ends what a holder holds.
+    pub fn end_locks_of(&mut self, holder: ReceiverId) {
+        for message in self.messages.values_mut() {
+            if message.lock.is_some_and(|lock| lock.holder == Some(holder)) {
+                message.lock = None;
+            }
+        }
+    }
+}
+
+/// Whether a message in this sub-queue was dead-lettered.
+pub fn is_dead(sub_queue: SubQueue) -> bool {
+    sub_queue != SubQueue::Main
+}

@@ -1,0 +1,96 @@
+//! What the store holds of an entity, read without the machine.
+
+use peeklock_core::change::codec::{self, RecordKey};
+use peeklock_core::entity::slot::SlotState;
+use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::message::Content;
+use peeklock_core::path::SubQueue;
+use peeklock_core::store::{Key, Store};
+use peeklock_core::testing::FaultStore;
+
+/// A message as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stored {
+    pub sequence: u64,
+    pub marker: u64,
+    pub sub_queue: SubQueue,
+    pub state: SlotState,
+    pub delivery_count: u32,
+    pub size: u64,
+    pub overlay_count: u16,
+}
+
+/// An entity as it is stored.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    pub messages: Vec<Stored>,
+    pub last_sequence: u64,
+    pub size_bytes: u64,
+    pub overlay_count: u64,
+}
+
+impl Image {
+    /// Reads an entity; `None` if nothing of it is stored.
+    pub fn read(store: &FaultStore, id: EntityId) -> Option<Self> {
+        let mut image = Self::default();
+        let mut keys: Vec<Key> = Vec::new();
+        let mut is_there = false;
+        let mut overlay_records = 0;
+        store
+            .scan(codec::space_key(id).as_bytes(), &mut |key, value| match codec::read_key(key)
+                .expect("every key can be read")
+            {
+                RecordKey::Description => is_there = true,
+                RecordKey::Counters => {
+                    let counters = codec::read_counters(value).expect("counters can be read");
+                    image.last_sequence = counters.last_sequence.0;
+                }
+                RecordKey::Slot(sequence) => {
+                    let slot = codec::read_slot(value).expect("a slot can be read");
+                    keys.push(Key::from_bytes(key).expect("a key of a legal length"));
+                    image.size_bytes += u64::from(slot.size);
+                    image.overlay_count += u64::from(slot.overlay_count);
+                    image.messages.push(Stored {
+                        sequence: sequence.0,
+                        marker: 0,
+                        sub_queue: slot.sub_queue,
+                        state: slot.state,
+                        delivery_count: slot.delivery_count,
+                        size: u64::from(slot.size),
+                        overlay_count: slot.overlay_count,
+                    });
+                }
+                RecordKey::Overlay => overlay_records += 1,
+                RecordKey::Id { .. } => {}
+            })
+            .expect("the store can be scanned");
+        let mut contents = Vec::new();
+        store.pin(&keys, &mut contents);
+        for (message, content) in image.messages.iter_mut().zip(contents) {
+            let content = content.expect("every stored message has its content");
+            message.marker = marker(content.loaded().expect("it is in memory").clone());
+        }
+        assert!(is_there || image.messages.is_empty(), "messages without an entity are stored");
+        assert_eq!(overlay_records, image.overlay_count, "overlays are stored with their messages");
+        is_there.then_some(image)
+    }
+
+    /// Whether a message is stored.
+    pub fn holds(store: &FaultStore, id: EntityId, sequence: u64) -> bool {
+        let key = codec::slot_key(id, SequenceNumber(sequence));
+        let mut found = false;
+        store
+            .scan(key.as_bytes(), &mut |stored, _| found |= stored == key.as_bytes())
+            .expect("the store can be scanned");
+        found
+    }
+}
+
+/// The number that a client wrote into the body.
+pub fn marker(content: bytes::Bytes) -> u64 {
+    let body = Content::parse(content).expect("content is kept as it was").body_bytes();
+    std::str::from_utf8(&body)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .expect("a body is the number that its sender wrote")
+}

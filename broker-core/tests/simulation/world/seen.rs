@@ -1,0 +1,68 @@
+//! How much a run has met.
+
+/// How much of everything a run has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub commands: u64,
+    pub deliveries: u64,
+    pub refusals: u64,
+    pub internal_errors: u64,
+    pub busy: u64,
+    pub rebuilds: u64,
+    pub panics: u64,
+    pub crashes: u64,
+    pub unknown: u64,
+    pub usurped: u64,
+    pub deleted: u64,
+    pub rests: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, more: &Self) {
+        self.commands += more.commands;
+        self.deliveries += more.deliveries;
+        self.refusals += more.refusals;
+        self.internal_errors += more.internal_errors;
+        self.busy += more.busy;
+        self.rebuilds += more.rebuilds;
+        self.panics += more.panics;
+        self.crashes += more.crashes;
+        self.unknown += more.unknown;
+        self.usurped += more.usurped;
+        self.deleted += more.deleted;
+        self.rests += more.rests;
+    }
+
+    /// A simulation that never meets a case proves nothing about it.
+    pub fn must_have_seen_everything(&self) {
+        let Self {
+            commands,
+            deliveries,
+            refusals,
+            internal_errors,
+            busy,
+            rebuilds,
+            panics,
+            crashes,
+            unknown,
+            usurped,
+            deleted,
+            rests,
+        } = self.clone();
+        let all = [
+            commands,
+            deliveries,
+            refusals,
+            internal_errors,
+            busy,
+            rebuilds,
+            panics,
+            crashes,
+            unknown,
+            usurped,
+            deleted,
+            rests,
+        ];
+        assert!(all.iter().all(|count| *count > 0), "a case was never met: {self:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! A broker inside a program: prints one order that was sent, received under lock and completed.
+//!
+//! `cargo run --example embed`
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+
+use peeklock::message::Message;
+use peeklock::time::TimeSpan;
+use peeklock::{Broker, Client};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let broker = Broker::builder().start().await?;
+    let client = Client::new(&broker);
+    client.admin().create_queue("orders").await?;
+    client.sender("orders")?.send(Message::new("two coffees")).await?;
+
+    let receiver = client.receiver("orders")?;
+    if let Some(order) = receiver.receive(TimeSpan::from_seconds(5)).await? {
+        println!("order {}: {:?}", order.sequence_number(), order.body());
+        receiver.complete(&order).await?;
+    }
+    broker.stop(std::time::Duration::from_secs(1)).await?;
+    Ok(())
+}

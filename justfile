@@ -1,0 +1,44 @@
+# What is done often, one line each. `just` lists them.
+
+_default:
+    @just --list --unsorted
+
+# Run a broker that keeps nothing
+run *args:
+    cargo run -- serve --ephemeral {{args}}
+
+# Run all tests, or those with a name
+test *args:
+    ./test {{args}}
+
+# Format everything
+fmt:
+    cargo fmt --all
+
+# Judge everything, without running it
+lint:
+    cargo fmt --all --check && cargo lint
+
+# Open the documentation
+doc:
+    cargo doc --no-deps --workspace --open
+
+# What CI runs
+ci:
+    .ci/run
+
+# Build the program for use
+release:
+    cargo build --release
+
+# Licences, advisories, sources of dependencies
+deny:
+    cargo deny check
+
+# Dependencies that nothing uses
+machete:
+    cargo machete
+
+# Spelling
+typos:
+    typos

@@ -1,0 +1,132 @@
+//! Gauges of single entities, rendered at scrape.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use peeklock_core::command::Counts;
+use peeklock_core::telemetry::Observed;
+
+/// How many entities `top` stands for without a number.
+const TOP_DEFAULT: usize = 100;
+
+const READY: &str = "peeklock_ready";
+const MESSAGES: &str = "peeklock_entity_messages";
+const SIZE: &str = "peeklock_entity_size_bytes";
+
+/// `metrics.entities`: which entities have gauges of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntityGauges {
+    /// None.
+    None,
+    /// So many with the most messages.
+    Top(usize),
+    /// Every one; for namespaces that are small and stay so.
+    All,
+}
+
+impl Default for EntityGauges {
+    fn default() -> Self {
+        Self::Top(TOP_DEFAULT)
+    }
+}
+
+/// Text that is not `none`, `all` or `top:N`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is not none, all or top:N")]
+pub struct ParseError(String);
+
+impl FromStr for EntityGauges {
+    type Err = ParseError;
+
+    /// Reads the setting: `none`, `all`, `top:100`.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match (text, text.strip_prefix("top:").map(str::parse)) {
+            ("none", _) => Ok(Self::None),
+            ("all", _) => Ok(Self::All),
+            (_, Some(Ok(count))) => Ok(Self::Top(count)),
+            _ => Err(ParseError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for EntityGauges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Top(count) => write!(f, "top:{count}"),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+/// What one entity has published.
+pub(crate) struct Gauges {
+    pub(crate) path: String,
+    pub(crate) counts: Counts,
+    pub(crate) size_bytes: u64,
+}
+
+impl Gauges {
+    pub(crate) fn of(path: &str, observed: &Observed) -> Self {
+        Self { path: path.to_owned(), counts: observed.counts(), size_bytes: observed.size_bytes() }
+    }
+}
+
+/// Adds readiness and the gauges of entities to a page.
+pub(crate) fn render(
+    page: &mut String,
+    is_ready: bool,
+    mut entities: Vec<Gauges>,
+    which: EntityGauges,
+) {
+    head(page, READY, "Whether the broker can do its work");
+    line(page, format_args!("{READY} {}", u8::from(is_ready)));
+    let count = match which {
+        EntityGauges::None => return,
+        EntityGauges::Top(count) => count,
+        EntityGauges::All => usize::MAX,
+    };
+    // The sort is stable: entities that are equally large stay in the order of their paths.
+    entities.sort_by_key(|entity| std::cmp::Reverse(entity.counts.total()));
+    entities.truncate(count);
+    head(page, MESSAGES, "Messages of an entity, by state");
+    for Gauges { path, counts, .. } in &entities {
+        let entity = escaped(path);
+        for (state, count) in states(counts) {
+            line(page, format_args!("{MESSAGES}{{entity=\"{entity}\",state=\"{state}\"}} {count}"));
+        }
+    }
+    head(page, SIZE, "Sum of stored sizes of an entity");
+    for Gauges { path, size_bytes, .. } in &entities {
+        line(page, format_args!("{SIZE}{{entity=\"{}\"}} {size_bytes}", escaped(path)));
+    }
+}
+
+const fn states(counts: &Counts) -> [(&'static str, u64); 6] {
+    [
+        ("active", counts.active),
+        ("deferred", counts.deferred),
+        ("scheduled", counts.scheduled),
+        ("dead_letter", counts.dead_letter),
+        ("transfer", counts.transfer),
+        ("transfer_dead_letter", counts.transfer_dead_letter),
+    ]
+}
+
+fn head(page: &mut String, name: &str, help: &str) {
+    line(page, format_args!("# HELP {name} {help}"));
+    line(page, format_args!("# TYPE {name} gauge"));
+}
+
+fn line(page: &mut String, text: fmt::Arguments<'_>) {
+    // Writing into a string cannot fail.
+    writeln!(page, "{text}").unwrap_or_default();
+}
+
+/// A label value: backslash, quote and line feed are escaped in the format of Prometheus.
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The recorder behind the facade, and the page it renders.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use peeklock_core::Broker;
+use peeklock_core::telemetry::{self, COMMIT_SECONDS};
+
+use crate::gauges::{EntityGauges, Gauges};
+
+/// From a commit that needs no disk to one that stalls.
+const COMMIT_SECONDS_BUCKETS: [f64; 14] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
+];
+/// Samples are sorted into their buckets so often, scraped or not, so that they do not pile up.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Why the recorder could not be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The process has a recorder already.
+    #[error("this process has a metrics recorder already")]
+    Taken,
+    /// The recorder could not be built.
+    #[error("metrics recorder cannot be built: {0}")]
+    Build(#[from] BuildError),
+    /// The thread that keeps the samples small could not be started.
+    #[error("thread for metrics cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Renders what was recorded. Dropped, it lets samples be sorted at scrape only.
+pub struct PrometheusMetrics {
+    handle: PrometheusHandle,
+    /// Closed with this value, which ends the upkeep.
+    _alive: Sender<()>,
+}
+
+/// Installs the recorder for the whole process, once, before the broker is started: the broker looks
+/// its counters up when its threads start.
+///
+/// # Errors
+/// See [`InstallError`].
+pub fn install() -> Result<PrometheusMetrics, InstallError> {
+    let (metrics, recorder) = build()?;
+    metrics::set_global_recorder(recorder).map_err(|_| InstallError::Taken)?;
+    telemetry::describe();
+    Ok(metrics)
+}
+
+type Recorder = metrics_exporter_prometheus::PrometheusRecorder;
+
+pub(crate) fn build() -> Result<(PrometheusMetrics, Recorder), InstallError> {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(COMMIT_SECONDS.to_owned()), &COMMIT_SECONDS_BUCKETS)?
+        .build_recorder();
+    let handle = recorder.handle();
+    let (alive, ended) = channel();
+    let upkeep = handle.clone();
+    std::thread::Builder::new()
+        .name("peeklock-metrics".to_owned())
+        .spawn(move || keep_up(&upkeep, &ended))?;
+    Ok((PrometheusMetrics { handle, _alive: alive }, recorder))
+}
+
+fn keep_up(handle: &PrometheusHandle, ended: &Receiver<()>) {
+    while ended.recv_timeout(UPKEEP_EVERY) == Err(RecvTimeoutError::Timeout) {
+        handle.run_upkeep();
+    }
+}
+
+impl PrometheusMetrics {
+    /// The page: everything recorded, whether the broker is ready, and the gauges of entities.
+    #[must_use]
+    pub fn render(&self, broker: &Broker, top: EntityGauges) -> String {
+        let observed = match top {
+            EntityGauges::None => Vec::new(),
+            EntityGauges::Top(_) | EntityGauges::All => broker.observed(),
+        };
+        let mut page = self.handle.render();
+        let entities: Vec<Gauges> =
+            observed.iter().map(|(path, observed)| Gauges::of(path, observed)).collect();
+        crate::gauges::render(&mut page, broker.failure().is_none(), entities, top);
+        page
+    }
+}

@@ -1,0 +1,229 @@
+//! The command line: what can be asked, and how failures are told.
+
+mod check;
+mod serve;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::config::{ConfigError, DEFAULT, Flag, Layers, LogFormat};
+use crate::server::ServeError;
+
+const ABOUT: &str = "A message broker with the semantics of Azure Service Bus";
+
+const LONG_ABOUT: &str = "\
+A message broker with the semantics of Azure Service Bus: queues with peek-lock settlement, time to
+live, dead-letter queues, scheduling, deferral and duplicate detection.
+
+Without a subcommand, `peeklock` is `peeklock serve`.";
+
+const AFTER_HELP: &str = "\
+Examples:
+  peeklock                                   serve on 127.0.0.1:5300
+  peeklock --ephemeral --http 127.0.0.1:0    the same for a test, on a free port
+  peeklock config default > peeklock.toml    a file to start from
+  peeklock config check                      what is in force, and where it comes from
+
+Exit codes:
+  0  done, or stopped by a signal
+  1  failure
+  2  usage or configuration";
+
+const SERVE_HELP: &str = "\
+Examples:
+  peeklock serve --ephemeral
+  peeklock serve --config broker.toml --http 127.0.0.1:8080 -v
+  PEEKLOCK__NAMESPACE__TIER=Standard peeklock serve
+
+Every setting can also be given in a file or in the environment; a flag wins over both. See
+`peeklock config default`.
+
+SIGINT or SIGTERM stops in order: listeners close, waiting receives end, requests in progress get 5
+seconds. A second one stops at once.
+
+Exit codes:
+  0  stopped by a signal
+  1  failure, such as an address in use
+  2  usage or configuration";
+
+const CHECK_HELP: &str = "\
+Examples:
+  peeklock config check
+  peeklock config check --config broker.toml
+
+Exit codes:
+  0  the configuration is valid
+  2  it is not";
+
+#[derive(Parser)]
+#[command(
+    name = "peeklock",
+    version,
+    about = ABOUT,
+    long_about = LONG_ABOUT,
+    after_help = AFTER_HELP,
+    args_conflicts_with_subcommands = true
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeFlags,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a broker until it is told to stop
+    #[command(after_help = SERVE_HELP)]
+    Serve(ServeFlags),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Judge the configuration and show what is in force, with its sources
+    #[command(after_help = CHECK_HELP)]
+    Check {
+        #[command(flatten)]
+        file: FileFlag,
+    },
+    /// Print a configuration file with every default and what it means
+    Default,
+}
+
+#[derive(Args, Default)]
+struct FileFlag {
+    /// Configuration file [default: ./peeklock.toml if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args, Default)]
+struct ServeFlags {
+    /// Directory for messages and keys; not written yet, this version keeps all in memory
+    /// [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Address for HTTP; port 0 takes a free one [default: 127.0.0.1:5300]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Keep nothing: all messages are gone when the process ends, and that is meant
+    #[arg(long)]
+    ephemeral: bool,
+    #[command(flatten)]
+    file: FileFlag,
+    /// Form of log lines [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn]
+    #[arg(long, value_name = "FILTER")]
+    log_filter: Option<String>,
+    /// Say more in the log; twice for every frame
+    #[arg(short, long, action = ArgAction::Count, conflicts_with_all = ["log_filter", "quiet"])]
+    verbose: u8,
+    /// Say less in the log; twice for errors only
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "log_filter")]
+    quiet: u8,
+}
+
+/// Why the program ends with an error.
+enum Failure {
+    /// Exit code 1.
+    Failed(String),
+    /// Exit code 2.
+    Misconfigured(ConfigError),
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::Misconfigured(error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Reads the command line and does what it says.
+pub fn run() -> ExitCode {
+    let line = CommandLine::parse();
+    let result = match line.command {
+        None => serve::serve(&line.serve),
+        Some(Command::Serve(flags)) => serve::serve(&flags),
+        Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
+        Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
+    };
+    let (text, code) = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(text)) => (text, 1),
+        Err(Failure::Misconfigured(error)) => (error.to_string(), 2),
+    };
+    // Without standard error nobody is there to be told.
+    let _unheard = writeln!(io::stderr(), "error: {text}");
+    ExitCode::from(code)
+}
+
+/// Writes to standard output. A reader that has left, as `head` does, is no failure.
+fn say(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+impl ServeFlags {
+    /// The layers of the configuration, with the flags given on top.
+    fn layers(&self) -> Layers {
+        let level = match (self.verbose, self.quiet) {
+            (0, 0) => None,
+            (0, 1) => Some("warn"),
+            (0, _) => Some("error"),
+            (1, _) => Some("info,actix_server=warn,peeklock=debug"),
+            (_, _) => Some("debug,peeklock=trace"),
+        };
+        let level_flag = if self.quiet > 0 { "--quiet" } else { "--verbose" };
+        let format = self.log_format.map(|format| match format {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        });
+        let given = [
+            ("--data-dir", "server.data_dir", self.data_dir.as_deref()),
+            ("--http", "http.address", self.http.as_deref()),
+            ("--ephemeral", "server.ephemeral", self.ephemeral.then_some("true")),
+            ("--log-format", "log.format", format),
+            ("--log-filter", "log.filter", self.log_filter.as_deref()),
+            (level_flag, "log.filter", level),
+        ];
+        let flags = given
+            .into_iter()
+            .filter_map(|(name, key, value)| Some(Flag { name, key, value: value?.to_owned() }))
+            .collect();
+        Layers { file: self.file.config.clone(), environment: None, flags }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+}

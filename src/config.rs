@@ -1,0 +1,562 @@
+//! The configuration of the process: defaults, then a file, the environment and flags.
+//!
+//! `config/default.toml` holds every default and what it means; it is the lowest layer and what
+//! `peeklock config default` prints, so that the two cannot differ.
+
+mod limits;
+mod queue;
+mod text;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
+use peeklock::description::Settings;
+use peeklock::limits::{Limits, Tier};
+use peeklock::metrics_prometheus::EntityGauges;
+use peeklock::path::validate_entity_path;
+use peeklock::time::TimeSpan;
+use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
+
+use queue::QueueDeclaration;
+pub use queue::differences;
+pub use text::{FromText, List, Scalar};
+
+/// Every default, with its comment.
+pub const DEFAULT: &str = include_str!("config/default.toml");
+/// The file that is read if it is there and no other was named.
+const FILE: &str = "peeklock.toml";
+/// What the names of environment variables begin with.
+const PREFIX: &str = "PEEKLOCK";
+/// What stands between the parts of the name of an environment variable.
+const SEPARATOR: &str = "__";
+/// The origin of values from the environment, as the crate `config` marks them.
+const ENVIRONMENT: &str = "the environment";
+
+/// The whole configuration, all values in their types.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of sections")]
+pub struct Config {
+    /// `[namespace]`.
+    pub namespace: NamespaceSection,
+    /// `[limits]`.
+    pub limits: limits::LimitsSection,
+    /// `[locks]`.
+    pub locks: LocksSection,
+    /// `[server]`.
+    pub server: ServerSection,
+    /// `[http]`.
+    pub http: HttpSection,
+    /// `[security]`.
+    pub security: SecuritySection,
+    /// `[log]`.
+    pub log: LogSection,
+    /// `[metrics]`.
+    pub metrics: MetricsSection,
+    /// `[[queues]]`.
+    #[serde(default)]
+    pub queues: Vec<QueueDeclaration>,
+}
+
+/// What clients see of the namespace.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct NamespaceSection {
+    name: Scalar<String>,
+    tier: Scalar<Tier>,
+    auto_delete_on_idle: Scalar<TimeSpan>,
+}
+
+/// What becomes of locks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct LocksSection {
+    release_on_detach: Scalar<bool>,
+}
+
+/// The process.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct ServerSection {
+    /// Where messages will be kept.
+    pub data_dir: Scalar<String>,
+    /// Whether losing everything at the end of the process is meant.
+    pub ephemeral: Scalar<bool>,
+    /// Threads that serve entities; zero for one per core.
+    pub arbiters: Scalar<usize>,
+}
+
+/// The HTTP transport.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct HttpSection {
+    /// Where it listens.
+    pub address: Scalar<SocketAddr>,
+    /// Names of this broker (SEC-23).
+    pub allowed_hosts: List,
+    /// Origins of web pages that may send requests (SEC-23).
+    pub allowed_origins: List,
+    /// Threads that serve connections; zero for one per core.
+    pub workers: Scalar<usize>,
+    /// How clients reach it; empty for the `Host` of the request (HTP-06).
+    pub public_url: Scalar<String>,
+    /// Connections at the same time; zero for the limit of the namespace.
+    pub connection_count_max: Scalar<usize>,
+    /// Request bodies in memory.
+    pub inbound_bytes_max: Scalar<u64>,
+    /// Contents on their way out in memory.
+    pub outbound_bytes_max: Scalar<u64>,
+    /// Time for the head of a request.
+    pub head_timeout: Scalar<TimeSpan>,
+    /// Time for the body of a request.
+    pub body_timeout: Scalar<TimeSpan>,
+    /// How long an idle connection stays open.
+    pub keep_alive: Scalar<TimeSpan>,
+    /// Whether the metrics page needs no right.
+    pub metrics_public: Scalar<bool>,
+}
+
+/// Who is let in.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct SecuritySection {
+    /// Whether clients without a token are let in (SEC-17).
+    pub allow_anonymous: Scalar<bool>,
+    /// Whether that is meant on addresses that are not loopback too (SEC-17).
+    pub i_know: Scalar<bool>,
+}
+
+/// The log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct LogSection {
+    /// How a line looks.
+    pub format: Scalar<LogFormat>,
+    /// Which lines are written.
+    pub filter: Scalar<String>,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The metrics page.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct MetricsSection {
+    /// Which entities have gauges.
+    pub entities: Scalar<EntityGauges>,
+}
+
+/// A value that was given as a flag.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// The flag as people write it.
+    pub name: &'static str,
+    /// The key it sets.
+    pub key: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+/// Where the layers over the defaults come from.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// The file named; none for `./peeklock.toml` if there is one.
+    pub file: Option<PathBuf>,
+    /// In place of the environment of the process, for tests.
+    pub environment: Option<Map<String, String>>,
+    /// The flags given.
+    pub flags: Vec<Flag>,
+}
+
+/// A configuration that was found valid.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// The settings of the broker that follow from them.
+    pub settings: Settings,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    layers: Value,
+}
+
+/// Key, value and source of a configured value.
+pub struct Row {
+    /// The key, such as `http.address`.
+    pub key: String,
+    /// The value as text.
+    pub value: String,
+    /// Where it comes from; none for a default.
+    pub source: Option<String>,
+}
+
+/// Why a configuration cannot be used. The text names key, value, source and the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("configuration file `{}` cannot be read: {source}; name another with --config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("configuration file `{}` is not valid TOML: {detail}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What the parser said.
+        detail: String,
+    },
+    /// The environment cannot be read.
+    #[error("environment: {0}")]
+    Environment(String),
+    /// A key that means nothing.
+    #[error("unknown key `{key}`{}{}", set_by(source_name), meant(meant_key))]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// Where it stands.
+        source_name: Option<String>,
+        /// The key that looks like it.
+        meant_key: Option<String>,
+    },
+    /// A value that is not of its type, out of its bounds, or contradicts another.
+    #[error("`{key}`: {detail}{}", set_by(source_name))]
+    Invalid {
+        /// The key.
+        key: String,
+        /// What is wrong and what would be right.
+        detail: String,
+        /// Where it stands.
+        source_name: Option<String>,
+    },
+}
+
+fn set_by(source: &Option<String>) -> String {
+    source.as_ref().map_or_else(String::new, |source| format!(" (set by {source})"))
+}
+
+fn meant(key: &Option<String>) -> String {
+    match key {
+        Some(key) => format!("; did you mean `{key}`?"),
+        None => "; `peeklock config default` lists all keys".to_owned(),
+    }
+}
+
+impl FromText for LogFormat {
+    const EXPECTED: &'static str = "a log format: text or json";
+
+    fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+impl FromText for EntityGauges {
+    const EXPECTED: &'static str = "\"all\", \"none\" or a number of entities such as \"top:100\"";
+
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Loaded {
+    /// Reads all layers and judges the result.
+    pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
+        let mut builder =
+            config::Config::builder().add_source(config::File::from_str(DEFAULT, FileFormat::Toml));
+        let file =
+            layers.file.clone().or_else(|| Some(PathBuf::from(FILE)).filter(|file| file.exists()));
+        if let Some(path) = &file {
+            builder = builder.add_source(Layer::of_file(path)?);
+        }
+        let environment = config::Environment::with_prefix(PREFIX)
+            .prefix_separator(SEPARATOR)
+            .separator(SEPARATOR)
+            .source(layers.environment.clone());
+        builder = builder.add_source(environment);
+        for flag in &layers.flags {
+            builder = builder.add_source(Layer::of_flag(flag));
+        }
+        let built = builder.build().map_err(|error| ConfigError::Environment(error.to_string()))?;
+        let layers = built.cache.clone();
+        let config: Config = built.try_deserialize().map_err(|error| explain(&error, &layers))?;
+        let settings = config.settings(&layers)?;
+        Ok(Self { config, settings, file, layers })
+    }
+
+    /// Every value in force, in the order of the documentation.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        collect("", &self.layers, &mut rows);
+        for row in &mut rows {
+            row.source = source_of(&self.layers, &row.key);
+        }
+        let (mut before, queues): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| !row.key.starts_with("queues["));
+        before.retain(|row| !row.key.starts_with("limits."));
+        before.extend(limits::list(&self.settings.limits).into_iter().map(|(name, value)| {
+            let key = format!("limits.{name}");
+            Row { source: source_of(&self.layers, &key), key, value }
+        }));
+        before.extend(queues);
+        before
+    }
+}
+
+impl Config {
+    /// The settings of the broker; judges also what no single value shows.
+    fn settings(&self, layers: &Value) -> Result<Settings, ConfigError> {
+        let invalid = |key: &str, detail: String| ConfigError::Invalid {
+            key: key.to_owned(),
+            detail,
+            source_name: source_of(layers, key),
+        };
+        let mut settings = Settings::new(self.namespace.name.0.as_str(), self.namespace.tier.0);
+        self.limits.apply_to(&mut settings.limits);
+        settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
+        settings.locks_release_on_detach = self.locks.release_on_detach.0;
+        if self.namespace.name.0.trim().is_empty() {
+            return Err(invalid("namespace.name", "the name is empty".to_owned()));
+        }
+        settings
+            .limits
+            .validate()
+            .map_err(|rejection| invalid("limits", rejection.detail().to_owned()))?;
+        settings.validate().map_err(|rejection| {
+            invalid("namespace.auto_delete_on_idle", rejection.detail().to_owned())
+        })?;
+        EnvFilter::builder().parse(&self.log.filter.0).map_err(|error| {
+            let filter = &self.log.filter.0;
+            let detail = format!(
+                "`{filter}` is not a filter: {error}; write a level such as info, or \
+                 info,peeklock_core=debug"
+            );
+            invalid("log.filter", detail)
+        })?;
+        self.judge_access().map_err(|detail| invalid("http.address", detail))?;
+        self.judge_queues(&settings).map_err(|(key, detail)| invalid(&key, detail))?;
+        Ok(settings)
+    }
+
+    /// Anonymous clients are served on loopback only, unless that is confirmed (SEC-17).
+    fn judge_access(&self) -> Result<(), String> {
+        let SecuritySection { allow_anonymous: Scalar(anonymous), i_know: Scalar(confirmed) } =
+            self.security;
+        let address = self.http.address.0;
+        if !anonymous || confirmed || address.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(format!(
+            "`{address}` is not a loopback address, and security.allow_anonymous = true would let \
+             everybody who reaches it read and delete every message; listen on 127.0.0.1, set \
+             security.allow_anonymous = false, or confirm with security.i_know = true"
+        ))
+    }
+
+    fn judge_queues(&self, settings: &Settings) -> Result<(), (String, String)> {
+        let mut names: Vec<String> = Vec::new();
+        for (index, queue) in self.queues.iter().enumerate() {
+            let refuse = |detail: &str| (format!("queues[{index}]"), detail.to_owned());
+            let name = validate_entity_path(&queue.name, &settings.limits)
+                .map_err(|rejection| refuse(rejection.detail()))?;
+            let description = queue
+                .properties()
+                .create(name.path(), settings)
+                .map_err(|rejection| refuse(rejection.detail()))?;
+            if let Some(rejection) = description.unsupported() {
+                return Err(refuse(rejection.detail()));
+            }
+            let key = name.key().as_str().to_owned();
+            if names.contains(&key) {
+                let detail = format!("the queue `{}` is declared twice; keep one", queue.name);
+                return Err(refuse(&detail));
+            }
+            names.push(key);
+        }
+        if names.len() > settings.limits.entity_count_max {
+            let detail = format!(
+                "{} queues are more than limits.entity_count_max = {}",
+                names.len(),
+                settings.limits.entity_count_max
+            );
+            return Err(("queues".to_owned(), detail));
+        }
+        Ok(())
+    }
+
+    /// What the process may hold in memory besides stored messages: all commands on their way in, all
+    /// requests and answers of the HTTP transport, and the buffers of its connections.
+    pub fn budget_bytes(&self, limits: &Limits) -> u64 {
+        /// Read and write buffer of one connection.
+        const CONNECTION_BYTES: u64 = 64 << 10;
+        let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
+        [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0]
+            .into_iter()
+            .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
+            .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
+    }
+
+    /// Connections at the same time.
+    pub const fn connection_count_max(&self, limits: &Limits) -> usize {
+        match self.http.connection_count_max.0 {
+            0 => limits.connection_count_max,
+            count => count,
+        }
+    }
+}
+
+/// Values of one source, marked with its name.
+#[derive(Clone, Debug)]
+struct Layer(Map<String, Value>);
+
+impl Layer {
+    fn of_file(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let origin = path.display().to_string();
+        FileFormat::Toml.parse(Some(&origin), &text).map(Self).map_err(|error| {
+            let detail = error.to_string().trim_end().to_owned();
+            ConfigError::Syntax { path: path.to_owned(), detail }
+        })
+    }
+
+    fn of_flag(flag: &Flag) -> Self {
+        let value = Value::new(Some(&flag.name.to_owned()), flag.value.as_str());
+        Self(Map::from_iter([(flag.key.to_owned(), value)]))
+    }
+}
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Turns an error of the crate `config` into ours.
+fn explain(error: &config::ConfigError, layers: &Value) -> ConfigError {
+    use config::ConfigError as Theirs;
+    let (key, detail) = match error {
+        Theirs::At { error, key, .. } => (key.clone().unwrap_or_default(), error.to_string()),
+        Theirs::Type { unexpected, expected, key, .. } => {
+            (key.clone().unwrap_or_default(), format!("{unexpected} is not {expected}"))
+        }
+        other => (String::new(), other.to_string()),
+    };
+    let child = |name: &str| {
+        if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
+    };
+    if let Some((name, known)) = unknown_field(&detail) {
+        let key = child(name);
+        let nearest = known
+            .iter()
+            .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+            .min()
+            .filter(|(distance, _)| *distance <= 3);
+        return ConfigError::UnknownKey {
+            source_name: source_of(layers, &key),
+            meant_key: nearest.map(|(_, candidate)| child(candidate)),
+            key,
+        };
+    }
+    let source_name = source_of(layers, &key);
+    ConfigError::Invalid { key, detail, source_name }
+}
+
+/// The name and the known names in serde's "unknown field `x`, expected one of `a`, `b`".
+fn unknown_field(detail: &str) -> Option<(&str, Vec<&str>)> {
+    let mut quoted = detail.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
+}
+
+/// Where the value of a key comes from, as people say it; none for a default.
+fn source_of(layers: &Value, key: &str) -> Option<String> {
+    let value = find(layers, key)?;
+    let origin = match &value.kind {
+        ValueKind::Table(table) => {
+            value.origin().or_else(|| table.values().find_map(Value::origin))
+        }
+        ValueKind::Array(values) => {
+            value.origin().or_else(|| values.iter().find_map(Value::origin))
+        }
+        _ => value.origin(),
+    }?;
+    if origin != ENVIRONMENT {
+        return Some(origin.to_owned());
+    }
+    let variable = key.to_uppercase().replace('.', SEPARATOR);
+    Some(format!("{PREFIX}{SEPARATOR}{variable}"))
+}
+
+fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
+    let mut found = root;
+    for part in key.split(['.', '[']).filter(|part| !part.is_empty()) {
+        found = match (&found.kind, part.strip_suffix(']')) {
+            (ValueKind::Array(values), Some(index)) => values.get(index.parse::<usize>().ok()?)?,
+            (ValueKind::Table(table), None) => table.get(part)?,
+            _ => return None,
+        };
+    }
+    Some(found)
+}
+
+/// Lists the scalars and lists of scalars under a value.
+fn collect(key: &str, value: &Value, rows: &mut Vec<Row>) {
+    match &value.kind {
+        ValueKind::Table(table) => {
+            for (name, child) in table {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect(&key, child, rows);
+            }
+        }
+        ValueKind::Array(values)
+            if values.iter().any(|value| matches!(value.kind, ValueKind::Table(_))) =>
+        {
+            for (index, child) in values.iter().enumerate() {
+                collect(&format!("{key}[{index}]"), child, rows);
+            }
+        }
+        kind => {
+            let value = Written(kind).to_string();
+            rows.push(Row { key: key.to_owned(), value, source: None });
+        }
+    }
+}
+
+/// A value as a row shows it.
+struct Written<'a>(&'a ValueKind);
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ValueKind::Array(values) => {
+                let parts: Vec<String> = values.iter().map(|part| part.kind.to_string()).collect();
+                write!(f, "[{}]", parts.join(", "))
+            }
+            ValueKind::String(text) if text.is_empty() => f.write_str("\"\""),
+            kind => fmt::Display::fmt(kind, f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

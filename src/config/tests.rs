@@ -1,0 +1,154 @@
+use super::*;
+
+/// Writes a file, reads the configuration with it, and removes it.
+fn load_with(
+    name: &str,
+    text: &str,
+    adjust: impl FnOnce(&mut Layers),
+) -> Result<Loaded, ConfigError> {
+    let file = std::env::temp_dir().join(format!("peeklock-{}-{name}.toml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let mut layers =
+        Layers { file: Some(file.clone()), environment: Some(Map::default()), flags: Vec::new() };
+    adjust(&mut layers);
+    let loaded = Loaded::load(&layers);
+    std::fs::remove_file(file).unwrap();
+    loaded
+}
+
+fn load(name: &str, text: &str) -> Result<Loaded, ConfigError> {
+    load_with(name, text, |_| {})
+}
+
+fn refusal(name: &str, text: &str) -> String {
+    load(name, text).unwrap_err().to_string()
+}
+
+#[test]
+fn defaults_are_valid_and_loopback() {
+    let loaded = load("empty", "").unwrap();
+    assert_eq!(loaded.settings, Settings::default());
+    assert!(loaded.config.http.address.0.ip().is_loopback());
+    assert!(loaded.rows().iter().all(|row| row.source.is_none()));
+}
+
+#[test]
+fn every_limit_is_documented_with_its_default() {
+    for (name, value) in limits::list(&Limits::default()) {
+        let bare = format!("# {name} = {value}");
+        let quoted = format!("# {name} = \"{value}\"");
+        assert!(DEFAULT.lines().any(|line| line == bare || line == quoted), "{name} = {value}");
+    }
+}
+
+#[test]
+fn documented_limits_are_accepted() {
+    let mut text = String::from("[limits]\n");
+    for line in DEFAULT.lines().filter_map(|line| line.strip_prefix("# ")) {
+        let Some((name, _)) = line.split_once(" = ") else { continue };
+        if limits::list(&Limits::default()).iter().any(|(known, _)| *known == name) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let loaded = load("all-limits", &text).unwrap();
+    assert_eq!(loaded.settings.limits, Limits::default());
+}
+
+#[test]
+fn later_layers_win_and_are_named() {
+    let text = "[http]\naddress = \"127.0.0.1:1\"\nworkers = 1\n[limits]\nhop_count_max = 7\n";
+    let loaded = load_with("layers", text, |layers| {
+        let variables =
+            [("PEEKLOCK__HTTP__ADDRESS", "127.0.0.1:2"), ("PEEKLOCK__HTTP__ALLOWED_HOSTS", "a, b")];
+        layers.environment = Some(Map::from_iter(
+            variables.map(|(name, value)| (name.to_owned(), value.to_owned())),
+        ));
+        layers.flags =
+            vec![Flag { name: "--http", key: "http.address", value: "127.0.0.1:3".to_owned() }];
+    })
+    .unwrap();
+    assert_eq!(loaded.config.http.address.0.port(), 3);
+    assert_eq!(loaded.config.http.allowed_hosts.0, ["a", "b"]);
+    assert_eq!(loaded.settings.limits.hop_count_max, 7);
+    let source =
+        |key: &str| loaded.rows().into_iter().find(|row| row.key == key).and_then(|row| row.source);
+    assert_eq!(source("http.address").as_deref(), Some("--http"));
+    assert_eq!(source("http.allowed_hosts").as_deref(), Some("PEEKLOCK__HTTP__ALLOWED_HOSTS"));
+    assert!(source("http.workers").unwrap().ends_with("layers.toml"));
+    assert!(source("limits.hop_count_max").unwrap().ends_with("layers.toml"));
+    assert_eq!(source("log.filter"), None);
+}
+
+#[test]
+fn unknown_keys_are_named_with_what_was_meant() {
+    let text = refusal("unknown", "[http]\nadress = \"127.0.0.1:1\"\n");
+    assert!(text.starts_with("unknown key `http.adress` (set by "), "{text}");
+    assert!(text.ends_with("unknown.toml); did you mean `http.address`?"), "{text}");
+    let text = refusal("unknown-section", "[colours]\nsky = \"blue\"\n");
+    assert!(text.contains("unknown key `colours`"), "{text}");
+    assert!(text.contains("peeklock config default"), "{text}");
+    let text = refusal("unknown-property", "[[queues]]\nname = \"a\"\nlock = \"1m\"\n");
+    assert!(text.contains("unknown key `queues[0].lock`"), "{text}");
+}
+
+#[test]
+fn wrong_values_are_named_with_key_and_source() {
+    for (given, key, value) in [
+        ("[http]\naddress = \"here\"", "http.address", "`here` is not an IP address"),
+        ("[http]\nworkers = -1", "http.workers", "`-1` is not a whole number"),
+        ("[http]\nworkers = 1.5", "http.workers", "`1.5` is not a whole number"),
+        ("[namespace]\ntier = \"Gold\"", "namespace.tier", "`Gold` is not a tier"),
+        ("[limits]\nlock_duration_max = 60", "limits.lock_duration_max", "`60` is not a duration"),
+        ("[limits]\nhop_count_max = 17", "limits", "the hop limit of 17 is not in 1 to 16"),
+        ("[security]\ni_know = \"yes\"", "security.i_know", "`yes` is not true or false"),
+        ("[log]\nformat = \"xml\"", "log.format", "`xml` is not a log format"),
+        ("[log]\nfilter = \"a=b=c\"", "log.filter", "`a=b=c` is not a filter"),
+        ("[metrics]\nentities = \"some\"", "metrics.entities", "`some` is not"),
+        ("[[queues]]\nname = \"a//b\"", "queues[0]", "two separators in a row"),
+        ("[[queues]]\nname = \"a\"\nlock_duration = \"1s\"", "queues[0]", "LockDuration"),
+        ("[[queues]]\nname = \"a\"\nrequires_session = true", "queues[0]", "not supported"),
+        ("[[queues]]\nname = \"a\"\n[[queues]]\nname = \"A\"", "queues[1]", "declared twice"),
+    ] {
+        let text = refusal("wrong", given);
+        assert!(text.starts_with(&format!("`{key}`: ")), "{given}: {text}");
+        assert!(text.contains(value), "{given}: {text}");
+        assert!(text.contains("wrong.toml)"), "{given}: {text}");
+    }
+}
+
+#[test]
+fn syntax_errors_show_the_line() {
+    let text = refusal("syntax", "[http]\naddress = \n");
+    assert!(text.contains("is not valid TOML"), "{text}");
+    assert!(text.contains("line 2"), "{text}");
+}
+
+/// SEC-17.
+#[test]
+fn anonymous_access_beyond_loopback_needs_a_confirmation() {
+    let open = "[http]\naddress = \"0.0.0.0:5300\"\n";
+    let text = refusal("open", open);
+    assert!(text.contains("security.i_know"), "{text}");
+    assert!(text.contains("security.allow_anonymous"), "{text}");
+    for confirmed in ["[security]\ni_know = true\n", "[security]\nallow_anonymous = false\n"] {
+        load("confirmed", &format!("{open}{confirmed}")).unwrap();
+    }
+    load("loopback", "[http]\naddress = \"[::1]:5300\"").unwrap();
+}
+
+/// EXP-24.
+#[test]
+fn the_older_name_of_dead_lettering_on_expiration_is_accepted() {
+    for name in [
+        "dead_lettering_on_message_expiration",
+        "enable_dead_lettering_on_message_expiration",
+        "EnableDeadLetteringOnMessageExpiration",
+    ] {
+        let text = format!("[[queues]]\nname = \"a\"\nlock_duration = \"30s\"\n{name} = true\n");
+        let loaded = load(name, &text).unwrap();
+        let properties = loaded.config.queues[0].properties();
+        assert_eq!(properties.dead_lettering_on_message_expiration, Some(true));
+        assert_eq!(properties.lock_duration, Some(TimeSpan::from_seconds(30)));
+    }
+}

@@ -1,0 +1,213 @@
+//! Reads scalars from their text, so that a value from a file, the environment or a flag is judged
+//! by one rule and refused in one form: what it is, and what was expected.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+
+use peeklock::description::EntityStatus;
+use peeklock::limits::Tier;
+use peeklock::time::TimeSpan;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+/// The word for a duration without end.
+const UNLIMITED: &str = "unlimited";
+
+/// A value that is written as one word or number.
+pub trait FromText: Sized {
+    /// Completes the sentence "`x` is not ...".
+    const EXPECTED: &'static str;
+
+    /// Reads it, if it is one.
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+/// A scalar in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scalar<T>(pub T);
+
+/// A list in the configuration; in the environment its parts are separated by commas.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct List(pub Vec<String>);
+
+impl FromText for bool {
+    const EXPECTED: &'static str = "true or false";
+
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($number:ident)*) => {$(
+        impl FromText for $number {
+            const EXPECTED: &'static str =
+                concat!("a whole number from 0 to the largest of ", stringify!($number));
+
+            fn from_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+
+whole_numbers!(u8 u32 u64 usize);
+
+impl FromText for String {
+    const EXPECTED: &'static str = "a text";
+
+    fn from_text(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+}
+
+impl FromText for SocketAddr {
+    const EXPECTED: &'static str =
+        "an IP address with a port, such as 127.0.0.1:5300 or [::1]:5300";
+
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl FromText for Tier {
+    const EXPECTED: &'static str = "a tier: Basic, Standard or Premium";
+
+    fn from_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl FromText for EntityStatus {
+    const EXPECTED: &'static str = "a status: Active, Disabled, SendDisabled or ReceiveDisabled";
+
+    fn from_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+/// ISO 8601 or what people write: `PT30S`, `30s`, `1h 30m`, `unlimited`.
+impl FromText for TimeSpan {
+    const EXPECTED: &'static str =
+        "a duration, such as \"30s\", \"1h 30m\", \"PT30S\" or \"unlimited\"";
+
+    fn from_text(text: &str) -> Option<Self> {
+        if text.eq_ignore_ascii_case(UNLIMITED) {
+            return Some(Self::MAX);
+        }
+        let human = || humantime::parse_duration(text).ok().map(Self::from_std);
+        Self::parse(text).or_else(human)
+    }
+}
+
+/// The text of a duration as a configuration file would have it.
+pub fn span_text(span: TimeSpan) -> String {
+    if span.is_unlimited() {
+        return UNLIMITED.to_owned();
+    }
+    humantime::format_duration(span.to_std()).to_string()
+}
+
+impl<'de, T: FromText> Deserialize<'de> for Scalar<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor(PhantomData))
+    }
+}
+
+struct ScalarVisitor<T>(PhantomData<T>);
+
+impl<T: FromText> ScalarVisitor<T> {
+    fn read<E: de::Error>(text: &str) -> Result<Scalar<T>, E> {
+        T::from_text(text)
+            .map(Scalar)
+            .ok_or_else(|| E::custom(format_args!("`{text}` is not {}", T::EXPECTED)))
+    }
+}
+
+impl<T: FromText> Visitor<'_> for ScalarVisitor<T> {
+    type Value = Scalar<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Self::read(text)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        Self::read(&value.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
+        Self::read(&value.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
+        Self::read(&value.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
+        Self::read(&value.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListVisitor)
+    }
+}
+
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = List;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of texts, such as [\"broker.internal\"]")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        Ok(List(parts.map(str::to_owned).collect()))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(part) = parts.next_element()? {
+            list.push(part);
+        }
+        Ok(List(list))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(given: &str, expected: Option<TimeSpan>) {
+        assert_eq!(TimeSpan::from_text(given), expected, "{given}");
+    }
+
+    #[test]
+    fn durations_are_iso_or_human() {
+        check("30s", Some(TimeSpan::from_seconds(30)));
+        check("PT30S", Some(TimeSpan::from_seconds(30)));
+        check("1h 30m", Some(TimeSpan::from_minutes(90)));
+        check("14days", Some(TimeSpan::from_days(14)));
+        check("P14D", Some(TimeSpan::from_days(14)));
+        check("unlimited", Some(TimeSpan::MAX));
+        check("30", None);
+        check("-30s", None);
+        check("soon", None);
+    }
+
+    #[test]
+    fn a_written_duration_is_read_back() {
+        for span in
+            [TimeSpan::from_ms(1), TimeSpan::from_minutes(5), TimeSpan::from_days(1), TimeSpan::MAX]
+        {
+            check(&span_text(span), Some(span));
+        }
+    }
+}

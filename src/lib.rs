@@ -1,0 +1,59 @@
+//! Peeklock is a message broker with the semantics of Azure Service Bus: peek-lock settlement, time
+//! to live, dead-letter queues, scheduling, deferral, duplicate detection. It runs as a process of
+//! its own (`peeklock serve`) or inside a Rust program, which is what this library is for.
+//!
+//! # Embedding
+//!
+//! A broker has threads of its own, so it can be started from any tokio program, also several times.
+//! Handles are cheap to clone and usable from any thread.
+//!
+//! ```
+//! use peeklock::{Broker, Client, message::Message, time::TimeSpan};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let broker = Broker::builder().start().await?;
+//! let client = Client::new(&broker);
+//! client.admin().create_queue("orders").await?;
+//!
+//! client.sender("orders")?.send(Message::new("two coffees")).await?;
+//!
+//! let receiver = client.receiver("orders")?;
+//! if let Some(order) = receiver.receive(TimeSpan::from_seconds(5)).await? {
+//!     assert_eq!(order.body(), "two coffees");
+//!     receiver.complete(&order).await?;
+//! }
+//! # broker.stop(std::time::Duration::ZERO).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where things are
+//!
+//! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
+//! - An actix actor becomes a receiver through [`Consumer`]: the outcome of its handler settles.
+//! - [`http`] serves the same broker to clients on the network; [`metrics_prometheus`] renders its
+//!   metrics.
+//! - [`contract`] has what a transport or an authorizer of your own implements, [`store`] what a
+//!   store does.
+//! - Everything else is `peeklock-core`: words ([`message`], [`time`], [`path`], [`description`],
+//!   [`limits`], [`error`]), the model ([`command`], [`change`], [`effect`]) and what drives it.
+//!
+//! The package has one set of features: what is described here is always there.
+
+#[doc(inline)]
+pub use peeklock_core::*;
+#[doc(inline)]
+pub use peeklock_inproc::*;
+
+/// The HTTP transport: the Service Bus REST data plane and its management.
+pub mod http {
+    #[doc(inline)]
+    pub use peeklock_http::*;
+}
+
+/// Metrics in the format of Prometheus.
+pub mod metrics_prometheus {
+    #[doc(inline)]
+    pub use peeklock_metrics_prometheus::*;
+}

@@ -1,0 +1,15 @@
+//! The program `peeklock`: a broker as a process, and its tools.
+
+mod access;
+mod cli;
+mod config;
+mod memory;
+mod registry;
+mod server;
+mod telemetry;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,0 +1,52 @@
+//! Every store and every transport by name, one line each. To add one: its crate, a line in a table
+//! here, and the function that hands it its settings. An embedding program does the same with calls
+//! of `Broker::builder` and `Transport::start`.
+
+use std::sync::Arc;
+
+use peeklock::contract::Transport;
+use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
+use peeklock::store::{MemoryStore, Store};
+
+use crate::config::{Loaded, Scalar};
+
+/// Makes a store.
+type MakeStore = fn(&Loaded) -> Arc<dyn Store>;
+/// Makes a transport; the hook renders the metrics page.
+type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
+
+/// The store in use is the first.
+pub const STORES: [(&str, MakeStore); 1] = [("memory", memory)];
+
+/// All are started.
+pub const TRANSPORTS: [(&str, MakeTransport); 1] = [("http", http)];
+
+/// How many shards the memory store gets, independent of the number of cores.
+const MEMORY_SHARDS: u16 = 16;
+
+fn memory(_: &Loaded) -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX))
+}
+
+fn http(loaded: &Loaded, metrics: MetricsHook) -> Box<dyn Transport> {
+    let section = &loaded.config.http;
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let mut config = HttpConfig::at(section.address.0);
+    config.allowed_hosts.clone_from(&section.allowed_hosts.0);
+    config.allowed_origins.clone_from(&section.allowed_origins.0);
+    config.public_url = Some(section.public_url.0.clone()).filter(|url| !url.is_empty());
+    config.workers = match section.workers {
+        Scalar(0) => cores(),
+        Scalar(count) => count,
+    };
+    config.connection_count_max = loaded.config.connection_count_max(&loaded.settings.limits);
+    config.inbound_bytes_max = section.inbound_bytes_max.0;
+    config.outbound_bytes_max = section.outbound_bytes_max.0;
+    config.head_timeout = section.head_timeout.0.to_std();
+    config.body_timeout = section.body_timeout.0.to_std();
+    config.keep_alive = section.keep_alive.0.to_std();
+    config.metrics_public = section.metrics_public.0;
+    config.i_know = loaded.config.security.i_know.0;
+    config.metrics = Some(metrics);
+    Box::new(HttpTransport::new(config))
+}

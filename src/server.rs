@@ -1,0 +1,259 @@
+//! The life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
+
+mod banner;
+mod signals;
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock::condition::Condition;
+use peeklock::contract::{RunningTransport, TransportError};
+use peeklock::description::QueueUpdate;
+use peeklock::error::BrokerError;
+use peeklock::http::MetricsHook;
+use peeklock::store::StoreError;
+use peeklock::{Broker, StartError, metrics_prometheus};
+
+use crate::config::{Loaded, differences};
+use crate::{access, memory, registry};
+use banner::{Banner, Listener};
+use signals::Signals;
+
+/// How long requests in progress may take after a signal (DESIGN section 6).
+const GRACE: Duration = Duration::from_secs(5);
+/// The same after a failure of the broker, where little can succeed any more.
+const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Why serving ended with an error.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The broker did not start.
+    #[error("broker cannot start: {0}")]
+    Start(#[from] StartError),
+    /// The metrics recorder could not be installed.
+    #[error("metrics cannot be recorded: {0}")]
+    Metrics(String),
+    /// Signals cannot be received.
+    #[error("signals cannot be received: {0}")]
+    Signals(#[source] io::Error),
+    /// A declared queue could not be created.
+    #[error("queue `{name}` of the configuration cannot be created: {source}")]
+    Queue {
+        /// Its name.
+        name: String,
+        /// What the broker said.
+        #[source]
+        source: BrokerError,
+    },
+    /// A transport could not listen.
+    #[error("{source}{}", way_out(.source))]
+    Transport {
+        /// What the transport said.
+        #[source]
+        source: TransportError,
+    },
+    /// The broker can do its work no more.
+    #[error("broker has failed: {0}")]
+    Broker(String),
+    /// What was stored could not be closed in order.
+    #[error("store cannot be closed: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// What to do about a transport that cannot listen.
+fn way_out(error: &TransportError) -> String {
+    let name = error.transport;
+    let problem = match error.source.kind() {
+        io::ErrorKind::AddrInUse => "another process listens there",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address",
+        _ => return String::new(),
+    };
+    format!("; {problem}, choose another address with --{name} or {name}.address")
+}
+
+/// Serves until a signal or a failure ends it.
+pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
+    // From here on a signal stops in order, also while the broker is starting.
+    let mut signals = Signals::new().map_err(ServeError::Signals)?;
+    warn(loaded);
+    let (broker, transports) = start(loaded).await?;
+    greet(loaded, &broker, &transports);
+    let outcome = tokio::select! {
+        signal = signals.next() => Ok(signal),
+        why = broker.failed() => Err(why),
+    };
+    match outcome {
+        Ok(signal) => {
+            tracing::info!(signal, grace = ?GRACE, "stopping; a second signal stops at once");
+            signals.exit_on_next();
+            // The transports end waiting receives and let settlements finish; after them nobody is
+            // left whom the broker would have to wait for.
+            stop(transports, GRACE).await;
+            broker.stop(Duration::ZERO).await?;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        Err(why) => {
+            tracing::error!(why, "broker has failed, stopping");
+            signals.exit_on_next();
+            stop(transports, GRACE_AFTER_FAILURE).await;
+            Err(ServeError::Broker(why))
+        }
+    }
+}
+
+/// Says what an operator should know before the first message.
+fn warn(loaded: &Loaded) {
+    let config = &loaded.config;
+    if !config.server.ephemeral.0 {
+        tracing::warn!(
+            data_dir = config.server.data_dir.0,
+            "nothing survives this process: the only store of this version keeps messages in \
+             memory, the data directory is not written; --ephemeral says that this is meant"
+        );
+    }
+    if !config.security.allow_anonymous.0 {
+        tracing::warn!(
+            "every client is refused: security.allow_anonymous is false and this version has no \
+             policies"
+        );
+    } else if !config.http.address.0.ip().is_loopback() {
+        tracing::warn!(
+            address = %config.http.address.0,
+            "everybody who reaches this address may read and delete every message \
+             (security.i_know = true)"
+        );
+    }
+    let budget_bytes = config.budget_bytes(&loaded.settings.limits);
+    if let Some(available_bytes) = memory::available_bytes().filter(|bytes| *bytes < budget_bytes) {
+        tracing::warn!(
+            budget_bytes,
+            available_bytes,
+            "limits allow more memory than there is: lower limits.broker_inbound_bytes_max, \
+             http.inbound_bytes_max, http.outbound_bytes_max or http.connection_count_max"
+        );
+    }
+}
+
+type Running = (&'static str, Box<dyn RunningTransport>);
+
+async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
+    // Before the broker: its threads look their counters up once.
+    let recorder =
+        metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
+    let [(_, make_store), ..] = registry::STORES;
+    let mut builder = Broker::builder()
+        .settings(loaded.settings.clone())
+        .store(make_store(loaded))
+        .authorizer(access::authorizer(&loaded.config.security));
+    if loaded.config.server.arbiters.0 > 0 {
+        builder = builder.arbiters(loaded.config.server.arbiters.0);
+    }
+    let broker = builder.start().await?;
+    for queue in &loaded.config.queues {
+        declare(&broker, &queue.name, queue.properties()).await?;
+    }
+    let metrics: MetricsHook = {
+        let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
+        Arc::new(move || recorder.render(&broker, shown))
+    };
+    let mut transports: Vec<Running> = Vec::new();
+    for (name, make) in registry::TRANSPORTS {
+        match make(loaded, Arc::clone(&metrics)).start(broker.clone()).await {
+            Ok(running) => transports.push((name, running)),
+            Err(source) => {
+                stop(transports, Duration::ZERO).await;
+                return Err(ServeError::Transport { source });
+            }
+        }
+    }
+    Ok((broker, transports))
+}
+
+/// Creates a declared queue if it is absent. One that exists is left as it is: its messages and
+/// clients may rest on properties that were changed after its creation.
+async fn declare(broker: &Broker, name: &str, declared: QueueUpdate) -> Result<(), ServeError> {
+    let failed = |source| ServeError::Queue { name: name.to_owned(), source };
+    match broker.create_queue(name, declared.clone()).await {
+        Ok(_) => {
+            tracing::info!(entity = name, "queue created as configured");
+            return Ok(());
+        }
+        Err(error) if error.condition() == Condition::EntityAlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let existing = broker.describe_queue(name).await.map_err(failed)?;
+    let properties = differences(&declared, &existing.description);
+    if !properties.is_empty() {
+        tracing::warn!(
+            entity = name,
+            properties = properties.join(", "),
+            "queue exists with other properties than configured and is left as it is; change it \
+             through the management API, or delete it"
+        );
+    }
+    Ok(())
+}
+
+/// Tells people on standard output that the broker is ready.
+fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running]) {
+    let listeners = transports
+        .iter()
+        .map(|(name, running)| Listener { name, address: running.local_address() })
+        .collect();
+    let (store, is_durable) = broker.store();
+    let banner = Banner {
+        listeners,
+        store,
+        is_durable,
+        is_ephemeral: loaded.config.server.ephemeral.0,
+        data_dir: &loaded.config.server.data_dir.0,
+        colours: crate::telemetry::colours(&io::stdout()),
+    };
+    let mut out = io::stdout().lock();
+    if let Err(error) = write!(out, "{banner}").and_then(|()| out.flush()) {
+        tracing::debug!(%error, "banner was not read");
+    }
+}
+
+/// Stops all transports at the same time.
+async fn stop(transports: Vec<Running>, grace: Duration) {
+    let mut stopping = tokio::task::JoinSet::new();
+    for (_, transport) in transports {
+        stopping.spawn(transport.stop(grace));
+    }
+    while let Some(stopped) = stopping.join_next().await {
+        if let Err(error) = stopped {
+            tracing::error!(%error, "transport did not stop in order");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_names_the_flag() {
+        let source = TransportError {
+            transport: "http",
+            address: "127.0.0.1:5300".to_owned(),
+            source: io::ErrorKind::AddrInUse.into(),
+        };
+        let text = ServeError::Transport { source }.to_string();
+        assert!(text.contains("127.0.0.1:5300") && text.contains("--http"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_exists_is_left_as_it_is() {
+        let broker = Broker::builder().arbiters(1).start().await.unwrap();
+        let existing = QueueUpdate { max_delivery_count: Some(3), ..QueueUpdate::default() };
+        broker.create_queue("orders", existing).await.unwrap();
+        let declared = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
+        declare(&broker, "Orders", declared).await.unwrap();
+        let described = broker.describe_queue("orders").await.unwrap();
+        assert_eq!(described.description.max_delivery_count, 3);
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! What people read when the broker is ready: where it listens, what it keeps, what to try.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+const BOLD: &str = "\u{1b}[1m";
+const YELLOW: &str = "\u{1b}[33m";
+const PLAIN: &str = "\u{1b}[0m";
+
+/// An address that is served.
+pub struct Listener {
+    /// The name of the transport.
+    pub name: &'static str,
+    /// The address, with the real port.
+    pub address: SocketAddr,
+}
+
+/// The text; the line of a listener is its name and its URL, for programs too.
+pub struct Banner<'a> {
+    /// All addresses.
+    pub listeners: Vec<Listener>,
+    /// The name of the store.
+    pub store: &'static str,
+    /// Whether what it keeps outlives the process.
+    pub is_durable: bool,
+    /// Whether losing it is meant.
+    pub is_ephemeral: bool,
+    /// The directory that the user may believe to be written.
+    pub data_dir: &'a str,
+    /// Whether to colour it.
+    pub colours: bool,
+}
+
+impl Banner<'_> {
+    fn paint(&self, colour: &'static str) -> &'static str {
+        if self.colours { colour } else { "" }
+    }
+}
+
+impl fmt::Display for Banner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bold, yellow, plain) = (self.paint(BOLD), self.paint(YELLOW), self.paint(PLAIN));
+        writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
+        for Listener { name, address } in &self.listeners {
+            writeln!(f, "  {name:<8}http://{address}")?;
+        }
+        let durability = if self.is_durable {
+            "durable at acknowledgement"
+        } else {
+            "nothing survives this process"
+        };
+        writeln!(f, "  {:<8}{}, {durability}", "store", self.store)?;
+        if !self.is_durable && !self.is_ephemeral {
+            writeln!(
+                f,
+                "\n  {yellow}WARNING: all messages are lost when this process ends. The only store \
+                 of this version\n  is in memory; the data directory {} is not written. \
+                 --ephemeral says that this is\n  meant.{plain}",
+                self.data_dir
+            )?;
+        }
+        let Some(http) = self.listeners.iter().find(|listener| listener.name == "http") else {
+            return Ok(());
+        };
+        writeln!(f, "\n{bold}What to try next{plain}\n\n{}", Steps(http.address))
+    }
+}
+
+/// The first steps, to be copied into a shell.
+struct Steps(SocketAddr);
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = self.0;
+        if url.ip().is_unspecified() {
+            url.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        write!(
+            f,
+            "  # create a queue\n  \
+             curl -X PUT 'http://{url}/$api/v1/queues/orders'\n  \
+             # send a message\n  \
+             curl -d 'two coffees' 'http://{url}/orders/messages'\n  \
+             # receive it under lock; Location names it\n  \
+             LOCKED=$(curl -s -X POST -D - -o /dev/null 'http://{url}/orders/messages/head' |\n    \
+             sed -n 's/^[Ll]ocation: //p' | tr -d '\\r')\n  \
+             # complete it\n  \
+             curl -X DELETE \"$LOCKED\"\n  \
+             # metrics\n  \
+             curl 'http://{url}/metrics'\n"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn banner(is_ephemeral: bool) -> String {
+        let listener = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
+        Banner {
+            listeners: vec![listener],
+            store: "memory",
+            is_durable: false,
+            is_ephemeral,
+            data_dir: "./data",
+            colours: false,
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn a_store_in_memory_is_shown_loudly_unless_it_is_meant() {
+        assert!(banner(false).contains("WARNING"));
+        assert!(!banner(true).contains("WARNING"));
+        assert!(banner(true).contains("store   memory, nothing survives this process"));
+    }
+
+    #[test]
+    fn plain_text_has_no_colours() {
+        assert!(!banner(false).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,59 @@
+//! The signals that stop the process: the first in order, the second at once.
+
+use std::io;
+
+/// Exit code where a second signal ends the process.
+const EXIT_AT_ONCE: i32 = 1;
+
+/// Signals that arrive from now on.
+pub struct Signals(tokio::sync::mpsc::Receiver<&'static str>);
+
+impl Signals {
+    /// Begins to receive signals.
+    pub fn new() -> io::Result<Self> {
+        let (sender, receiver) = tokio::sync::mpsc::channel(2);
+        listen(&sender)?;
+        Ok(Self(receiver))
+    }
+
+    /// Waits for the next signal and names it.
+    pub async fn next(&mut self) -> &'static str {
+        match self.0.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the process at the next signal, whatever it is doing.
+    pub fn exit_on_next(mut self) {
+        tokio::spawn(async move {
+            let signal = self.next().await;
+            tracing::warn!(signal, "stopping at once");
+            std::process::exit(EXIT_AT_ONCE);
+        });
+    }
+}
+
+#[cfg(unix)]
+fn listen(sender: &tokio::sync::mpsc::Sender<&'static str>) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    for (kind, name) in [(SignalKind::interrupt(), "SIGINT"), (SignalKind::terminate(), "SIGTERM")]
+    {
+        let mut signals = signal(kind)?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() && sender.send(name).await.is_ok() {}
+        });
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn listen(sender: &tokio::sync::mpsc::Sender<&'static str>) -> io::Result<()> {
+    let sender = sender.clone();
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() && sender.send("ctrl-c").await.is_ok() {}
+    });
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Does the program start, say what it does, refuse what is wrong, and stop in order?
+//! Runs the built program as people do.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+const FREE_PORT: &str = "127.0.0.1:0";
+
+/// A directory of its own for one test, without a `peeklock.toml` unless the test writes one.
+fn directory(test: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// The program in that directory, without settings of the surroundings.
+fn peeklock(test: &str, config: &str, arguments: &[&str]) -> Command {
+    let directory = directory(test);
+    if !config.is_empty() {
+        std::fs::write(directory.join("peeklock.toml"), config).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    command.args(arguments).current_dir(directory).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn run(mut command: Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A broker that is ready; killed if the test forgets it.
+struct Server {
+    child: Child,
+    banner: BufReader<ChildStdout>,
+    read: String,
+    address: String,
+}
+
+impl Server {
+    /// Starts it and reads the banner up to the line of the listener.
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut banner = BufReader::new(child.stdout.take().unwrap());
+        let mut read = String::new();
+        let address = loop {
+            let begin = read.len();
+            if banner.read_line(&mut read).unwrap() == 0 {
+                let mut log = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+                panic!("no listener in the banner:\n{read}\n{log}");
+            }
+            let line = read[begin..].trim();
+            if let Some(url) = line.strip_prefix("http ") {
+                break url.trim().trim_start_matches("http://").to_owned();
+            }
+        };
+        Self { child, banner, read, address }
+    }
+
+    /// Asks and returns the status line's code and the whole answer.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let code = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (code, answer)
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.ask("GET", path, "")
+    }
+
+    /// Sends a signal; returns the exit code, the whole of standard output, and the log.
+    fn stop(mut self, signal: &str) -> (i32, String, String) {
+        let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
+        assert!(kill.unwrap().success());
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        let mut out = std::mem::take(&mut self.read);
+        self.banner.read_to_string(&mut out).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), out, log)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+#[test]
+fn serves_says_where_and_stops_in_order() {
+    let server =
+        Server::start(peeklock("serves", "", &["serve", "--ephemeral", "--http", FREE_PORT]));
+    assert!(!server.address.ends_with(":0"), "{}", server.address);
+    assert_eq!(server.get("/readyz").0, 200);
+    let address = server.address.clone();
+    let (code, out, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    assert!(out.starts_with(&format!("peeklock {}\n", env!("CARGO_PKG_VERSION"))), "{out}");
+    assert!(out.contains("What to try next"), "{out}");
+    assert!(out.contains(&format!("curl -X PUT 'http://{address}/")), "{out}");
+    assert!(!out.contains("WARNING") && !out.contains('\u{1b}'), "{out}");
+    assert!(log.contains("SIGTERM") && log.contains("stopped"), "{log}");
+}
+
+#[test]
+fn without_a_subcommand_it_serves_and_interrupt_stops_it() {
+    let server = Server::start(peeklock("bare", "", &["--ephemeral", "--http", FREE_PORT]));
+    assert_eq!(server.get("/livez").0, 200);
+    assert_eq!(server.stop("-INT").0, 0);
+}
+
+#[test]
+fn a_store_in_memory_is_announced_unless_it_is_meant() {
+    let server = Server::start(peeklock("loud", "", &["--http", FREE_PORT, "--data-dir", "here"]));
+    let (_, out, log) = server.stop("-TERM");
+    assert!(out.contains("WARNING") && out.contains("--ephemeral"), "{out}");
+    assert!(log.contains("nothing survives this process") && log.contains("here"), "{log}");
+}
+
+/// What the banner proposes, as it stands there.
+#[test]
+fn the_steps_of_the_banner_work() {
+    let mut server = Server::start(peeklock("steps", "", &["--ephemeral", "--http", FREE_PORT]));
+    let mut script = String::from("set -eu\n");
+    let mut line = String::new();
+    let mut begun = false;
+    while server.banner.read_line(&mut line).unwrap() > 0 {
+        begun |= line.starts_with("What to try next");
+        if begun && line.starts_with("  ") {
+            script.push_str(&line.replace("curl ", "curl -sS --fail-with-body "));
+        }
+        if line.contains("/metrics") {
+            break;
+        }
+        line.clear();
+    }
+    let script = Command::new("bash").args(["-o", "pipefail", "-c", &script]).output().unwrap();
+    let (out, log) =
+        (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
+    assert!(script.status.success(), "{out}\n{log}");
+    assert!(out.contains("peeklock_messages_accepted_total"), "{out}");
+    let (_, answer) = server.get("/$api/v1/queues/orders");
+    assert!(answer.contains("200 OK"), "{answer}");
+}
+
+#[test]
+fn queues_of_the_configuration_exist() {
+    let config = "[[queues]]\nname = \"orders\"\nmax_delivery_count = 3\n\
+                  [[queues]]\nname = \"eu/invoices\"\n";
+    let server = Server::start(peeklock("queues", config, &["--ephemeral", "--http", FREE_PORT]));
+    let (code, answer) = server.get("/$api/v1/queues/orders");
+    assert_eq!(code, 200, "{answer}");
+    assert!(answer.contains(":3"), "{answer}");
+    assert_eq!(server.ask("POST", "/eu/invoices/messages", "one").0, 201);
+    assert_eq!(server.ask("POST", "/absent/messages", "one").0, 410);
+}
+
+#[test]
+fn unknown_keys_are_refused_by_name() {
+    let command = peeklock("unknown-key", "[http]\nadress = \"127.0.0.1:0\"\n", &["serve"]);
+    let (code, _, log) = run(command);
+    assert_eq!(code, 2);
+    assert_eq!(
+        log,
+        "error: unknown key `http.adress` (set by peeklock.toml); did you mean `http.address`?\n"
+    );
+}
+
+#[test]
+fn wrong_values_are_refused_with_their_source() {
+    let (code, _, log) = run(peeklock("wrong-flag", "", &["serve", "--http", "nowhere"]));
+    assert_eq!(code, 2);
+    assert!(log.starts_with("error: `http.address`: `nowhere` is not an IP address"), "{log}");
+    assert!(log.ends_with("(set by --http)\n"), "{log}");
+
+    let mut command = peeklock("wrong-variable", "", &["config", "check"]);
+    command.env("PEEKLOCK__LIMITS__LOCK_DURATION_MAX", "soon");
+    let (code, _, log) = run(command);
+    assert_eq!(code, 2);
+    assert!(log.contains("`limits.lock_duration_max`: `soon` is not a duration"), "{log}");
+    assert!(log.contains("PEEKLOCK__LIMITS__LOCK_DURATION_MAX"), "{log}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let (code, _, log) =
+        run(peeklock("no-file", "", &["config", "check", "--config", "none.toml"]));
+    assert_eq!(code, 2);
+    assert!(log.contains("`none.toml` cannot be read"), "{log}");
+}
+
+#[test]
+fn an_address_in_use_is_named_with_its_flag() {
+    let taken = TcpListener::bind(FREE_PORT).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, _, log) = run(peeklock("in-use", "", &["--ephemeral", "--http", &address]));
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains(&address) && log.contains("--http"), "{log}");
+}
+
+/// SEC-17.
+#[test]
+fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
+    let (code, _, log) = run(peeklock("open", "", &["--ephemeral", "--http", "0.0.0.0:0"]));
+    assert_eq!(code, 2);
+    assert!(log.contains("security.i_know = true"), "{log}");
+    assert!(log.contains("security.allow_anonymous = false"), "{log}");
+
+    let confirmed = "[security]\ni_know = true\n";
+    let command = peeklock("confirmed", confirmed, &["--ephemeral", "--http", "0.0.0.0:0"]);
+    let mut server = Server::start(command);
+    server.address = server.address.replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(server.get("/readyz").0, 200);
+}
+
+/// SEC-17.
+#[test]
+fn without_anonymous_access_clients_are_refused_with_the_setting() {
+    let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n";
+    let server = Server::start(peeklock("closed", config, &["--ephemeral", "--http", FREE_PORT]));
+    let (code, answer) = server.ask("POST", "/orders/messages", "one");
+    assert_eq!(code, 401, "{answer}");
+    assert!(answer.contains("security.allow_anonymous"), "{answer}");
+    assert_eq!(server.get("/readyz").0, 200);
+}
+
+#[test]
+fn config_check_shows_what_is_in_force_and_where_it_comes_from() {
+    let config =
+        "[http]\nworkers = 3\n[limits]\nhop_count_max = 2\n[[queues]]\nname = \"orders\"\n";
+    let mut command = peeklock("check", config, &["config", "check"]);
+    command.env("PEEKLOCK__NAMESPACE__TIER", "Standard");
+    let (code, out, log) = run(command);
+    assert_eq!(code, 0, "{log}");
+    assert!(out.starts_with("configuration is valid (file peeklock.toml); 4 values are"), "{out}");
+    let row = |key: &str| -> Vec<String> {
+        let line = out.lines().find(|line| line.split(' ').next() == Some(key));
+        let line = line.unwrap_or_else(|| panic!("no row {key} in\n{out}"));
+        line.split_whitespace().skip(1).map(str::to_owned).collect()
+    };
+    assert_eq!(row("KEY"), ["VALUE", "SOURCE"]);
+    assert_eq!(row("http.address"), ["127.0.0.1:5300", "default"]);
+    assert_eq!(row("http.workers"), ["3", "peeklock.toml"]);
+    assert_eq!(row("namespace.tier"), ["Standard", "PEEKLOCK__NAMESPACE__TIER"]);
+    assert_eq!(row("limits.hop_count_max"), ["2", "peeklock.toml"]);
+    assert_eq!(row("limits.message_bytes_max"), ["262144", "default"]);
+    assert_eq!(row("queues[0].name"), ["orders", "peeklock.toml"]);
+}
+
+#[test]
+fn config_default_is_a_valid_file_that_changes_nothing() {
+    let (code, file, _) = run(peeklock("default", "", &["config", "default"]));
+    assert_eq!(code, 0);
+    let (code, out, log) = run(peeklock("default-check", &file, &["config", "check"]));
+    assert_eq!(code, 0, "{log}");
+    let (_, plain, _) = run(peeklock("plain-check", "", &["config", "check"]));
+    let values = |text: &str| -> Vec<String> {
+        let rows = text.lines().skip(2);
+        rows.map(|row| row.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(values(&out), values(&plain));
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["config", "check", "--help"]] {
+        let (code, out, _) = run(peeklock("help", "", arguments));
+        assert_eq!(code, 0);
+        assert!(out.contains("Examples:") && out.contains("Exit codes:"), "{out}");
+    }
+    let (code, _, log) = run(peeklock("usage", "", &["serve", "--port", "1"]));
+    assert_eq!(code, 2);
+    assert!(log.contains("--port"), "{log}");
+}

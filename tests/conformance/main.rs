@@ -1,0 +1,374 @@
+//! Do all transports answer alike? One list of scenarios, many subjects (FND-05).
+//!
+//! Each pair of a transport and a scenario is a test of its own, named `transport::topic::scenario`.
+//! It has a broker of its own, whose clock only the scenario moves. To add a rule, add a function
+//! under `scenarios` and its name to the list below; to add a transport, implement
+//! [`subject::Subject`] under `subjects`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a scenario that meets what it does not expect ends there"
+)]
+
+mod matrix;
+mod scenarios;
+mod stage;
+mod subject;
+mod subjects;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Makes one test of each transport and scenario; `with` names the broker that a scenario needs.
+macro_rules! scenarios {
+    ($($topic:ident: [$($scenario:ident $(with $setup:ident)?),* $(,)?]),* $(,)?) => {
+        mod inproc {
+            $(mod $topic {
+                $(#[test]
+                fn $scenario() {
+                    scenarios!(@run Inproc, $topic, $scenario $(, $setup)?);
+                })*
+            })*
+        }
+        mod http {
+            $(mod $topic {
+                $(#[test]
+                fn $scenario() {
+                    scenarios!(@run Http, $topic, $scenario $(, $setup)?);
+                })*
+            })*
+        }
+    };
+    (@run $transport:ident, $topic:ident, $scenario:ident) => {
+        crate::stage::run(
+            crate::subjects::Transport::$transport,
+            crate::scenarios::$topic::$scenario,
+        )
+    };
+    (@run $transport:ident, $topic:ident, $scenario:ident, $setup:ident) => {
+        crate::stage::run_with(
+            crate::subjects::Transport::$transport,
+            crate::scenarios::$topic::$setup(),
+            crate::scenarios::$topic::$scenario,
+        )
+    };
+}
+
+scenarios! {
+    send: [
+        a_message_waits_for_a_receiver_that_comes_later,
+        a_send_is_answered_when_its_message_is_stored_with_its_number,
+        a_rejected_send_carries_condition_text_and_a_tracking_id_of_its_own,
+        a_rejected_send_takes_no_number_and_stores_nothing,
+        many_sends_in_flight_are_each_answered_with_their_own_number,
+        a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger,
+        a_property_may_have_32_kib_and_a_header_64_kib,
+        a_full_queue_refuses_sends_until_there_is_room_and_all_else_goes_on,
+        the_first_failing_check_decides_the_error,
+        nobody_sends_to_a_dead_letter_queue,
+        a_batch_is_stored_whole_with_consecutive_numbers_or_not_at_all,
+        a_batch_may_have_a_mebibyte_in_all,
+        an_empty_batch_succeeds_and_stores_nothing,
+        messages_of_one_sender_keep_their_order,
+    ],
+    message_properties: [
+        a_body_is_any_bytes_and_may_be_empty,
+        every_property_of_the_sender_is_there_on_peek_and_on_receive,
+        a_session_id_has_no_effect_on_a_queue_without_sessions,
+        ids_and_keys_have_at_most_128_characters,
+        id_and_number_stay_over_redelivery_deferral_and_dead_lettering,
+        the_broker_gives_an_id_to_a_message_without_one,
+        session_id_and_partition_key_must_agree,
+        a_sender_may_use_the_names_of_dead_letter_properties,
+        each_queue_numbers_its_messages_from_1,
+        a_message_that_was_never_transferred_has_no_original_number,
+        the_enqueued_time_is_that_of_the_clock_of_the_broker,
+        only_a_message_under_lock_has_a_token,
+        application_properties_keep_their_exact_types,
+        keys_of_properties_are_told_apart_byte_by_byte_and_not_empty,
+        the_size_of_a_message_is_that_of_its_canonical_encoding,
+        messages_cross_from_each_transport_to_each_other,
+    ],
+    receive: [
+        receive_and_delete_removes_a_message_when_it_is_delivered,
+        a_locked_message_is_kept_from_others_for_the_lock_duration,
+        the_lock_of_a_waiting_receive_starts_when_its_message_comes,
+        receive_and_delete_shows_the_stored_count_and_does_not_raise_it,
+        both_modes_work_on_a_dead_letter_queue,
+        a_receive_without_wait_answers_at_once,
+        a_waiting_receive_ends_empty_at_its_time_and_not_before,
+        a_waiting_receive_takes_the_first_message_and_waits_for_no_more,
+        a_receive_for_many_takes_all_there_are_up_to_its_number,
+        ten_abandons_take_a_message_to_the_dead_letter_queue,
+        a_message_is_given_to_one_of_the_competing_receivers,
+        a_message_that_comes_back_takes_its_old_place,
+        a_message_whose_lock_ran_out_takes_its_old_place,
+        a_receive_returns_neither_deferred_scheduled_locked_nor_expired_messages,
+        a_receive_for_no_message_is_refused,
+    ],
+    settle: [
+        complete_removes_the_message,
+        abandon_makes_the_message_available_again_at_once,
+        a_message_that_nobody_settles_comes_back_when_its_lock_ends,
+        a_dead_lettered_message_is_in_the_dead_letter_queue_only,
+        dead_letter_tells_reason_description_and_properties,
+        defer_sets_the_message_aside_for_receive_by_number,
+        settlements_set_application_properties_and_nothing_else,
+        properties_that_make_the_header_too_large_are_refused_and_the_lock_stays,
+        reason_and_description_have_at_most_4096_characters,
+        a_token_settles_once_and_never_a_later_delivery,
+        nothing_can_be_done_with_a_lock_that_has_ended,
+        a_token_that_nobody_got_is_refused,
+        a_token_of_the_queue_is_none_of_its_dead_letter_queue,
+        of_a_batch_of_tokens_each_is_completed_or_named,
+        every_settlement_succeeds_on_a_message_that_expired_while_locked,
+    ],
+    lock: [
+        renew_sets_the_end_to_now_plus_the_lock_duration_as_often_as_wanted,
+        a_renewed_lock_ends_at_its_new_end,
+        every_delivery_has_a_token_of_its_own,
+        whoever_has_the_token_may_settle_and_renew,
+        a_lock_outlives_the_client_that_took_it,
+        a_changed_lock_duration_is_for_locks_taken_or_renewed_afterwards,
+        all_locks_of_one_instant_end_together,
+    ],
+    delivery_count: [
+        the_count_rises_with_each_failed_delivery,
+        defer_renew_peek_and_dead_letter_do_not_count,
+        the_last_lock_that_ends_moves_the_message_without_any_receiver,
+        with_a_maximum_of_1_the_first_failure_is_the_last,
+        a_very_large_maximum_practically_disables_the_rule,
+        in_a_dead_letter_queue_the_count_has_no_limit,
+        the_count_is_kept_when_the_message_is_dead_lettered,
+        a_lowered_maximum_applies_at_the_next_failure,
+    ],
+    expire: [
+        a_message_expires_its_time_to_live_after_it_was_enqueued,
+        without_any_setting_a_message_never_expires,
+        the_default_of_the_queue_applies_to_messages_without_time_to_live,
+        the_default_of_the_queue_is_a_ceiling_too,
+        any_positive_time_to_live_is_legal_and_zero_is_not,
+        a_long_time_to_live_is_kept_exactly,
+        a_changed_default_applies_to_stored_messages_without_time_to_live,
+        a_raised_default_saves_messages_not_yet_removed,
+        a_message_is_expired_at_its_instant_and_not_before,
+        the_time_to_live_of_a_scheduled_message_starts_when_it_is_enqueued,
+        a_scheduled_message_does_not_expire,
+        with_the_switch_off_expired_messages_are_dropped_by_the_receive_that_finds_them,
+        with_the_switch_on_expired_messages_are_dead_lettered_with_their_reason,
+        expiry_does_not_touch_a_locked_message_that_is_renewed,
+        an_expired_message_is_not_redelivered_when_it_is_abandoned,
+        an_expired_message_is_not_redelivered_when_its_lock_ends,
+        expiry_wins_over_the_delivery_count,
+        without_a_receiver_expired_messages_stay_visible,
+        while_a_receiver_waits_messages_are_dead_lettered_as_they_expire,
+        a_batch_with_new_messages_holds_no_expired_ones,
+        an_expired_deferred_message_is_seen_but_not_received_and_can_be_deleted,
+        a_deferred_message_that_expires_in_hand_goes_back_to_deferred,
+        messages_of_a_dead_letter_queue_never_expire,
+        an_empty_answer_comes_after_the_moves_it_triggered,
+        jobs_not_handled_in_time_are_put_into_another_queue,
+    ],
+    schedule: [
+        a_scheduled_message_is_received_from_its_instant_on,
+        a_materialised_message_is_appended_with_a_new_number_and_enqueued_time,
+        a_cancelled_message_is_never_delivered,
+        a_cancel_of_many_is_all_or_nothing,
+        a_materialised_message_cannot_be_cancelled,
+        a_message_scheduled_for_now_or_earlier_is_enqueued_at_once,
+        messages_materialise_by_instant_then_by_number_without_a_receiver,
+        a_waiting_receive_gets_a_message_when_it_materialises,
+        scheduled_messages_are_counted_apart_and_in_the_size,
+        a_scheduled_message_is_enqueued_once,
+    ],
+    defer: [
+        deferred_messages_are_received_by_number_and_locked,
+        a_receive_by_numbers_is_all_or_nothing,
+        a_deferred_message_in_hand_can_be_settled_in_every_way,
+        on_abandon_and_lock_end_a_message_is_deferred_as_before_and_counted,
+        deferral_keeps_number_and_expiry,
+        a_deferred_message_is_found_by_peek,
+        deferral_works_in_a_dead_letter_queue,
+        deferred_messages_are_kept_and_count_in_total_and_size,
+    ],
+    peek: [
+        peek_shows_messages_by_number_without_changing_them,
+        peek_shows_messages_in_every_state_but_not_those_of_other_sub_queues,
+        one_peek_shows_at_most_250_messages,
+        one_peek_shows_at_most_a_mebibyte_but_always_one_message,
+        a_peek_for_no_message_is_refused,
+    ],
+    dead_letter: [
+        the_dead_letter_queues_are_there_with_the_queue,
+        the_helpers_of_the_client_crates_name_the_dead_letter_queues,
+        a_dead_letter_queue_is_not_managed_apart_from_its_queue,
+        a_message_cannot_be_dead_lettered_again_and_stays_locked,
+        a_dead_letter_queue_delivers_under_lock_like_a_queue,
+        nothing_leaves_a_dead_letter_queue_by_itself,
+        dead_letters_count_toward_the_size_of_the_queue,
+        dead_lettering_keeps_what_the_message_had,
+        too_many_deliveries_are_told_with_their_number,
+        the_broker_overwrites_the_two_properties_when_it_moves_a_message,
+        a_dead_letter_without_reason_leaves_the_two_properties_alone,
+        the_number_of_dead_letters_is_reported,
+    ],
+    duplicate: [
+        a_repeated_id_is_accepted_and_dropped,
+        the_window_runs_from_the_first_acceptance_and_is_not_extended,
+        the_window_can_be_changed_afterwards,
+        scheduled_and_other_messages_share_the_record,
+        an_id_is_remembered_when_its_message_is_gone,
+        of_two_messages_with_one_id_in_a_batch_the_first_is_kept,
+        the_ids_of_a_rejected_batch_are_not_remembered,
+        a_repeated_schedule_gives_the_number_of_the_message_still_scheduled,
+        without_the_switch_nothing_is_dropped,
+        a_message_without_id_is_never_a_duplicate,
+        a_full_history_refuses_new_ids with small_history,
+    ],
+    entity: [
+        a_queue_with_only_a_name_has_exactly_the_defaults,
+        what_is_given_at_creation_is_what_the_description_tells,
+        values_are_taken_at_their_bounds_and_refused_beyond,
+        a_path_is_taken_once_and_absent_ones_are_not_found,
+        a_deleted_queue_takes_everything_with_it,
+        a_waiting_receive_is_told_when_its_queue_is_deleted,
+        what_is_fixed_at_creation_cannot_be_changed,
+        an_update_keeps_what_it_leaves_out_but_for_the_user_metadata,
+        an_update_of_a_version_that_is_no_more_is_a_conflict,
+        a_lowered_size_removes_nothing_but_blocks_sends,
+        queues_are_listed_in_order_of_name_in_pages,
+        there_are_as_many_queues_as_allowed with three_queues,
+        a_basic_namespace_lacks_features_and_bounds_the_time_to_live with basic,
+    ],
+    path: [
+        paths_ignore_case_and_keep_that_of_their_creation,
+        a_path_has_at_most_260_characters,
+        names_with_foreign_characters_and_of_the_system_are_refused,
+        a_path_that_names_nothing_is_not_found,
+    ],
+    status: [
+        each_status_blocks_sends_or_receives_or_both_and_keeps_the_messages,
+        work_in_hand_can_be_finished_and_looked_at_in_every_status,
+        schedules_and_time_to_live_run_in_every_status,
+        locks_end_in_every_status,
+        a_status_of_the_system_cannot_be_set,
+        the_status_applies_to_the_dead_letter_queue_too,
+        a_waiting_receive_is_refused_when_receiving_is_disabled,
+    ],
+    counts: [
+        every_state_is_counted_where_it_belongs,
+        counts_are_exact_after_every_step,
+        the_size_is_the_sum_of_the_stored_sizes,
+        a_description_tells_when_it_was_created_updated_and_used,
+        rejected_operations_change_no_count,
+    ],
+    delete: [
+        batch_delete_removes_the_lowest_numbers_first_up_to_its_limit,
+        batch_delete_works_on_a_dead_letter_queue_and_leaves_no_trace,
+        batch_delete_takes_1_to_4000,
+        batch_delete_spares_what_was_enqueued_at_its_instant_or_later,
+        batch_delete_skips_locked_scheduled_and_deferred_messages,
+        purge_removes_all_there_was_and_tells_how_many,
+        an_operator_removes_deferred_messages_by_number_and_no_others,
+    ],
+    idle: [
+        a_queue_that_nobody_uses_is_deleted_with_its_messages,
+        a_queue_without_the_property_is_never_deleted,
+        each_use_of_a_queue_ends_its_idleness,
+        watching_and_rejected_operations_are_no_use,
+        a_queue_with_scheduled_messages_is_not_idle,
+        the_time_starts_when_the_last_scheduled_message_is_cancelled,
+        a_queue_is_not_idle_while_a_receive_waits,
+        an_update_can_make_a_queue_temporary_and_lasting_again,
+        the_namespace_has_a_default_for_queues_that_give_none with temporary_by_default,
+    ],
+    errors: [
+        every_error_has_its_name_its_mark_and_a_tracking_id,
+        what_is_not_carried_out_is_refused,
+        a_full_store_refuses_sends_and_nothing_else with small_store,
+    ],
+    restart: [
+        after_a_restart_every_message_is_where_it_was_and_no_lock_is_held,
+        what_was_due_during_the_downtime_materialises_after_it,
+        duplicates_are_dropped_after_a_restart_too,
+        downtime_counts_as_idle_but_there_is_a_grace_after_the_start,
+        a_time_to_live_runs_on_during_the_downtime,
+    ],
+}
+
+/// Makes tests of what one transport alone has.
+macro_rules! scenarios_of {
+    ($module:ident, $transport:ident, $topic:ident:
+        [$($scenario:ident $(with $setup:ident)?),* $(,)?]) => {
+        mod $module {
+            $(#[test]
+            fn $scenario() {
+                scenarios!(@run $transport, $topic, $scenario $(, $setup)?);
+            })*
+        }
+    };
+}
+
+scenarios_of! { inproc_handles, Inproc, handles: [
+    dropping_a_receiver_releases_its_locks_and_counts,
+    closing_a_receiver_keeps_its_locks_until_they_run_out,
+    dropped_receivers_take_a_message_to_the_dead_letter_queue,
+    a_released_message_is_there_again_and_not_counted,
+    a_receive_that_is_dropped_takes_nothing,
+    a_receive_that_is_dropped_gives_back_what_was_locked_for_it,
+    a_receiver_takes_nothing_ahead,
+    waiting_receives_are_served_in_order_of_arrival,
+    more_receives_at_once_than_allowed_are_refused with two_receivers,
+    a_peek_without_number_goes_on_after_the_last,
+    a_sender_has_as_many_sends_in_flight_as_its_bound,
+    overlapped_sends_of_one_sender_are_numbered_in_their_order,
+    operations_of_one_entity_are_applied_in_one_order,
+] }
+
+scenarios_of! { http_requests, Http, requests: [
+    a_receive_whose_connection_is_cut_takes_nothing,
+    rest_and_the_json_api_see_the_same_messages,
+    the_rest_operations_lock_renew_unlock_complete_and_delete,
+    properties_of_the_broker_are_ignored_on_send,
+    a_list_is_no_property_value,
+] }
+
+/// One test of each transport and column of the operation matrix.
+macro_rules! matrix {
+    ($($name:ident: $place:ident),* $(,)?) => {
+        mod operations_inproc {
+            $(#[test]
+            fn $name() {
+                crate::matrix::column(
+                    crate::subjects::Transport::Inproc,
+                    crate::matrix::Place::$place,
+                );
+            })*
+        }
+        mod operations_http {
+            $(#[test]
+            fn $name() {
+                crate::matrix::column(
+                    crate::subjects::Transport::Http,
+                    crate::matrix::Place::$place,
+                );
+            })*
+        }
+    };
+}
+
+matrix! {
+    on_a_queue: Queue,
+    on_a_dead_letter_queue: DeadLetterQueue,
+    on_a_transfer_dead_letter_queue: TransferDeadLetterQueue,
+    on_an_absent_queue: Absent,
+    on_the_dead_letter_queue_of_an_absent_queue: DeadLetterQueueOfAbsent,
+    on_a_disabled_queue: Disabled,
+    on_a_queue_that_takes_no_sends: SendDisabled,
+    on_a_queue_that_gives_no_receives: ReceiveDisabled,
+    on_the_dead_letter_queue_of_a_disabled_queue: DeadLetterQueueOfDisabled,
+    on_the_dead_letter_queue_of_one_that_takes_no_sends: DeadLetterQueueOfSendDisabled,
+    on_the_dead_letter_queue_of_one_that_gives_no_receives: DeadLetterQueueOfReceiveDisabled,
+}

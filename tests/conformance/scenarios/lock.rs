@@ -1,0 +1,101 @@
+//! How long locks last (file 06, "Lock lifetime").
+
+use super::*;
+
+/// SET-17, SET-18
+pub async fn renew_sets_the_end_to_now_plus_the_lock_duration_as_often_as_wanted(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    for _ in 0..5 {
+        s.advance(seconds(40)).await;
+        let until = s.renew(ORDERS, seen.token()).await.unwrap();
+        assert_eq!(until, s.now().plus(minutes(1)));
+    }
+    s.assert_empty(ORDERS).await;
+    // The token is the same, and nothing was counted (SET-33).
+    s.abandon(ORDERS, &seen).await;
+    assert_eq!(s.take(ORDERS).await.delivery_count, 2);
+}
+
+/// SET-16, SET-18
+pub async fn a_renewed_lock_ends_at_its_new_end(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.advance(seconds(30)).await;
+    s.renew(ORDERS, seen.token()).await.unwrap();
+    s.advance(before(minutes(1))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    assert_eq!(s.take(ORDERS).await.text(), "a");
+    refused(s.renew(ORDERS, seen.token()).await, "MessageLockLost");
+}
+
+/// SET-15
+pub async fn every_delivery_has_a_token_of_its_own(s: &Stage) {
+    s.open_queue_with(ORDERS, max_delivery_count(50)).await;
+    s.put(ORDERS, "a").await;
+    let mut tokens = BTreeSet::new();
+    for _ in 0..20 {
+        let seen = s.take(ORDERS).await;
+        assert!(tokens.insert(seen.token().to_owned()));
+        s.abandon(ORDERS, &seen).await;
+    }
+}
+
+/// SET-23, SET-24: what a client took, another one settles.
+pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    let other = s.transport.open(&s.broker).await;
+    s.advance(seconds(30)).await;
+    assert_eq!(other.renew(ORDERS, seen.token()).await.unwrap(), s.now().plus(minutes(1)));
+    other.settle(ORDERS, seen.token(), Decision::Complete).await.unwrap();
+    other.stop().await;
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+}
+
+/// SET-23: the client that received is gone, the lock stays.
+pub async fn a_lock_outlives_the_client_that_took_it(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let other = s.transport.open(&s.broker).await;
+    let mode = ReceiveMode::PeekLock;
+    let seen = other.receive(ORDERS, mode, 1, TimeSpan::ZERO).await.unwrap().remove(0);
+    other.stop().await;
+    drop(other);
+    s.advance(seconds(30)).await;
+    s.assert_empty(ORDERS).await;
+    s.complete(ORDERS, &seen).await;
+}
+
+/// ENT-06, ENT-18, RCV-06
+pub async fn a_changed_lock_duration_is_for_locks_taken_or_renewed_afterwards(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    let old = s.take(ORDERS).await;
+    let lock_duration = Some(seconds(10));
+    s.update(ORDERS, QueueUpdate { lock_duration, ..QueueUpdate::default() }).await.unwrap();
+    let new = s.take(ORDERS).await;
+    assert_eq!(new.locked_until, Some(s.now().plus(seconds(10))));
+    s.advance(seconds(10)).await;
+    assert_eq!(s.take(ORDERS).await.text(), "b");
+    assert_eq!(s.renew(ORDERS, old.token()).await.unwrap(), s.now().plus(seconds(10)));
+    s.complete(ORDERS, &old).await;
+}
+
+/// SET-16, SET-28: many locks end at one instant.
+pub async fn all_locks_of_one_instant_end_together(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    for number in 0..50 {
+        s.put(ORDERS, &number.to_string()).await;
+    }
+    assert_eq!(s.take_all(ORDERS).await.len(), 50);
+    s.advance(minutes(1)).await;
+    let again = s.take_all(ORDERS).await;
+    assert_eq!(sequences(&again), (1..=50).collect::<Vec<_>>());
+    assert!(again.iter().all(|seen| seen.delivery_count == 2));
+}

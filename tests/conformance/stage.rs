@@ -1,0 +1,328 @@
+//! The stage of one scenario: a fresh broker, a clock that only the scenario moves, one transport.
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode};
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Message;
+use peeklock_core::store::MemoryStore;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::subject::{Answer, Decision, Refusal, Seen, Subject};
+use crate::subjects::Transport;
+
+/// The queue that most scenarios use.
+pub const ORDERS: &str = "orders";
+/// Its dead-letter queue, as an SDK spells it.
+pub const DLQ: &str = "orders/$DeadLetterQueue";
+/// Its transfer dead-letter queue.
+pub const TDLQ: &str = "orders/$Transfer/$DeadLetterQueue";
+
+/// A scenario that takes longer than this hangs.
+const SCENARIO_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What a scenario gets. It is its transport, too.
+pub struct Stage {
+    pub clock: Arc<ManualClock>,
+    pub broker: Broker,
+    pub transport: Transport,
+    settings: Settings,
+    store: Arc<MemoryStore>,
+    subject: Box<dyn Subject>,
+    stopped: Cell<bool>,
+}
+
+/// How the broker of a scenario differs from the default one.
+#[derive(Default)]
+pub struct Setup {
+    pub settings: Settings,
+    /// Bytes that the store takes; unlimited if none.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// Runs one scenario on one transport; then the counts must agree with what there is to see, and
+/// every thread of the broker must end.
+pub fn run(transport: Transport, scenario: impl AsyncFnOnce(&Stage)) {
+    run_with(transport, Setup::default(), scenario);
+}
+
+/// As [`run`], with a broker of the scenario's own.
+pub fn run_with(transport: Transport, setup: Setup, scenario: impl AsyncFnOnce(&Stage)) {
+    block_on(async {
+        let stage = Stage::open(transport, setup).await;
+        scenario(&stage).await;
+        stage.check_counts().await;
+        stage.stop().await;
+    });
+}
+
+/// Runs a test body with a guard against hanging.
+pub fn block_on(body: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = tokio::task::LocalSet::new();
+    let guarded = async { tokio::time::timeout(SCENARIO_TIME_MAX, body).await };
+    local.block_on(&runtime, guarded).unwrap();
+}
+
+impl Stage {
+    pub async fn open(transport: Transport, setup: Setup) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let store = Arc::new(MemoryStore::new(4, setup.capacity_bytes.unwrap_or(u64::MAX)));
+        Self::on(transport, setup.settings, clock, store).await
+    }
+
+    async fn on(
+        transport: Transport,
+        settings: Settings,
+        clock: Arc<ManualClock>,
+        store: Arc<MemoryStore>,
+    ) -> Self {
+        let broker = Broker::builder()
+            .settings(settings.clone())
+            .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+            .store(Arc::clone(&store) as _)
+            .arbiters(1)
+            .start()
+            .await
+            .unwrap();
+        let subject = transport.open(&broker).await;
+        Self { clock, broker, transport, settings, store, subject, stopped: Cell::new(false) }
+    }
+
+    /// Stops the broker and starts another on the same store and clock. The caller stops that one.
+    pub async fn restart(&self) -> Self {
+        self.stop().await;
+        let (clock, store) = (Arc::clone(&self.clock), Arc::clone(&self.store));
+        Self::on(self.transport, self.settings.clone(), clock, store).await
+    }
+
+    /// Ends transport and broker; a second call does nothing.
+    pub async fn stop(&self) {
+        if self.stopped.replace(true) {
+            return;
+        }
+        self.subject.stop().await;
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Lets time pass, and waits until what is due has happened and is durable. Reading
+    /// descriptions is no use of a queue (TMP-17) and makes no receiver.
+    pub async fn advance(&self, span: TimeSpan) {
+        self.clock.advance(span);
+        self.tick().await;
+    }
+
+    async fn tick(&self) {
+        for path in self.broker.queue_paths(0, usize::MAX) {
+            // A queue that is deleted just now answers that it is gone.
+            let _gone = self.broker.describe_queue(&path).await;
+        }
+        // Deletion of idle queues is mail to the namespace; what is created after it comes later.
+        self.broker.create_queue("stage-fence", QueueUpdate::default()).await.unwrap();
+        self.broker.delete_entity("stage-fence").await.unwrap();
+    }
+
+    /// Waits until a receive that another task has begun is noted at the queue. The clock must have
+    /// moved since the queue was used last.
+    pub async fn until_used(&self, path: &str) {
+        while self.broker.describe_queue(path).await.unwrap().accessed_at != self.now() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A queue with every property at its default.
+    pub async fn open_queue(&self, path: &str) {
+        self.open_queue_with(path, QueueUpdate::default()).await;
+    }
+
+    pub async fn open_queue_with(&self, path: &str, properties: QueueUpdate) {
+        self.create(path, properties).await.unwrap();
+    }
+
+    /// Sends text.
+    pub async fn put(&self, path: &str, text: &str) -> u64 {
+        self.send(path, message(text)).await.unwrap()
+    }
+
+    /// Receives the next message under lock; there must be one.
+    pub async fn take(&self, path: &str) -> Seen {
+        let received = self.receive(path, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await.unwrap();
+        received.into_iter().next().expect("a message is available")
+    }
+
+    /// Receives what is available under lock.
+    pub async fn take_all(&self, path: &str) -> Vec<Seen> {
+        self.receive(path, ReceiveMode::PeekLock, 1_000, TimeSpan::ZERO).await.unwrap()
+    }
+
+    /// Receives and deletes what is available, and tells the texts.
+    pub async fn drain(&self, path: &str) -> Vec<String> {
+        let mode = ReceiveMode::ReceiveAndDelete;
+        texts(&self.receive(path, mode, 1_000, TimeSpan::ZERO).await.unwrap())
+    }
+
+    /// Nothing can be received.
+    pub async fn assert_empty(&self, path: &str) {
+        assert_eq!(texts(&self.take_all(path).await), Vec::<String>::new(), "{path} is not empty");
+    }
+
+    /// Looks at everything, up to the bound of one peek.
+    pub async fn look(&self, path: &str) -> Vec<Seen> {
+        self.peek(path, 0, 250).await.unwrap()
+    }
+
+    pub async fn counts(&self, path: &str) -> Counts {
+        self.describe(path).await.unwrap().counts
+    }
+
+    pub async fn complete(&self, path: &str, seen: &Seen) {
+        self.settle(path, seen.token(), Decision::Complete).await.unwrap();
+    }
+
+    pub async fn abandon(&self, path: &str, seen: &Seen) {
+        self.settle(path, seen.token(), Decision::Abandon(vec![])).await.unwrap();
+    }
+
+    pub async fn defer(&self, path: &str, seen: &Seen) {
+        self.settle(path, seen.token(), Decision::Defer(vec![])).await.unwrap();
+    }
+
+    pub async fn dead_letter(&self, path: &str, seen: &Seen) {
+        let decision = Decision::DeadLetter { reason: None, description: None, properties: vec![] };
+        self.settle(path, seen.token(), decision).await.unwrap();
+    }
+
+    /// Sends text, receives it and defers it; gives its number.
+    pub async fn put_deferred(&self, path: &str, text: &str) -> u64 {
+        let sequence = self.put(path, text).await;
+        let seen = self.take(path).await;
+        assert_eq!(seen.sequence, sequence);
+        self.defer(path, &seen).await;
+        sequence
+    }
+
+    /// In every queue the counts are those of the messages there, and the size is theirs, whatever
+    /// the scenario has done (LIF-02, CNT-03, CNT-08).
+    pub async fn check_counts(&self) {
+        if self.stopped.get() {
+            return;
+        }
+        for path in self.broker.queue_paths(0, usize::MAX) {
+            let Ok(described) = self.broker.describe_queue(&path).await else { continue };
+            let (mut count, mut bytes) = (0, 0);
+            for suffix in ["", "/$deadletterqueue", "/$Transfer/$deadletterqueue"] {
+                let entity = self.broker.entity(&format!("{path}{suffix}")).unwrap();
+                let mut from = SequenceNumber(0);
+                loop {
+                    let command = Command::Peek { from, count_max: 250 };
+                    let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else {
+                        panic!("a peek answers with messages");
+                    };
+                    let Some(last) = peeked.last() else { break };
+                    from = last.facts.sequence.next();
+                    count += peeked.len() as u64;
+                    bytes += peeked.iter().map(|one| u64::from(one.facts.size)).sum::<u64>();
+                }
+            }
+            assert_eq!(described.counts.total(), count, "the counts of {path} are wrong");
+            assert_eq!(described.size_bytes, bytes, "the size of {path} is wrong");
+        }
+    }
+}
+
+impl Deref for Stage {
+    type Target = dyn Subject;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.subject
+    }
+}
+
+/// A message with this text.
+pub fn message(text: &str) -> Message {
+    Message::new(text.to_owned())
+}
+
+pub fn texts(messages: &[Seen]) -> Vec<String> {
+    messages.iter().map(|seen| seen.text().to_owned()).collect()
+}
+
+pub fn sequences(messages: &[Seen]) -> Vec<u64> {
+    messages.iter().map(|seen| seen.sequence).collect()
+}
+
+pub const fn seconds(count: i64) -> TimeSpan {
+    TimeSpan::from_seconds(count)
+}
+
+pub const fn minutes(count: i64) -> TimeSpan {
+    TimeSpan::from_minutes(count)
+}
+
+pub const fn ms(count: i64) -> TimeSpan {
+    TimeSpan::from_ms(count)
+}
+
+/// The smallest step of time.
+pub const TICK: TimeSpan = TimeSpan::from_ticks(1);
+
+/// The refusal that an operation must have got: of this condition, marked as the catalogue has it,
+/// with a text that ends as every text does (ERR-01, ERR-02, SND-06).
+#[track_caller]
+pub fn refused<T: Debug>(answer: Answer<T>, condition: &str) -> Refusal {
+    let refusal = match answer {
+        Ok(value) => panic!("expected {condition}, got {value:?}"),
+        Err(refusal) => refusal,
+    };
+    assert_eq!(refusal.condition, condition, "{refusal:?}");
+    assert_eq!(refusal.retryable, RETRYABLE.contains(&condition), "{refusal:?}");
+    let identity = identity(&refusal.text);
+    if let Some(tracking_id) = &refusal.tracking_id {
+        assert_eq!(*tracking_id, identity.tracking_id);
+    }
+    refusal
+}
+
+/// What file 19 marks as retryable.
+const RETRYABLE: [&str; 6] = [
+    "ServiceTimeout",
+    "ServerBusy",
+    "UpdateConflict",
+    "OperationCancelled",
+    "CommunicationProblem",
+    "InternalError",
+];
+
+/// The end of the text of a refusal (SND-06).
+pub struct Identity {
+    pub tracking_id: String,
+    pub entity: String,
+    pub timestamp: Timestamp,
+}
+
+#[track_caller]
+pub fn identity(text: &str) -> Identity {
+    let (_, end) = text.rsplit_once("TrackingId:").expect(text);
+    let (tracking_id, end) = end.split_once(", Entity:").expect(text);
+    let (entity, timestamp) = end.split_once(", Timestamp:").expect(text);
+    let digits: Vec<&str> = tracking_id.split('-').collect();
+    let lengths: Vec<usize> = digits.iter().map(|part| part.len()).collect();
+    assert_eq!(lengths, [8, 4, 4, 4, 12], "{tracking_id} is no GUID");
+    assert!(digits.concat().bytes().all(|byte| byte.is_ascii_hexdigit()), "{tracking_id}");
+    Identity {
+        tracking_id: tracking_id.to_owned(),
+        entity: entity.to_owned(),
+        timestamp: Timestamp::parse(timestamp).expect(text),
+    }
+}

@@ -1,0 +1,168 @@
+//! What a transport offers, as scenarios see it: plain values in, plain values out.
+//!
+//! A scenario knows no transport. What it may rely on is this trait; a new transport joins the suite
+//! by implementing it in a file under `subjects`.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use peeklock_core::command::{Described, MessageState, ReceiveMode};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+/// What an operation answers.
+pub type Answer<T> = Result<T, Refusal>;
+
+/// An error as a client of the transport sees it.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The name of the condition (file 19).
+    pub condition: String,
+    /// Whether a repetition can succeed.
+    pub retryable: bool,
+    /// The tracking id, where the transport tells it beside the text.
+    pub tracking_id: Option<String>,
+    /// The text for people.
+    pub text: String,
+}
+
+/// A message as a client of the transport sees it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Body and properties of the sender, with what settlements have set; application properties
+    /// in order of their keys.
+    pub message: Message,
+    pub sequence: u64,
+    pub enqueued_sequence: u64,
+    pub enqueued_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub delivery_count: u32,
+    pub state: MessageState,
+    pub lock_token: Option<String>,
+    pub locked_until: Option<Timestamp>,
+}
+
+/// What a receiver decides.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    Complete,
+    Abandon(Vec<(String, Value)>),
+    Defer(Vec<(String, Value)>),
+    DeadLetter {
+        reason: Option<String>,
+        description: Option<String>,
+        properties: Vec<(String, Value)>,
+    },
+}
+
+/// An operation that not every transport has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extra {
+    /// An update that states the version it is based on (ENT-17).
+    VersionedUpdate,
+}
+
+/// One transport, connected to one broker.
+#[async_trait(?Send)]
+pub trait Subject {
+    /// Whether the transport has an operation that not every one has.
+    fn offers(&self, extra: Extra) -> bool;
+
+    async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described>;
+    async fn update(&self, path: &str, properties: QueueUpdate) -> Answer<Described>;
+    /// As `update`, if the description is still of that instant.
+    async fn update_of(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        read_at: Timestamp,
+    ) -> Answer<Described>;
+    async fn delete(&self, path: &str) -> Answer<()>;
+    async fn describe(&self, path: &str) -> Answer<Described>;
+    async fn list(&self, skip: usize, top: usize) -> Answer<Vec<String>>;
+
+    async fn send(&self, path: &str, message: Message) -> Answer<u64>;
+    async fn send_batch(&self, path: &str, messages: Vec<Message>) -> Answer<Vec<u64>>;
+    async fn schedule(&self, path: &str, message: Message, at: Timestamp) -> Answer<u64>;
+    async fn cancel(&self, path: &str, sequences: &[u64]) -> Answer<()>;
+
+    async fn receive(
+        &self,
+        path: &str,
+        mode: ReceiveMode,
+        count_max: u32,
+        wait: TimeSpan,
+    ) -> Answer<Vec<Seen>>;
+    async fn receive_deferred(
+        &self,
+        path: &str,
+        mode: ReceiveMode,
+        sequences: &[u64],
+    ) -> Answer<Vec<Seen>>;
+    async fn settle(&self, path: &str, token: &str, decision: Decision) -> Answer<()>;
+    /// Completes many; each has its own answer, in their order (SET-14).
+    async fn complete_many(&self, path: &str, tokens: &[String]) -> Answer<Vec<Answer<()>>>;
+    async fn renew(&self, path: &str, token: &str) -> Answer<Timestamp>;
+
+    async fn peek(&self, path: &str, from: u64, count_max: u32) -> Answer<Vec<Seen>>;
+    async fn delete_batch(
+        &self,
+        path: &str,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    ) -> Answer<u64>;
+    async fn purge(&self, path: &str) -> Answer<u64>;
+    async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()>;
+
+    /// Where the transport listens, if it does.
+    fn address(&self) -> Option<SocketAddr>;
+
+    /// Ends the transport, before its broker is stopped.
+    async fn stop(&self);
+}
+
+impl Seen {
+    pub fn body(&self) -> &Bytes {
+        self.message.body.as_bytes()
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(self.body()).unwrap()
+    }
+
+    /// The token of a message that was received under lock.
+    pub fn token(&self) -> &str {
+        self.lock_token.as_deref().unwrap()
+    }
+
+    pub fn property(&self, key: &str) -> Option<&Value> {
+        self.message.application_property(key)
+    }
+
+    /// An application property that is text.
+    pub fn text_of(&self, key: &str) -> Option<&str> {
+        match self.property(key)? {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn reason(&self) -> Option<&str> {
+        self.text_of("DeadLetterReason")
+    }
+
+    pub fn description(&self) -> Option<&str> {
+        self.text_of("DeadLetterErrorDescription")
+    }
+}
+
+impl Decision {
+    /// Every decision, without further properties.
+    pub fn all() -> [Self; 4] {
+        let dead_letter = Self::DeadLetter { reason: None, description: None, properties: vec![] };
+        [Self::Complete, Self::Abandon(vec![]), Self::Defer(vec![]), dead_letter]
+    }
+}

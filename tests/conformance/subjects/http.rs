@@ -1,0 +1,570 @@
+//! The JSON API of the HTTP transport, over a socket.
+
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use peeklock_core::Broker;
+use peeklock_core::command::{Counts, Described, MessageState, ReceiveMode};
+use peeklock_core::contract::{RunningTransport, Transport as _};
+use peeklock_core::description::{EntityStatus, QueueDescription, QueueUpdate};
+use peeklock_core::ids::parse_guid;
+use peeklock_core::message::{Body, Message, Value};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_http::{HttpConfig, HttpTransport};
+use serde_json::{Map, Value as Json, json};
+
+use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Subject};
+use crate::support::http::{Response, request, segment};
+
+/// A listener on a free port, and a client without any state.
+pub struct Http {
+    address: SocketAddr,
+    running: RefCell<Option<Box<dyn RunningTransport>>>,
+}
+
+impl Http {
+    pub async fn open(broker: &Broker) -> Self {
+        let config = HttpConfig::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let running = Box::new(HttpTransport::new(config)).start(broker.clone()).await.unwrap();
+        Self { address: running.local_address(), running: RefCell::new(Some(running)) }
+    }
+
+    /// One request to the API; `path` begins behind `/queues`.
+    async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Json>,
+    ) -> Answer<Json> {
+        let mut headers = headers.to_vec();
+        let body = body.map(|body| serde_json::to_vec(&body).unwrap()).unwrap_or_default();
+        if !body.is_empty() {
+            headers.push(("Content-Type", "application/json"));
+        }
+        let target = format!("/$api/v1/queues{path}");
+        let response = request(self.address, method, &target, &headers, &body).await.unwrap();
+        if (200..300).contains(&response.status) {
+            if response.body.is_empty() {
+                return Ok(Json::Null);
+            }
+            return Ok(serde_json::from_slice(&response.body).unwrap());
+        }
+        Err(refusal(&response, path))
+    }
+
+    async fn post(&self, path: &str, operation: &str, body: Json) -> Answer<Json> {
+        self.ask("POST", &format!("/{}/{operation}", segment(path)), &[], Some(body)).await
+    }
+
+    async fn patch(
+        &self,
+        path: &str,
+        properties: &QueueUpdate,
+        headers: &[(&str, &str)],
+    ) -> Answer<Described> {
+        let mut body = write_queue(properties);
+        // An update of the suite replaces the description (ENT-17); this one merges.
+        for clearable in ["forwardTo", "forwardDeadLetteredMessagesTo", "userMetadata"] {
+            body.entry(clearable).or_insert(Json::Null);
+        }
+        let path = format!("/{}", segment(path));
+        Ok(read_queue(&self.ask("PATCH", &path, headers, Some(body.into())).await?))
+    }
+}
+
+/// Reads an error, whose status must be that of its condition (ERR-01, ERR-02).
+fn refusal(response: &Response, path: &str) -> Refusal {
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    assert_eq!(response.header("content-type"), Some("application/problem+json"), "{text}");
+    let problem: Json = serde_json::from_slice(&response.body).expect(&text);
+    let condition = text_of(&problem, "code").expect(&text);
+    let on_messages = path.contains("/messages") || path.contains("/locks/");
+    let expected: &[u16] = match condition.as_str() {
+        "ArgumentError" | "ArgumentOutOfRange" | "InvalidOperation" | "EntityDisabled" => &[400],
+        "Unauthorized" => &[401],
+        "QuotaExceeded" | "MessageSizeExceeded" => &[403],
+        "EntityNotFound" if on_messages => &[410],
+        "EntityNotFound" | "MessageNotFound" => &[404],
+        "MessageLockLost" if path.contains("/locks/") => &[404],
+        "MessageLockLost" => &[410],
+        "EntityAlreadyExists" | "UpdateConflict" => &[409],
+        "NotImplemented" => &[501],
+        "ServerBusy" => &[503],
+        _ => &[],
+    };
+    assert!(
+        expected.is_empty() || expected.contains(&response.status),
+        "{} {text}",
+        response.status
+    );
+    Refusal {
+        condition,
+        retryable: problem["retryable"].as_bool().expect(&text),
+        tracking_id: Some(text_of(&problem, "trackingId").expect(&text)),
+        text: text_of(&problem, "message").expect(&text),
+    }
+}
+
+fn text_of(object: &Json, key: &str) -> Option<String> {
+    object[key].as_str().map(str::to_owned)
+}
+
+fn instant_of(object: &Json, key: &str) -> Option<Timestamp> {
+    object[key].as_str().map(|text| Timestamp::parse(text).unwrap())
+}
+
+fn span_of(object: &Json, key: &str) -> Option<TimeSpan> {
+    object[key].as_str().map(|text| TimeSpan::parse(text).unwrap())
+}
+
+fn number_of(object: &Json, key: &str) -> u64 {
+    object[key].as_u64().unwrap_or_else(|| panic!("{key} is missing in {object}"))
+}
+
+fn flag_of(object: &Json, key: &str) -> bool {
+    object[key].as_bool().unwrap_or_else(|| panic!("{key} is missing in {object}"))
+}
+
+fn numbers_of(object: &Json) -> Vec<u64> {
+    let numbers = object["sequenceNumbers"].as_array().unwrap();
+    numbers.iter().map(|number| number.as_u64().unwrap()).collect()
+}
+
+fn write_queue(properties: &QueueUpdate) -> Map<String, Json> {
+    let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
+    let all = json!({
+        "lockDuration": span(properties.lock_duration),
+        "maxSizeInMegabytes": properties.max_size_in_megabytes,
+        "requiresDuplicateDetection": properties.requires_duplicate_detection,
+        "duplicateDetectionHistoryTimeWindow":
+            span(properties.duplicate_detection_history_time_window),
+        "requiresSession": properties.requires_session,
+        "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
+        "deadLetteringOnMessageExpiration": properties.dead_lettering_on_message_expiration,
+        "maxDeliveryCount": properties.max_delivery_count,
+        "enableBatchedOperations": properties.enable_batched_operations,
+        "status": properties.status.map(EntityStatus::name),
+        "forwardTo": properties.forward_to,
+        "forwardDeadLetteredMessagesTo": properties.forward_dead_lettered_messages_to,
+        "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
+        "enablePartitioning": properties.enable_partitioning,
+        "enableExpress": properties.enable_express,
+        "maxMessageSizeInKilobytes": properties.max_message_size_in_kilobytes,
+        "userMetadata": properties.user_metadata,
+    });
+    let Json::Object(all) = all else { unreachable!("an object was written") };
+    all.into_iter().filter(|(_, value)| !value.is_null()).collect()
+}
+
+fn read_queue(queue: &Json) -> Described {
+    let text = |key| text_of(queue, key).map(Box::from);
+    let runtime = &queue["runtime"];
+    let counts = Counts {
+        active: number_of(runtime, "activeMessageCount"),
+        deferred: number_of(runtime, "deferredMessageCount"),
+        scheduled: number_of(runtime, "scheduledMessageCount"),
+        dead_letter: number_of(runtime, "deadLetterMessageCount"),
+        transfer: number_of(runtime, "transferMessageCount"),
+        transfer_dead_letter: number_of(runtime, "transferDeadLetterMessageCount"),
+    };
+    assert_eq!(number_of(runtime, "totalMessageCount"), counts.total());
+    Described {
+        description: QueueDescription {
+            path: text("path").unwrap(),
+            lock_duration: span_of(queue, "lockDuration").unwrap(),
+            max_size_in_megabytes: number_of(queue, "maxSizeInMegabytes"),
+            requires_duplicate_detection: flag_of(queue, "requiresDuplicateDetection"),
+            duplicate_detection_history_time_window: span_of(
+                queue,
+                "duplicateDetectionHistoryTimeWindow",
+            )
+            .unwrap(),
+            requires_session: flag_of(queue, "requiresSession"),
+            default_message_time_to_live: span_of(queue, "defaultMessageTimeToLive").unwrap(),
+            dead_lettering_on_message_expiration: flag_of(
+                queue,
+                "deadLetteringOnMessageExpiration",
+            ),
+            max_delivery_count: u32::try_from(number_of(queue, "maxDeliveryCount")).unwrap(),
+            enable_batched_operations: flag_of(queue, "enableBatchedOperations"),
+            status: EntityStatus::parse(&text_of(queue, "status").unwrap()).unwrap(),
+            forward_to: text("forwardTo"),
+            forward_dead_lettered_messages_to: text("forwardDeadLetteredMessagesTo"),
+            auto_delete_on_idle: span_of(queue, "autoDeleteOnIdle").unwrap(),
+            enable_partitioning: flag_of(queue, "enablePartitioning"),
+            enable_express: flag_of(queue, "enableExpress"),
+            max_message_size_in_kilobytes: number_of(queue, "maxMessageSizeInKilobytes"),
+            user_metadata: text("userMetadata"),
+        },
+        counts,
+        size_bytes: number_of(runtime, "sizeInBytes"),
+        created_at: instant_of(runtime, "createdAt").unwrap(),
+        updated_at: instant_of(runtime, "updatedAt").unwrap(),
+        accessed_at: instant_of(runtime, "accessedAt").unwrap(),
+    }
+}
+
+fn write_message(message: &Message) -> Json {
+    // Text and Base64 are two ways in; each is used where it can be.
+    let bytes = message.body.as_bytes();
+    let (body, base64) = match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(STANDARD.encode(bytes))),
+    };
+    json!({
+        "body": body,
+        "bodyBase64": base64,
+        "messageId": message.message_id.as_ref().map(ToString::to_string),
+        "sessionId": message.session_id,
+        "partitionKey": message.partition_key,
+        "transactionPartitionKey": message.transaction_partition_key,
+        "replyToSessionId": message.reply_to_session_id,
+        "correlationId": message.correlation_id.as_ref().map(ToString::to_string),
+        "contentType": message.content_type,
+        "subject": message.subject,
+        "to": message.to,
+        "replyTo": message.reply_to,
+        "timeToLive": message.time_to_live.map(|span| span.to_string()),
+        "scheduledEnqueueTimeUtc": message.scheduled_enqueue_time.map(|at| at.to_string()),
+        "forcePersistence": message.force_persistence,
+        "applicationProperties": write_properties(&message.application_properties),
+    })
+}
+
+fn write_messages(messages: &[Message]) -> Json {
+    messages.iter().map(write_message).collect()
+}
+
+fn write_properties(properties: &[(String, Value)]) -> Json {
+    properties.iter().map(|(key, value)| (key.clone(), write_value(value))).collect()
+}
+
+/// Plain where JSON has the type, else with its name.
+fn write_value(value: &Value) -> Json {
+    let typed = |name: &str, value: Json| json!({ "type": name, "value": value });
+    let guid = |value: u128| {
+        let mut text = String::new();
+        for (position, digit) in format!("{value:032x}").chars().enumerate() {
+            if matches!(position, 8 | 12 | 16 | 20) {
+                text.push('-');
+            }
+            text.push(digit);
+        }
+        text
+    };
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => json!(value),
+        Value::I64(value) => json!(value),
+        Value::String(text) => json!(text),
+        Value::I8(value) => typed("i8", json!(value)),
+        Value::I16(value) => typed("i16", json!(value)),
+        Value::I32(value) => typed("i32", json!(value)),
+        Value::U8(value) => typed("u8", json!(value)),
+        Value::U16(value) => typed("u16", json!(value)),
+        Value::U32(value) => typed("u32", json!(value)),
+        Value::U64(value) => typed("u64", json!(value)),
+        Value::F32(value) => typed("f32", json!(value)),
+        Value::F64(value) if value.is_finite() => typed("f64", json!(value)),
+        Value::F64(value) if value.is_nan() => typed("f64", json!("NaN")),
+        Value::F64(value) => {
+            typed("f64", json!(if *value > 0.0 { "Infinity" } else { "-Infinity" }))
+        }
+        Value::Decimal128(bytes) => {
+            typed("decimal128", json!(format!("{:032x}", u128::from_be_bytes(*bytes))))
+        }
+        Value::Char(value) => typed("char", json!(value)),
+        Value::Uuid(value) => typed("uuid", json!(guid(*value))),
+        Value::Timestamp(ms) => typed("timestamp", json!(ms)),
+        Value::Binary(bytes) => typed("binary", json!(STANDARD.encode(bytes))),
+        Value::Uri(text) => typed("uri", json!(text)),
+        Value::DateTimeOffset(ticks) => typed("dateTimeOffset", json!(ticks)),
+        Value::TimeSpan(ticks) => typed("timeSpan", json!(ticks)),
+    }
+}
+
+fn read_value(json: &Json) -> Value {
+    let integer = |json: &Json| json.as_i64().unwrap_or_else(|| panic!("{json} is no integer"));
+    let unsigned = |json: &Json| json.as_u64().unwrap_or_else(|| panic!("{json} is no integer"));
+    let text =
+        |json: &Json| json.as_str().unwrap_or_else(|| panic!("{json} is no text")).to_owned();
+    let float = |json: &Json| match json.as_str() {
+        Some("NaN") => f64::NAN,
+        Some("Infinity") => f64::INFINITY,
+        Some("-Infinity") => f64::NEG_INFINITY,
+        Some(other) => panic!("{other} is no number"),
+        None => json.as_f64().unwrap(),
+    };
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(*value),
+        Json::String(text) => Value::String(text.clone()),
+        Json::Number(number) => match number.as_i64() {
+            Some(value) => Value::I64(value),
+            None => Value::F64(number.as_f64().unwrap()),
+        },
+        Json::Array(_) => panic!("a property is a list: {json}"),
+        Json::Object(_) => {
+            let value = &json["value"];
+            match json["type"].as_str().unwrap() {
+                "i8" => Value::I8(integer(value).try_into().unwrap()),
+                "i16" => Value::I16(integer(value).try_into().unwrap()),
+                "i32" => Value::I32(integer(value).try_into().unwrap()),
+                "i64" => Value::I64(integer(value)),
+                "u8" => Value::U8(unsigned(value).try_into().unwrap()),
+                "u16" => Value::U16(unsigned(value).try_into().unwrap()),
+                "u32" => Value::U32(unsigned(value).try_into().unwrap()),
+                "u64" => Value::U64(unsigned(value)),
+                "f32" => Value::F32(float(value).to_string().parse().unwrap()),
+                "f64" => Value::F64(float(value)),
+                "decimal128" => Value::Decimal128(parse_guid(&text(value)).unwrap().to_be_bytes()),
+                "char" => Value::Char(text(value).parse().unwrap()),
+                "string" => Value::String(text(value)),
+                "uuid" => Value::Uuid(parse_guid(&text(value)).unwrap()),
+                "timestamp" => match value.as_i64() {
+                    Some(ms) => Value::Timestamp(ms),
+                    None => Timestamp::parse(&text(value)).unwrap().into(),
+                },
+                "binary" => Value::Binary(Bytes::from(STANDARD.decode(text(value)).unwrap())),
+                "uri" => Value::Uri(text(value)),
+                "dateTimeOffset" => Value::DateTimeOffset(
+                    value
+                        .as_i64()
+                        .unwrap_or_else(|| Timestamp::parse(&text(value)).unwrap().ticks()),
+                ),
+                "timeSpan" => Value::TimeSpan(
+                    value
+                        .as_i64()
+                        .unwrap_or_else(|| TimeSpan::parse(&text(value)).unwrap().ticks()),
+                ),
+                other => panic!("unknown type {other}"),
+            }
+        }
+    }
+}
+
+fn read_messages(answer: &Json) -> Vec<Seen> {
+    answer["messages"].as_array().unwrap().iter().map(read_message).collect()
+}
+
+fn read_message(json: &Json) -> Seen {
+    let text = |key| text_of(json, key);
+    let body = match (&json["body"], &json["bodyBase64"]) {
+        (Json::String(text), Json::Null) => Bytes::from(text.clone()),
+        (Json::Null, Json::String(base64)) => Bytes::from(STANDARD.decode(base64).unwrap()),
+        other => panic!("a message has one body: {other:?}"),
+    };
+    let properties = json["applicationProperties"].as_object().unwrap();
+    let mut application_properties: Vec<(String, Value)> =
+        properties.iter().map(|(key, value)| (key.clone(), read_value(value))).collect();
+    application_properties.sort_by(|left, right| left.0.cmp(&right.0));
+    let message = Message {
+        body: Body::Data(body),
+        message_id: text("messageId").map(Into::into),
+        session_id: text("sessionId"),
+        partition_key: text("partitionKey"),
+        transaction_partition_key: text("transactionPartitionKey"),
+        reply_to_session_id: text("replyToSessionId"),
+        correlation_id: text("correlationId").map(Into::into),
+        content_type: text("contentType"),
+        subject: text("subject"),
+        to: text("to"),
+        reply_to: text("replyTo"),
+        time_to_live: span_of(json, "timeToLive"),
+        scheduled_enqueue_time: instant_of(json, "scheduledEnqueueTimeUtc"),
+        force_persistence: json["forcePersistence"].as_bool().unwrap_or_default(),
+        application_properties,
+    };
+    Seen {
+        message,
+        sequence: number_of(json, "sequenceNumber"),
+        enqueued_sequence: number_of(json, "enqueuedSequenceNumber"),
+        enqueued_at: instant_of(json, "enqueuedTimeUtc").unwrap(),
+        expires_at: instant_of(json, "expiresAtUtc"),
+        delivery_count: u32::try_from(number_of(json, "deliveryCount")).unwrap(),
+        state: match text("state").unwrap().as_str() {
+            "Active" => MessageState::Active,
+            "Deferred" => MessageState::Deferred,
+            "Scheduled" => MessageState::Scheduled,
+            other => panic!("unknown state {other}"),
+        },
+        lock_token: text("lockToken"),
+        locked_until: instant_of(json, "lockedUntilUtc"),
+    }
+}
+
+const fn mode_name(mode: ReceiveMode) -> &'static str {
+    match mode {
+        ReceiveMode::PeekLock => "peekLock",
+        ReceiveMode::ReceiveAndDelete => "receiveAndDelete",
+    }
+}
+
+#[async_trait(?Send)]
+impl Subject for Http {
+    fn offers(&self, extra: Extra) -> bool {
+        match extra {
+            Extra::VersionedUpdate => true,
+        }
+    }
+
+    async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
+        let body = write_queue(&properties).into();
+        let answer = self.ask("PUT", &format!("/{}", segment(path)), &[], Some(body)).await?;
+        Ok(read_queue(&answer))
+    }
+
+    async fn update(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
+        self.patch(path, &properties, &[]).await
+    }
+
+    async fn update_of(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        read_at: Timestamp,
+    ) -> Answer<Described> {
+        let version = format!("\"{read_at}\"");
+        self.patch(path, &properties, &[("If-Match", &version)]).await
+    }
+
+    async fn delete(&self, path: &str) -> Answer<()> {
+        self.ask("DELETE", &format!("/{}", segment(path)), &[], None).await.map(drop)
+    }
+
+    async fn describe(&self, path: &str) -> Answer<Described> {
+        Ok(read_queue(&self.ask("GET", &format!("/{}", segment(path)), &[], None).await?))
+    }
+
+    async fn list(&self, skip: usize, top: usize) -> Answer<Vec<String>> {
+        let answer = self.ask("GET", &format!("?skip={skip}&top={top}"), &[], None).await?;
+        let queues = answer["queues"].as_array().unwrap();
+        Ok(queues.iter().map(|queue| text_of(queue, "path").unwrap()).collect())
+    }
+
+    async fn send(&self, path: &str, message: Message) -> Answer<u64> {
+        let answer = self.post(path, "messages", write_message(&message)).await?;
+        Ok(number_of(&answer, "sequenceNumber"))
+    }
+
+    async fn send_batch(&self, path: &str, messages: Vec<Message>) -> Answer<Vec<u64>> {
+        let body = json!({ "messages": write_messages(&messages) });
+        Ok(numbers_of(&self.post(path, "messages/batch", body).await?))
+    }
+
+    async fn schedule(&self, path: &str, message: Message, at: Timestamp) -> Answer<u64> {
+        let body = json!({
+            "scheduledEnqueueTimeUtc": at.to_string(),
+            "messages": [write_message(&message)],
+        });
+        Ok(numbers_of(&self.post(path, "messages/schedule", body).await?)[0])
+    }
+
+    async fn cancel(&self, path: &str, sequences: &[u64]) -> Answer<()> {
+        let body = json!({ "sequenceNumbers": sequences });
+        self.post(path, "messages/cancel-scheduled", body).await.map(drop)
+    }
+
+    async fn receive(
+        &self,
+        path: &str,
+        mode: ReceiveMode,
+        count_max: u32,
+        wait: TimeSpan,
+    ) -> Answer<Vec<Seen>> {
+        let body = json!({
+            "mode": mode_name(mode),
+            "maxCount": count_max,
+            "waitSeconds": wait.as_seconds_f64(),
+        });
+        Ok(read_messages(&self.post(path, "messages/receive", body).await?))
+    }
+
+    async fn receive_deferred(
+        &self,
+        path: &str,
+        mode: ReceiveMode,
+        sequences: &[u64],
+    ) -> Answer<Vec<Seen>> {
+        let body = json!({ "mode": mode_name(mode), "sequenceNumbers": sequences });
+        Ok(read_messages(&self.post(path, "messages/receive-deferred", body).await?))
+    }
+
+    async fn settle(&self, path: &str, token: &str, decision: Decision) -> Answer<()> {
+        let (operation, body) = match decision {
+            Decision::Complete => ("complete", json!({})),
+            Decision::Abandon(properties) => {
+                ("abandon", json!({ "applicationProperties": write_properties(&properties) }))
+            }
+            Decision::Defer(properties) => {
+                ("defer", json!({ "applicationProperties": write_properties(&properties) }))
+            }
+            Decision::DeadLetter { reason, description, properties } => {
+                let body = json!({
+                    "reason": reason,
+                    "description": description,
+                    "applicationProperties": write_properties(&properties),
+                });
+                ("dead-letter", body)
+            }
+        };
+        self.post(path, &format!("locks/{token}/{operation}"), body).await.map(drop)
+    }
+
+    async fn complete_many(&self, path: &str, tokens: &[String]) -> Answer<Vec<Answer<()>>> {
+        let mut answers = Vec::new();
+        for token in tokens {
+            answers.push(self.settle(path, token, Decision::Complete).await);
+        }
+        Ok(answers)
+    }
+
+    async fn renew(&self, path: &str, token: &str) -> Answer<Timestamp> {
+        let answer = self.post(path, &format!("locks/{token}/renew"), json!({})).await?;
+        Ok(instant_of(&answer, "lockedUntilUtc").unwrap())
+    }
+
+    async fn peek(&self, path: &str, from: u64, count_max: u32) -> Answer<Vec<Seen>> {
+        let path = format!("/{}/messages?from={from}&count={count_max}", segment(path));
+        Ok(read_messages(&self.ask("GET", &path, &[], None).await?))
+    }
+
+    async fn delete_batch(
+        &self,
+        path: &str,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    ) -> Answer<u64> {
+        let body = json!({
+            "maxCount": count_max,
+            "enqueuedBeforeUtc": enqueued_before.map(|at| at.to_string()),
+        });
+        Ok(number_of(&self.post(path, "messages/delete-batch", body).await?, "deleted"))
+    }
+
+    async fn purge(&self, path: &str) -> Answer<u64> {
+        Ok(number_of(&self.post(path, "messages/purge", json!({})).await?, "deleted"))
+    }
+
+    async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
+        let path = format!("/{}/messages/{sequence}", segment(path));
+        self.ask("DELETE", &path, &[], None).await.map(drop)
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        Some(self.address)
+    }
+
+    async fn stop(&self) {
+        let running = self.running.borrow_mut().take();
+        if let Some(running) = running {
+            running.stop(Duration::ZERO).await;
+        }
+    }
+}

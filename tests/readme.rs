@@ -1,0 +1,109 @@
+//! Is the README true? Its snippets run against the built binary, its program is the example.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    std::fs::read_to_string(path).expect("README.md")
+}
+
+/// The code blocks of a language, in order.
+fn blocks(language: &str) -> Vec<String> {
+    let text = readme();
+    let fence = format!("```{language}\n");
+    text.split(&fence)
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```").map(|(block, _)| block.to_owned()))
+        .collect()
+}
+
+/// A broker of the built binary; ends with the test.
+struct Served {
+    process: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(arguments: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let output = process.stdout.take().expect("its output");
+        let address = BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                Some(line.trim().strip_prefix("http ")?.trim().strip_prefix("http://")?.to_owned())
+            })
+            .expect("the banner names the address");
+        Self { process, address }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+#[test]
+fn the_five_minutes_with_curl_work() {
+    let served = Served::start(&[]);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+    std::fs::create_dir_all(&folder).expect("a folder to work in");
+    let snippets = blocks("sh");
+    assert!(!snippets.is_empty());
+    for snippet in snippets {
+        let script = snippet.replace("127.0.0.1:5300", &served.address);
+        let ended = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", &script])
+            .current_dir(&folder)
+            .output()
+            .expect("bash runs");
+        let said = String::from_utf8_lossy(&ended.stdout);
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{script}\n{said}\n{errors}");
+        assert!(said.contains("two coffees"), "{said}");
+        assert!(said.contains("order-2"), "{said}");
+        assert!(said.contains("one tea204"), "{said}");
+    }
+}
+
+#[test]
+fn the_embedding_program_is_the_example() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/embed.rs");
+    let example = std::fs::read_to_string(example).expect("examples/embed.rs");
+    let program = blocks("rust").pop().expect("a program");
+    assert!(example.ends_with(&program), "README and examples/embed.rs differ");
+}
+
+#[test]
+fn the_declared_queue_is_valid_configuration() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.toml");
+    std::fs::write(&file, blocks("toml").concat()).expect("a file to write");
+    let served = Served::start(&["--config", file.to_str().expect("a path")]);
+    let url = format!("http://{}/$api/v1/queues/orders", served.address);
+    let answer = Command::new("curl").args(["-fsS", &url]).output().expect("curl runs");
+    let described = String::from_utf8_lossy(&answer.stdout);
+    assert!(described.contains("\"maxDeliveryCount\":3"), "{described}");
+    assert!(described.contains("\"lockDuration\":\"PT30S\""), "{described}");
+}
+
+#[test]
+fn every_example_of_the_table_exists() {
+    let text = readme();
+    for line in text.lines().filter(|line| line.starts_with("| `cargo run --example ")) {
+        let name = line.split('`').nth(1).and_then(|call| call.rsplit(' ').next()).expect("a name");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.rs"));
+        assert!(path.exists(), "{name}");
+    }
+}

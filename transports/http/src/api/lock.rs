@@ -1,0 +1,197 @@
+//! Locks: what becomes of a message that was received under one.
+
+use actix_web::http::StatusCode;
+use actix_web::web;
+use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::message::Overlay;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::property::{PropertyMap, PropertyValueSchema};
+use super::{json, no_content};
+use crate::body;
+use crate::error::{Answer, Problem, Refusal};
+use crate::serve::Exchange;
+
+const OPERATIONS: [&str; 6] = ["complete", "abandon", "defer", "dead-letter", "release", "renew"];
+
+/// Whether `/locks/{lockToken}/{name}` is an operation.
+pub(crate) fn is_operation(name: &str) -> bool {
+    OPERATIONS.contains(&name)
+}
+
+/// Properties to set on a message that goes back or aside.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Modification {
+    /// Application properties to add or overwrite.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>)]
+    application_properties: Option<PropertyMap>,
+}
+
+/// Why a message is dead-lettered.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct DeadLetter {
+    /// At most 4096 characters.
+    reason: Option<String>,
+    /// At most 4096 characters.
+    description: Option<String>,
+    /// Application properties to add or overwrite.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>)]
+    application_properties: Option<PropertyMap>,
+}
+
+/// The new end of a lock.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Renewed {
+    locked_until_utc: String,
+}
+
+/// Complete: the message was processed and is removed.
+#[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/complete", tag = "locks",
+    params(("queue" = String, Path), ("lockToken" = String, Path)),
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn complete(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+) -> Answer {
+    settle_plainly(exchange, payload, queue, token, Settlement::Complete).await
+}
+
+/// Abandon: the message is available again, and the delivery counts as failed.
+#[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/abandon", tag = "locks",
+    params(("queue" = String, Path), ("lockToken" = String, Path)), request_body = Modification,
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn abandon(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let (modification, _room): (Modification, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let properties = overlay(modification.application_properties)?;
+    settle(exchange, &entity, token, Settlement::Abandon { properties }).await
+}
+
+/// Defer: the message is set aside, to be received by its sequence number.
+#[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/defer", tag = "locks",
+    params(("queue" = String, Path), ("lockToken" = String, Path)), request_body = Modification,
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn defer(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let (modification, _room): (Modification, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let properties = overlay(modification.application_properties)?;
+    settle(exchange, &entity, token, Settlement::Defer { properties }).await
+}
+
+/// Dead-letter: the message moves to the dead-letter queue.
+#[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/dead-letter", tag = "locks",
+    params(("queue" = String, Path), ("lockToken" = String, Path)), request_body = DeadLetter,
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn dead_letter(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let (request, _room): (DeadLetter, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let settlement = Settlement::dead_letter(
+        request.reason.as_deref(),
+        request.description.as_deref(),
+        &request.application_properties.unwrap_or_default().0,
+        &exchange.site.broker.settings().limits,
+    )?;
+    settle(exchange, &entity, token, settlement).await
+}
+
+/// Release: the message is available again as if it had never been delivered.
+#[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/release", tag = "locks",
+    params(("queue" = String, Path), ("lockToken" = String, Path)),
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn release(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+) -> Answer {
+    settle_plainly(exchange, payload, queue, token, Settlement::Release).await
+}
+
+/// Renew: the lock lasts for another lock duration from now.
+#[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/renew", tag = "locks",
+    params(("queue" = String, Path), ("lockToken" = String, Path)),
+    responses((status = 200, body = Renewed), (status = "default", body = Problem)))]
+pub(super) async fn renew(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    body::discard(&exchange.site, payload).await?;
+    match exchange.call(&entity, Command::RenewLock { token: parse(token)? }).await? {
+        Outcome::Renewed(until) => {
+            Ok(json(StatusCode::OK, &Renewed { locked_until_utc: until.to_string() }))
+        }
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+async fn settle_plainly(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+    settlement: Settlement,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    body::discard(&exchange.site, payload).await?;
+    settle(exchange, &entity, token, settlement).await
+}
+
+async fn settle(
+    exchange: &Exchange,
+    entity: &peeklock_core::Entity,
+    token: &str,
+    settlement: Settlement,
+) -> Answer {
+    let token = parse(token)?;
+    match exchange.call(entity, Command::Settle { token, settlement }).await? {
+        Outcome::Done => Ok(no_content()),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+fn parse(token: &str) -> Result<LockToken, Refusal> {
+    LockToken::parse(token).ok_or_else(|| {
+        Rejection::new(Condition::MessageLockLost, "the lock token of the path is not a GUID")
+            .into()
+    })
+}
+
+fn overlay(properties: Option<PropertyMap>) -> Result<Option<Overlay>, Refusal> {
+    match properties {
+        Some(PropertyMap(properties)) if !properties.is_empty() => {
+            Ok(Some(Overlay::encode(&properties)?))
+        }
+        Some(_) | None => Ok(None),
+    }
+}

@@ -1,0 +1,427 @@
+//! Messages of a queue: send, schedule, receive, look at, delete.
+
+use actix_web::HttpResponse;
+use actix_web::http::{StatusCode, header};
+use actix_web::web;
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, InboundMessage, Outcome, ReceiveMode, ReceivedMessage};
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::time::TimeSpan;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::message::{NewMessage, ReceivedView, instant};
+use super::{json, no_content};
+use crate::body;
+use crate::data::MESSAGE_COUNT_MAX;
+use crate::delivery::{HeldBody, Undelivered, inbound, load, outbound};
+use crate::error::{Answer, Problem, Refusal};
+use crate::route::parameter;
+use crate::serve::Exchange;
+
+/// What stands behind `/messages/` beside sequence numbers.
+pub(super) const OPERATIONS: [&str; 7] = [
+    "batch",
+    "schedule",
+    "cancel-scheduled",
+    "receive",
+    "receive-deferred",
+    "delete-batch",
+    "purge",
+];
+
+/// How a received message leaves the queue.
+#[derive(Clone, Copy, Deserialize, Default, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Mode {
+    /// Stays under a lock until it is settled or the lock ends.
+    #[default]
+    PeekLock,
+    /// Is removed when it is delivered.
+    ReceiveAndDelete,
+}
+
+/// The number under which a message is stored.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Accepted {
+    /// 0 for a silently dropped duplicate.
+    sequence_number: u64,
+    /// The id given, or the one that the broker gave.
+    message_id: Option<String>,
+}
+
+/// Messages to be stored together, all or none.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBatch {
+    messages: Vec<NewMessage>,
+}
+
+/// Messages to be enqueued at an instant, all or none.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NewSchedule {
+    /// An RFC 3339 instant.
+    scheduled_enqueue_time_utc: String,
+    messages: Vec<NewMessage>,
+}
+
+/// Numbers of messages.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Numbers {
+    sequence_numbers: Vec<u64>,
+}
+
+/// What to receive.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Receive {
+    /// By default peekLock.
+    mode: Option<Mode>,
+    /// 1 to 4096, by default 1; an answer ends at 1 MiB of messages but has at least one.
+    max_count: Option<u32>,
+    /// How long to wait for the first message; 0, the default, does not wait, more than 60 is cut.
+    wait_seconds: Option<f64>,
+}
+
+/// Which deferred messages to receive, all or none.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ReceiveDeferred {
+    /// By default peekLock.
+    mode: Option<Mode>,
+    sequence_numbers: Vec<u64>,
+}
+
+/// Messages, ascending by number as far as they are available; none is not an error.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Messages {
+    messages: Vec<ReceivedView>,
+}
+
+/// Which available messages to delete.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct DeleteBatch {
+    /// At most the namespace's limit, which is also the default.
+    max_count: Option<u32>,
+    /// Only messages enqueued before this RFC 3339 instant; by default now.
+    enqueued_before_utc: Option<String>,
+}
+
+/// How many messages were deleted.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Deleted {
+    deleted: u64,
+}
+
+impl From<Mode> for ReceiveMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::PeekLock => Self::PeekLock,
+            Mode::ReceiveAndDelete => Self::ReceiveAndDelete,
+        }
+    }
+}
+
+/// Send a message.
+#[utoipa::path(post, path = "/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path)), request_body = NewMessage,
+    responses((status = 201, body = Accepted), (status = "default", body = Problem)))]
+pub(super) async fn send(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
+    let entity = exchange.entity(Right::Send, queue).await?;
+    let (message, _room): (NewMessage, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let message = inbound(&exchange.site, message.into_message()?);
+    let message_id = message.content.message_id().map(std::borrow::Cow::into_owned);
+    match exchange.call(&entity, Command::Send { message }).await? {
+        Outcome::Accepted(SequenceNumber(sequence_number)) => {
+            Ok(json(StatusCode::CREATED, &Accepted { sequence_number, message_id }))
+        }
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Send messages together, all or none.
+#[utoipa::path(post, path = "/queues/{queue}/messages/batch", tag = "messages",
+    params(("queue" = String, Path)), request_body = NewBatch,
+    responses((status = 201, body = Numbers), (status = "default", body = Problem)))]
+pub(super) async fn send_batch(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Send, queue).await?;
+    let (batch, _room): (NewBatch, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let messages = inbound_all(exchange, batch.messages, |_| {})?;
+    accept(exchange, &entity, messages).await
+}
+
+/// Schedule messages for an instant, all or none; answers with the numbers by which to cancel them.
+#[utoipa::path(post, path = "/queues/{queue}/messages/schedule", tag = "messages",
+    params(("queue" = String, Path)), request_body = NewSchedule,
+    responses((status = 201, body = Numbers), (status = "default", body = Problem)))]
+pub(super) async fn schedule(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Send, queue).await?;
+    let (schedule, _room): (NewSchedule, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let at = instant("scheduledEnqueueTimeUtc", Some(&schedule.scheduled_enqueue_time_utc))?;
+    let messages =
+        inbound_all(exchange, schedule.messages, |message| message.scheduled_enqueue_time = at)?;
+    accept(exchange, &entity, messages).await
+}
+
+fn inbound_all(
+    exchange: &Exchange,
+    messages: Vec<NewMessage>,
+    adjust: impl Fn(&mut peeklock_core::message::Message),
+) -> Result<Vec<InboundMessage>, Refusal> {
+    refuse_count(messages.len(), "messages of a batch")?;
+    let messages = messages.into_iter().map(|message| {
+        let mut message = message.into_message()?;
+        adjust(&mut message);
+        Ok(inbound(&exchange.site, message))
+    });
+    messages.collect()
+}
+
+async fn accept(exchange: &Exchange, entity: &Entity, messages: Vec<InboundMessage>) -> Answer {
+    match exchange.call(entity, Command::SendBatch { messages }).await? {
+        Outcome::AcceptedBatch(numbers) => {
+            let sequence_numbers = numbers.into_iter().map(|number| number.0).collect();
+            Ok(json(StatusCode::CREATED, &Numbers { sequence_numbers }))
+        }
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Cancel scheduled messages, all or none.
+#[utoipa::path(post, path = "/queues/{queue}/messages/cancel-scheduled", tag = "messages",
+    params(("queue" = String, Path)), request_body = Numbers,
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn cancel_scheduled(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Send, queue).await?;
+    let (numbers, _room): (Numbers, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let sequences = sequences(numbers.sequence_numbers)?;
+    match exchange.call(&entity, Command::CancelScheduled { sequences }).await? {
+        Outcome::Done => Ok(no_content()),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Receive messages, under lock or for good.
+#[utoipa::path(post, path = "/queues/{queue}/messages/receive", tag = "messages",
+    params(("queue" = String, Path)), request_body = Receive,
+    responses((status = 200, body = Messages), (status = "default", body = Problem)))]
+pub(super) async fn receive(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let limits = &exchange.site.broker.settings().limits;
+    let (bytes_max, wait_max) = (limits.peek_bytes_max, limits.receive_wait_http_max);
+    let request = receive_request(exchange, payload).await?;
+    let Some(wait) = TimeSpan::from_seconds_f64(request.wait_seconds.unwrap_or(0.0)) else {
+        return Err(Rejection::out_of_range("waitSeconds is less than 0").into());
+    };
+    let count_max = request.max_count.unwrap_or(1);
+    if count_max == 0 || count_max as usize > MESSAGE_COUNT_MAX {
+        let detail = format!("maxCount is {count_max}, not 1 to {MESSAGE_COUNT_MAX}");
+        return Err(Rejection::out_of_range(detail).into());
+    }
+    let command = Command::Receive {
+        mode: request.mode.unwrap_or_default().into(),
+        count_max,
+        bytes_max,
+        wait: wait.min(wait_max),
+        holder: None,
+    };
+    match exchange.call(&entity, command).await? {
+        Outcome::Received(messages) => deliver(exchange, &entity, messages).await,
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Apart, so that a receive that waits holds no room for its body.
+async fn receive_request(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+) -> Result<Receive, Refusal> {
+    let (request, _room) = body::read_json(&exchange.site, &exchange.request, payload).await?;
+    Ok(request)
+}
+
+/// Receive deferred messages by their numbers, all or none.
+#[utoipa::path(post, path = "/queues/{queue}/messages/receive-deferred", tag = "messages",
+    params(("queue" = String, Path)), request_body = ReceiveDeferred,
+    responses((status = 200, body = Messages), (status = "default", body = Problem)))]
+pub(super) async fn receive_deferred(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let (request, _room): (ReceiveDeferred, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let command = Command::ReceiveDeferred {
+        mode: request.mode.unwrap_or_default().into(),
+        sequences: sequences(request.sequence_numbers)?,
+        holder: None,
+    };
+    match exchange.call(&entity, command).await? {
+        Outcome::Received(messages) => deliver(exchange, &entity, messages).await,
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Look at messages without changing them.
+#[utoipa::path(get, path = "/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path),
+        ("from" = Option<u64>, Query, description = "the first sequence number; by default the lowest"),
+        ("count" = Option<u32>, Query, description = "at most so many; by default 1")),
+    responses((status = 200, body = Messages), (status = "default", body = Problem)))]
+pub(super) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let from = SequenceNumber(number(exchange, "from")?.unwrap_or(0));
+    let count_max = number(exchange, "count")?.unwrap_or(1);
+    match exchange.call(&entity, Command::Peek { from, count_max }).await? {
+        Outcome::Peeked(messages) => deliver(exchange, &entity, messages).await,
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Delete available messages, lowest numbers first.
+#[utoipa::path(post, path = "/queues/{queue}/messages/delete-batch", tag = "messages",
+    params(("queue" = String, Path)), request_body = DeleteBatch,
+    responses((status = 200, body = Deleted), (status = "default", body = Problem)))]
+pub(super) async fn delete_batch(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let (request, _room): (DeleteBatch, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let command = Command::DeleteBatch {
+        count_max: request.max_count.unwrap_or_else(|| delete_count_max(exchange)),
+        enqueued_before: instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?,
+    };
+    match exchange.call(&entity, command).await? {
+        Outcome::Deleted(deleted) => Ok(json(StatusCode::OK, &Deleted { deleted })),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Delete all available messages that were enqueued before an instant (DEL-06).
+#[utoipa::path(post, path = "/queues/{queue}/messages/purge", tag = "messages",
+    params(("queue" = String, Path)), request_body = DeleteBatch,
+    responses((status = 200, body = Deleted), (status = "default", body = Problem)))]
+pub(super) async fn purge(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
+    let entity = exchange.entity(Right::Listen, queue).await?;
+    let (request, _room): (DeleteBatch, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    if request.max_count.is_some() {
+        return Err(Refusal::argument("maxCount is not for a purge, which deletes all"));
+    }
+    let before = instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?;
+    let before = before.unwrap_or_else(|| exchange.site.broker.now());
+    let mut deleted = 0;
+    loop {
+        let command = Command::DeleteBatch {
+            count_max: delete_count_max(exchange),
+            enqueued_before: Some(before),
+        };
+        match exchange.call(&entity, command).await? {
+            Outcome::Deleted(0) => return Ok(json(StatusCode::OK, &Deleted { deleted })),
+            Outcome::Deleted(count) => deleted += count,
+            _ => return Err(Refusal::unexpected()),
+        }
+    }
+}
+
+/// Delete one deferred message, expired or not (DEL-09).
+#[utoipa::path(delete, path = "/queues/{queue}/messages/{sequenceNumber}", tag = "messages",
+    params(("queue" = String, Path), ("sequenceNumber" = u64, Path)),
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn delete_deferred(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    number: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Manage, queue).await?;
+    body::discard(&exchange.site, payload).await?;
+    let Ok(sequence) = number.parse().map(SequenceNumber) else {
+        return Err(Refusal::argument("the sequence number has more than 64 bits"));
+    };
+    match exchange.call(&entity, Command::DeleteDeferred { sequence }).await? {
+        Outcome::Done => Ok(no_content()),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Answers with messages; what cannot be delivered is given back (RCV-14).
+async fn deliver(exchange: &Exchange, entity: &Entity, messages: Vec<ReceivedMessage>) -> Answer {
+    let undelivered = Undelivered::new(entity, &messages);
+    let room = outbound(&exchange.site, &messages).await?;
+    let mut views = Vec::with_capacity(messages.len());
+    for received in &messages {
+        views.push(ReceivedView::new(load(received).await?, &received.facts));
+    }
+    let Ok(bytes) = serde_json::to_vec(&Messages { messages: views }) else {
+        return Err(Rejection::internal("the messages cannot be written as JSON").into());
+    };
+    let response = HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "application/json"))
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .body(HeldBody::new(bytes.into(), room));
+    undelivered.begun();
+    Ok(response)
+}
+
+fn delete_count_max(exchange: &Exchange) -> u32 {
+    let count_max = exchange.site.broker.settings().limits.batch_delete_count_max;
+    u32::try_from(count_max).unwrap_or(u32::MAX)
+}
+
+fn sequences(numbers: Vec<u64>) -> Result<Vec<SequenceNumber>, Refusal> {
+    refuse_count(numbers.len(), "sequenceNumbers")?;
+    Ok(numbers.into_iter().map(SequenceNumber).collect())
+}
+
+fn refuse_count(count: usize, what: &str) -> Result<(), Refusal> {
+    if count <= MESSAGE_COUNT_MAX {
+        return Ok(());
+    }
+    let detail = format!("{what}: {count} are more than {MESSAGE_COUNT_MAX}");
+    Err(Rejection::out_of_range(detail).into())
+}
+
+/// A number of the query.
+pub(super) fn number<T: std::str::FromStr>(
+    exchange: &Exchange,
+    name: &str,
+) -> Result<Option<T>, Refusal> {
+    let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => {
+            Err(Refusal::argument(format!("the query parameter {name} is not a number in range")))
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The JSON API under `/$api/v1` (HTP-10): everything the broker can do, as resources.
+//!
+//! A queue, or with its suffix a sub-queue, is one percent-encoded segment. Management is
+//! `/queues` and `/queues/{queue}`; messages are below it, and operations on them are verbs in the
+//! last segment; a lock is a resource of its own, so that every settlement names it in the path.
+
+mod lock;
+mod message;
+mod messages;
+mod openapi;
+mod property;
+mod queue;
+mod queues;
+
+pub(crate) use lock::is_operation as is_lock_operation;
+pub use openapi::openapi_json;
+pub(crate) use property::PropertyMap;
+#[cfg(test)]
+pub(crate) use property::write as write_value;
+
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+
+use crate::error::{Answer, Refusal};
+use crate::route::ApiRoute;
+use crate::serve::Exchange;
+
+/// The methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
+pub(crate) fn message_methods(name: &str) -> Option<&'static str> {
+    if messages::OPERATIONS.contains(&name) {
+        return Some("POST, OPTIONS");
+    }
+    name.bytes().all(|byte| byte.is_ascii_digit()).then_some("DELETE, OPTIONS")
+}
+
+/// Carries out an operation; the method is one that the resource has.
+pub(crate) async fn dispatch(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    method: &Method,
+    route: &ApiRoute,
+) -> Answer {
+    match route {
+        ApiRoute::Document => {
+            Ok(HttpResponse::Ok().content_type("application/json").body(openapi_json()))
+        }
+        ApiRoute::Queues => queues::list(exchange).await,
+        ApiRoute::Queue { queue } => match method.as_str() {
+            "PUT" => queues::create(exchange, payload, queue).await,
+            "PATCH" => queues::update(exchange, payload, queue).await,
+            "DELETE" => queues::delete(exchange, payload, queue).await,
+            _ => queues::get(exchange, queue).await,
+        },
+        ApiRoute::Messages { queue } if method == Method::POST => {
+            messages::send(exchange, payload, queue).await
+        }
+        ApiRoute::Messages { queue } => messages::peek(exchange, queue).await,
+        ApiRoute::Message { queue, name } => match name.as_str() {
+            "batch" => messages::send_batch(exchange, payload, queue).await,
+            "schedule" => messages::schedule(exchange, payload, queue).await,
+            "cancel-scheduled" => messages::cancel_scheduled(exchange, payload, queue).await,
+            "receive" => messages::receive(exchange, payload, queue).await,
+            "receive-deferred" => messages::receive_deferred(exchange, payload, queue).await,
+            "delete-batch" => messages::delete_batch(exchange, payload, queue).await,
+            "purge" => messages::purge(exchange, payload, queue).await,
+            number => messages::delete_deferred(exchange, payload, queue, number).await,
+        },
+        ApiRoute::Lock { queue, token, operation } => match operation.as_str() {
+            "complete" => lock::complete(exchange, payload, queue, token).await,
+            "abandon" => lock::abandon(exchange, payload, queue, token).await,
+            "defer" => lock::defer(exchange, payload, queue, token).await,
+            "dead-letter" => lock::dead_letter(exchange, payload, queue, token).await,
+            "release" => lock::release(exchange, payload, queue, token).await,
+            "renew" => lock::renew(exchange, payload, queue, token).await,
+            _ => Err(Refusal::no_resource()),
+        },
+    }
+}
+
+/// An answer of this API.
+fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
+    HttpResponse::build(status).insert_header((header::CACHE_CONTROL, "no-store")).json(value)
+}
+
+fn no_content() -> HttpResponse {
+    HttpResponse::NoContent().finish()
+}

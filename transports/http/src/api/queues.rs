@@ -1,0 +1,165 @@
+//! Management of queues.
+
+use actix_web::HttpResponse;
+use actix_web::http::{StatusCode, header};
+use actix_web::web;
+use peeklock_core::command::Described;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use peeklock_core::time::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::messages::number;
+use super::queue::{QueueProperties, QueueView};
+use super::{json, no_content};
+use crate::body;
+use crate::error::{Answer, Problem, Refusal};
+use crate::route::encode_segment;
+use crate::serve::Exchange;
+
+/// Queues in one page if the request does not say.
+const TOP_DEFAULT: usize = 100;
+/// An update without a version is tried against so many versions by others.
+const CONFLICTS_MAX: usize = 16;
+
+/// A page of queues in case-insensitive order of their paths.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QueuePage {
+    queues: Vec<QueueView>,
+    skip: usize,
+    top: usize,
+}
+
+/// List queues.
+#[utoipa::path(get, path = "/queues", tag = "queues",
+    params(("skip" = Option<usize>, Query, description = "by default 0"),
+        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    responses((status = 200, body = QueuePage), (status = "default", body = Problem)))]
+pub(super) async fn list(exchange: &Exchange) -> Answer {
+    exchange.authorize(Right::Manage, "").await?;
+    let broker = &exchange.site.broker;
+    let most = broker.settings().limits.list_count_max.max(1);
+    let skip = number(exchange, "skip")?.unwrap_or(0);
+    let top = number(exchange, "top")?.unwrap_or(TOP_DEFAULT).min(most);
+    let mut queues = Vec::new();
+    for path in broker.queue_paths(skip, top) {
+        match broker.describe_queue(&path).await {
+            Ok(described) => queues.push(described.into()),
+            // It was deleted meanwhile.
+            Err(error) if error.condition() == Condition::EntityNotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(json(StatusCode::OK, &QueuePage { queues, skip, top }))
+}
+
+/// Create a queue.
+#[utoipa::path(put, path = "/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)), request_body = QueueProperties,
+    responses((status = 201, body = QueueView), (status = "default", body = Problem)))]
+pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    exchange.managed(path).await?;
+    let (properties, _room): (QueueProperties, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let described = exchange.site.broker.create_queue(path, properties.to_update()?).await?;
+    let location = format!(
+        "{}/$api/v1/queues/{}",
+        exchange.base_url(),
+        encode_segment(&described.description.path)
+    );
+    let mut response = queue(StatusCode::CREATED, described);
+    if let Ok(location) = header::HeaderValue::from_str(&location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Read a queue's properties, counts and instants.
+#[utoipa::path(get, path = "/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = QueueView), (status = "default", body = Problem)))]
+pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
+    let path = exchange.managed(path).await?;
+    let described = exchange.site.broker.describe_queue(&path).await?;
+    Ok(queue(StatusCode::OK, described))
+}
+
+/// Change properties of a queue; those that are not named keep their value (RFC 7396).
+#[utoipa::path(patch, path = "/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path),
+        ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \
+        updatedAt, of the version to be changed; a later one gives UpdateConflict")),
+    request_body = QueueProperties,
+    responses((status = 200, body = QueueView), (status = "default", body = Problem)))]
+pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    let path = exchange.managed(path).await?;
+    let version = version(exchange)?;
+    let (properties, _room): (QueueProperties, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match try_update(exchange, &path, &properties, version).await {
+            Err(error)
+                if error.is(Condition::UpdateConflict)
+                    && version.is_none()
+                    && attempts < CONFLICTS_MAX => {}
+            answer => return answer,
+        }
+    }
+}
+
+async fn try_update(
+    exchange: &Exchange,
+    path: &str,
+    properties: &QueueProperties,
+    version: Option<Timestamp>,
+) -> Answer {
+    let broker = &exchange.site.broker;
+    let current = broker.describe_queue(path).await?;
+    let mut properties = properties.clone();
+    properties.keep(&current);
+    let read_at = version.unwrap_or(current.updated_at);
+    let described = broker.update_queue(path, properties.to_update()?, Some(read_at)).await?;
+    Ok(queue(StatusCode::OK, described))
+}
+
+/// Delete a queue with everything in it.
+#[utoipa::path(delete, path = "/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    let path = exchange.managed(path).await?;
+    body::discard(&exchange.site, payload).await?;
+    exchange.site.broker.delete_entity(&path).await?;
+    Ok(no_content())
+}
+
+/// The version that the client has read; none if any will do.
+fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
+    let Some(header) = exchange.request.headers().get(header::IF_MATCH) else { return Ok(None) };
+    let text = header.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let instant = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    match Timestamp::parse(instant) {
+        Some(version) => Ok(Some(version)),
+        None => {
+            let detail = "If-Match is neither * nor the ETag of a queue, its quoted updatedAt";
+            Err(Rejection::argument(detail).into())
+        }
+    }
+}
+
+/// A queue, with its version as ETag.
+fn queue(status: StatusCode, described: Described) -> HttpResponse {
+    let etag = format!("\"{}\"", described.updated_at);
+    let mut response = json(status, &QueueView::from(described));
+    if let Ok(etag) = header::HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}

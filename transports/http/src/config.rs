@@ -1,0 +1,74 @@
+//! What an operator can set.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Renders the metrics page; provided by a metrics plugin.
+pub type MetricsHook = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The settings of the HTTP transport.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct HttpConfig {
+    /// `http.address`: where to listen; loopback unless told otherwise.
+    pub address: SocketAddr,
+    /// `http.allowed_hosts`: names beside IP literals and `localhost` that a request's `Host` may
+    /// have while anonymous access is on (SEC-23).
+    pub allowed_hosts: Vec<String>,
+    /// `http.allowed_origins`: origins beside the listener's own that may send requests (SEC-23).
+    pub allowed_origins: Vec<String>,
+    /// `http.public_url`: how clients reach this listener, such as `https://bus.example`; begins the
+    /// `Location` of a locked message (HTP-06). By default `http://` and the request's `Host`.
+    pub public_url: Option<String>,
+    /// `http.workers`: threads that serve connections.
+    pub workers: usize,
+    /// `http.connection_count_max`: open connections; further ones wait to be accepted.
+    pub connection_count_max: usize,
+    /// `http.inbound_bytes_max`: request bodies in memory, all connections together; a request that
+    /// finds no room is answered with `ServerBusy`.
+    pub inbound_bytes_max: u64,
+    /// `http.outbound_bytes_max`: message contents in memory on their way out, likewise.
+    pub outbound_bytes_max: u64,
+    /// `http.head_timeout`: time in which the first request line and headers must have arrived.
+    pub head_timeout: Duration,
+    /// `http.body_timeout`: time in which a request body must have arrived.
+    pub body_timeout: Duration,
+    /// `http.keep_alive`: how long an idle connection stays open.
+    pub keep_alive: Duration,
+    /// `http.metrics_public`: whether `/metrics`, which names entities, needs no Manage right.
+    pub metrics_public: bool,
+    /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
+    pub i_know: bool,
+    /// Renders `/metrics`; without it there is no such page.
+    pub metrics: Option<MetricsHook>,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 5380)),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            public_url: None,
+            workers: 2,
+            connection_count_max: 5_000,
+            inbound_bytes_max: 64 << 20,
+            outbound_bytes_max: 128 << 20,
+            head_timeout: Duration::from_secs(5),
+            body_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
+            metrics_public: false,
+            i_know: false,
+            metrics: None,
+        }
+    }
+}
+
+impl HttpConfig {
+    /// The defaults at this address.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address, ..Self::default() }
+    }
+}

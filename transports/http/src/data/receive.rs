@@ -1,0 +1,95 @@
+//! Receives one message, under lock or for good.
+
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::{HttpResponse, HttpResponseBuilder, web};
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, MessageFacts, Outcome, ReceiveMode};
+use peeklock_core::contract::Right;
+use peeklock_core::message::Message;
+use peeklock_core::time::TimeSpan;
+
+use crate::broker_properties;
+use crate::delivery::{HeldBody, Undelivered, load, outbound};
+use crate::error::{Answer, Refusal};
+use crate::header_value::{BROKER_PROPERTIES, write_property};
+use crate::route::{encode_path, parameter};
+use crate::serve::Exchange;
+use crate::site::Site;
+
+/// `POST` or `DELETE /{entity}/messages/head`: the first available message, or 204.
+pub(crate) async fn receive(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    method: &Method,
+    path: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, path).await?;
+    let wait = wait(&exchange.site, exchange.query())?;
+    crate::body::discard(&exchange.site, payload).await?;
+    let mode = if method == Method::DELETE {
+        ReceiveMode::ReceiveAndDelete
+    } else {
+        ReceiveMode::PeekLock
+    };
+    let command = Command::Receive { mode, count_max: 1, bytes_max: u64::MAX, wait, holder: None };
+    let Outcome::Received(messages) = exchange.call(&entity, command).await? else {
+        return Err(Refusal::unexpected());
+    };
+    let undelivered = Undelivered::new(&entity, &messages);
+    let Some(received) = messages.first() else {
+        return Ok(super::answer(StatusCode::NO_CONTENT).finish());
+    };
+    let room = outbound(&exchange.site, &messages).await?;
+    let message = load(received).await?;
+    let status = match mode {
+        ReceiveMode::PeekLock => StatusCode::CREATED,
+        ReceiveMode::ReceiveAndDelete => StatusCode::OK,
+    };
+    let mut response = super::answer(status);
+    write_headers(&mut response, &message, &received.facts);
+    if let Some(location) = location(exchange, &entity, &received.facts) {
+        response.insert_header((header::LOCATION, location));
+    }
+    let response = response.body(HeldBody::new(message.body.as_bytes().clone(), room));
+    undelivered.begun();
+    Ok(response)
+}
+
+/// The wait of a receive (HTP-08).
+fn wait(site: &Site, query: &str) -> Result<TimeSpan, Refusal> {
+    let most = site.broker.settings().limits.receive_wait_http_max;
+    let Some(text) = parameter(query, "timeout") else { return Ok(most) };
+    let seconds: Option<f64> = text.parse().ok();
+    match seconds.and_then(TimeSpan::from_seconds_f64) {
+        Some(wait) => Ok(wait.min(most)),
+        None => Err(Refusal::argument("the query parameter timeout is not a number of seconds")),
+    }
+}
+
+/// Properties as headers (HTP-03, HTP-05).
+fn write_headers(response: &mut HttpResponseBuilder, message: &Message, facts: &MessageFacts) {
+    response.insert_header((BROKER_PROPERTIES, broker_properties::write(message, facts)));
+    let content_type = message.content_type.as_deref();
+    if let Some(value) =
+        content_type.and_then(|text| header::HeaderValue::from_bytes(text.as_bytes()).ok())
+    {
+        response.insert_header((header::CONTENT_TYPE, value));
+    }
+    for (key, value) in &message.application_properties {
+        if let Some((name, value)) = write_property(key, value) {
+            response.append_header((name, value));
+        }
+    }
+}
+
+/// The address under which the lock is settled (HTP-06).
+fn location(exchange: &Exchange, entity: &Entity, facts: &MessageFacts) -> Option<String> {
+    let token = facts.lock?.token;
+    let base = exchange.base_url();
+    Some(format!("{base}/{}/messages/{}/{token}", encode_path(entity.path()), facts.sequence))
+}
+
+/// The answer to a settlement.
+pub(super) fn settled() -> HttpResponse {
+    super::answer(StatusCode::OK).finish()
+}

@@ -1,0 +1,78 @@
+//! Settles or renews by the address that a receive gave.
+
+use actix_web::http::{Method, StatusCode};
+use actix_web::web;
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+
+use super::receive::settled;
+use crate::broker_properties;
+use crate::delivery::message_id;
+use crate::error::{Answer, Refusal};
+use crate::header_value::BROKER_PROPERTIES;
+use crate::serve::Exchange;
+
+/// `DELETE`, `PUT`, `POST /{entity}/messages/{reference}/{token}`: completes, abandons, renews.
+pub(crate) async fn settle(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    method: &Method,
+    path: &str,
+    reference: &str,
+    token: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Listen, path).await?;
+    crate::body::discard(&exchange.site, payload).await?;
+    let Some(token) = LockToken::parse(token) else {
+        let detail = "the lock token of the path is not a GUID";
+        return Err(Rejection::new(Condition::MessageLockLost, detail).into());
+    };
+    refuse_foreign(exchange, &entity, reference, token).await?;
+    if method == Method::POST {
+        return match exchange.call(&entity, Command::RenewLock { token }).await? {
+            Outcome::Renewed(until) => Ok(super::answer(StatusCode::OK)
+                .insert_header((BROKER_PROPERTIES, broker_properties::write_renewed(until)))
+                .finish()),
+            _ => Err(Refusal::unexpected()),
+        };
+    }
+    let settlement = if method == Method::PUT {
+        Settlement::Abandon { properties: None }
+    } else {
+        Settlement::Complete
+    };
+    match exchange.call(&entity, Command::Settle { token, settlement }).await? {
+        Outcome::Done => Ok(settled()),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// HTP-07: the reference must be of the message that the token locks, its number or its MessageId.
+async fn refuse_foreign(
+    exchange: &Exchange,
+    entity: &Entity,
+    reference: &str,
+    token: LockToken,
+) -> Result<(), Refusal> {
+    let sequence = token.sequence();
+    if reference == sequence.to_string() {
+        return Ok(());
+    }
+    let foreign = || Refusal::from(Rejection::message_lock_lost(token));
+    let peek = Command::Peek { from: sequence, count_max: 1 };
+    let Outcome::Peeked(messages) = exchange.call(entity, peek).await? else {
+        return Err(Refusal::unexpected());
+    };
+    let Some(message) = messages.first().filter(|message| message.facts.sequence == sequence)
+    else {
+        return Err(foreign());
+    };
+    if message_id(message).await?.as_deref() == Some(reference) {
+        return Ok(());
+    }
+    Err(foreign())
+}

@@ -1,0 +1,48 @@
+//! HTTP for Peeklock: the Service Bus REST data plane, a JSON API and the probes. (Data path,
+//! step 1.)
+//!
+//! Read in the order of the modules. [`HttpTransport`] listens; `serve` takes one request through
+//! the checks that all share; `route` tells what a path means; `data` is the REST data plane of spec
+//! file 22, `api` the JSON API under `/$api/v1` with everything that has no REST form (HTP-10). Its
+//! OpenAPI document is made from the code and served at `/$api/v1/openapi.json`.
+//!
+//! | Request | Operation |
+//! |---|---|
+//! | `POST /{queue}/messages` | send one message, or a batch by its Content-Type |
+//! | `POST /{entity}/messages/head?timeout=` | receive under lock |
+//! | `DELETE /{entity}/messages/head?timeout=` | receive and delete |
+//! | `DELETE`, `PUT`, `POST /{entity}/messages/{sequence or id}/{token}` | complete, abandon, renew |
+//! | `GET /$api/v1/queues`, and below it | everything, as JSON |
+//! | `GET /livez`, `/readyz`, `/health`, `/metrics` | probes |
+//!
+//! In the data plane an entity is a queue's path with its slashes, or that of a sub-queue; in the
+//! JSON API it is one segment, its slashes percent-encoded: `/$api/v1/queues/eu%2Forders`, or with
+//! the backslash that counts as one (ADR-09) where a proxy takes offence: `eu%5Corders`.
+//!
+//! Absent on purpose: TLS and HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
+
+mod config;
+mod error;
+mod listener;
+mod site;
+
+mod body;
+mod origin;
+mod probe;
+mod route;
+mod serve;
+
+mod broker_properties;
+mod delivery;
+mod header_value;
+mod wire_time;
+
+mod api;
+mod data;
+
+#[cfg(test)]
+mod tests;
+
+pub use api::openapi_json;
+pub use config::{HttpConfig, MetricsHook};
+pub use listener::HttpTransport;

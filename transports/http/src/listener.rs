@@ -1,0 +1,154 @@
+//! Starts and stops the listener, in a thread of its own.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use actix_web::dev::{Server, ServerHandle};
+use actix_web::{App, HttpServer, web};
+use async_trait::async_trait;
+use peeklock_core::Broker;
+use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use tokio::sync::oneshot;
+
+use crate::config::HttpConfig;
+use crate::serve::serve;
+use crate::site::Site;
+
+const NAME: &str = "http";
+/// After the grace of a stop, for answers that are being written.
+const WRITE_GRACE_SECONDS: u64 = 1;
+/// How long a connection that is being closed may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Nothing here blocks; the pool is for whatever the framework does.
+const BLOCKING_THREADS: usize = 1;
+
+/// The HTTP transport. See the crate's documentation for what it serves.
+pub struct HttpTransport {
+    config: HttpConfig,
+}
+
+impl HttpTransport {
+    /// A transport with these settings, to be started by the host.
+    #[must_use]
+    pub const fn new(config: HttpConfig) -> Self {
+        Self { config }
+    }
+}
+
+struct Running {
+    site: Arc<Site>,
+    address: SocketAddr,
+    handle: ServerHandle,
+    thread: JoinHandle<()>,
+}
+
+#[async_trait]
+impl Transport for HttpTransport {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn start(
+        self: Box<Self>,
+        broker: Broker,
+    ) -> Result<Box<dyn RunningTransport>, TransportError> {
+        let address = self.config.address;
+        let failed =
+            |source| TransportError { transport: NAME, address: address.to_string(), source };
+        refuse_open_listener(&broker, &self.config).map_err(failed)?;
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let site = Arc::new(Site::new(broker, self.config));
+        let (started, start) = oneshot::channel();
+        let thread = {
+            let site = Arc::clone(&site);
+            std::thread::Builder::new()
+                .name("peeklock-http".to_owned())
+                .spawn(move || run(&site, listener, started))
+                .map_err(failed)?
+        };
+        let ended = || failed(io::Error::other("the listener's thread ended"));
+        let handle = start.await.map_err(|_| ended())?.map_err(failed)?;
+        tracing::info!(transport = NAME, %address, "listening");
+        Ok(Box::new(Running { site, address, handle, thread }))
+    }
+}
+
+/// SEC-17: who listens beyond loopback without authentication must say so.
+fn refuse_open_listener(broker: &Broker, config: &HttpConfig) -> io::Result<()> {
+    if config.address.ip().is_loopback() || config.i_know || !broker.allows_anonymous() {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "anonymous access is on and the address is not loopback; configure a policy, or set \
+         `security.i_know = true` to serve everybody who can reach it",
+    ))
+}
+
+/// The listener's thread: serves until it is stopped.
+fn run(
+    site: &Arc<Site>,
+    listener: TcpListener,
+    started: oneshot::Sender<io::Result<ServerHandle>>,
+) {
+    actix_rt::System::new().block_on(async move {
+        match server(site, listener) {
+            Ok(server) => {
+                drop(started.send(Ok(server.handle())));
+                if let Err(error) = server.await {
+                    tracing::error!(transport = NAME, %error, "listener failed");
+                }
+            }
+            Err(error) => {
+                drop(started.send(Err(error)));
+            }
+        }
+    });
+}
+
+fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
+    let config = &site.config;
+    let workers = config.workers.max(1);
+    let data = web::Data::from(Arc::clone(site));
+    let server =
+        HttpServer::new(move || App::new().app_data(data.clone()).default_service(web::to(serve)))
+            .workers(workers)
+            .worker_max_blocking_threads(BLOCKING_THREADS)
+            .max_connections((config.connection_count_max / workers).max(1))
+            .client_request_timeout(config.head_timeout)
+            .client_disconnect_timeout(CLOSE_TIMEOUT)
+            .keep_alive(config.keep_alive)
+            // A client that has closed its side is gone: its request is dropped, and with it a receive that
+            // waits (HTP-11).
+            .h1_allow_half_closed(false)
+            .shutdown_timeout(WRITE_GRACE_SECONDS)
+            .disable_signals()
+            .listen(listener)?;
+    Ok(server.run())
+}
+
+#[async_trait]
+impl RunningTransport for Running {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn stop(self: Box<Self>, grace: Duration) {
+        self.handle.pause().await;
+        self.site.begin_stop();
+        if tokio::time::timeout(grace, self.site.quiet()).await.is_err() {
+            let requests = self.site.in_progress();
+            tracing::warn!(transport = NAME, requests, "grace is over, requests are cut");
+        }
+        self.handle.stop(true).await;
+        let thread = self.thread;
+        if !matches!(tokio::task::spawn_blocking(move || thread.join()).await, Ok(Ok(()))) {
+            tracing::error!(transport = NAME, "the listener's thread panicked");
+        }
+        tracing::info!(transport = NAME, address = %self.address, "stopped");
+    }
+}

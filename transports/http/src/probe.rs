@@ -1,0 +1,58 @@
+//! The probes: is the process alive, can it work, what is it doing.
+
+use actix_web::HttpResponse;
+use actix_web::http::{StatusCode, header};
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use serde::Serialize;
+
+use crate::error::{Answer, Refusal};
+use crate::route::Probe;
+use crate::serve::Exchange;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+    store: &'static str,
+    durable: bool,
+    entities: usize,
+    /// This one included.
+    requests_in_progress: usize,
+}
+
+/// Answers a probe. They need no token, except the metrics, which name entities.
+pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
+    let site = &exchange.site;
+    let failed = site.broker.failure().is_some();
+    match probe {
+        Probe::Live => Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n")),
+        Probe::Ready if failed || site.is_stopping() => {
+            // Why stands in the broker's log; here it would tell strangers about the machine.
+            let detail = if failed { "the broker has failed" } else { "the broker is stopping" };
+            Err(Refusal::from(Rejection::internal(detail))
+                .with_status(StatusCode::SERVICE_UNAVAILABLE))
+        }
+        Probe::Ready => Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n")),
+        Probe::Health => {
+            let (store, durable) = site.broker.store();
+            let health = Health {
+                status: if failed { "failed" } else { "ok" },
+                version: env!("CARGO_PKG_VERSION"),
+                store,
+                durable,
+                entities: site.broker.observed().len(),
+                requests_in_progress: site.in_progress(),
+            };
+            Ok(HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health))
+        }
+        Probe::Metrics => {
+            let Some(metrics) = &site.config.metrics else { return Err(Refusal::no_resource()) };
+            if !site.config.metrics_public {
+                exchange.authorize(Right::Manage, "").await?;
+            }
+            Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(metrics()))
+        }
+    }
+}

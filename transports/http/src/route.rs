@@ -1,0 +1,152 @@
+//! What a request's path means. Reads the path as it was sent, so that an encoded slash is part of a
+//! segment and a plain one is not.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// Characters that stand for themselves in a segment that this transport writes.
+const SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'$');
+
+const MESSAGES: &str = "messages";
+const HEAD: &str = "head";
+const API: [&str; 2] = ["$api", "v1"];
+
+/// What is asked for. Paths of entities are decoded and not judged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    Probe(Probe),
+    /// `/{queue}/messages`
+    Messages {
+        entity: String,
+    },
+    /// `/{entity}/messages/head`
+    Head {
+        entity: String,
+    },
+    /// `/{entity}/messages/{sequence number or message id}/{lock token}`
+    Lock {
+        entity: String,
+        reference: String,
+        token: String,
+    },
+    /// An entity over the Atom management API, which this version does not have.
+    Atom,
+    Api(ApiRoute),
+    Unknown,
+}
+
+/// The probes (DESIGN section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Probe {
+    Live,
+    Ready,
+    Health,
+    Metrics,
+}
+
+/// Resources of the JSON API; `queue` may be the path of a sub-queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ApiRoute {
+    /// `/openapi.json`
+    Document,
+    /// `/queues`
+    Queues,
+    /// `/queues/{queue}`
+    Queue { queue: String },
+    /// `/queues/{queue}/messages`
+    Messages { queue: String },
+    /// `/queues/{queue}/messages/{operation or sequence number}`
+    Message { queue: String, name: String },
+    /// `/queues/{queue}/locks/{lockToken}/{operation}`
+    Lock { queue: String, token: String, operation: String },
+}
+
+/// Reads a path; none if it is not percent-encoded UTF-8.
+pub(crate) fn parse(path: &str, query: &str) -> Option<Route> {
+    let Some(path) = path.strip_prefix('/') else { return Some(Route::Unknown) };
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let segments = path
+        .split('/')
+        .map(|segment| percent_decode_str(segment).decode_utf8().ok().map(String::from))
+        .collect::<Option<Vec<String>>>()?;
+    let has_version = parameter(query, "api-version").is_some();
+    Some(read(&segments, has_version))
+}
+
+fn read(segments: &[String], has_version: bool) -> Route {
+    let same = |segment: &str, word: &str| segment.eq_ignore_ascii_case(word);
+    let [first, rest @ ..] = segments else { return Route::Unknown };
+    if let [version, rest @ ..] = rest
+        && [first, version].into_iter().zip(API).all(|(segment, word)| same(segment, word))
+    {
+        return read_api(rest).map_or(Route::Unknown, Route::Api);
+    }
+    match segments {
+        [probe] if !has_version => match probe.as_str() {
+            "livez" => return Route::Probe(Probe::Live),
+            "readyz" => return Route::Probe(Probe::Ready),
+            "health" => return Route::Probe(Probe::Health),
+            "metrics" => return Route::Probe(Probe::Metrics),
+            _ => {}
+        },
+        [entity @ .., messages] if same(messages, MESSAGES) && !entity.is_empty() => {
+            return Route::Messages { entity: entity.join("/") };
+        }
+        [entity @ .., messages, head]
+            if same(messages, MESSAGES) && same(head, HEAD) && !entity.is_empty() =>
+        {
+            return Route::Head { entity: entity.join("/") };
+        }
+        [entity @ .., messages, reference, token]
+            if same(messages, MESSAGES) && !entity.is_empty() =>
+        {
+            return Route::Lock {
+                entity: entity.join("/"),
+                reference: reference.clone(),
+                token: token.clone(),
+            };
+        }
+        _ => {}
+    }
+    if has_version { Route::Atom } else { Route::Unknown }
+}
+
+fn read_api(segments: &[String]) -> Option<ApiRoute> {
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    Some(match *words {
+        ["openapi.json"] => ApiRoute::Document,
+        ["queues"] => ApiRoute::Queues,
+        ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
+        ["queues", queue, "messages"] => ApiRoute::Messages { queue: queue.to_owned() },
+        ["queues", queue, "messages", name] => {
+            ApiRoute::Message { queue: queue.to_owned(), name: name.to_owned() }
+        }
+        ["queues", queue, "locks", token, operation] => ApiRoute::Lock {
+            queue: queue.to_owned(),
+            token: token.to_owned(),
+            operation: operation.to_owned(),
+        },
+        _ => return None,
+    })
+}
+
+/// The first value of a query parameter, decoded; the name is given in lower case.
+pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
+    query.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decode = |text: &str| {
+            percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+        };
+        decode(key).eq_ignore_ascii_case(name).then(|| decode(value))
+    })
+}
+
+/// A path with every segment encoded and its slashes kept.
+pub(crate) fn encode_path(path: &str) -> String {
+    path.split('/').map(encode_segment).collect::<Vec<_>>().join("/")
+}
+
+/// A text as one segment, its slashes encoded.
+pub(crate) fn encode_segment(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
+}

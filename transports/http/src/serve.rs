@@ -1,0 +1,229 @@
+//! One request, from its first line to its answer: the checks that all share, and the way to the
+//! operation.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::http::{ConnectionType, Method, header};
+use actix_web::web::{self, Bytes};
+use actix_web::{HttpRequest, HttpResponse};
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::condition::Surface;
+use peeklock_core::contract::{Principal, Right};
+use peeklock_core::error::Rejection;
+use peeklock_core::path::EntityAddress;
+
+use crate::error::{Answer, Place, Refusal};
+use crate::route::{self, ApiRoute, Probe, Route};
+use crate::site::Site;
+use crate::{api, data, origin, probe};
+
+/// A request beyond its body, with what its operation needs.
+pub(crate) struct Exchange {
+    pub(crate) site: Arc<Site>,
+    pub(crate) request: HttpRequest,
+    principal: Principal,
+}
+
+/// Serves every request of the listener.
+pub(crate) async fn serve(
+    request: HttpRequest,
+    mut payload: web::Payload,
+    site: web::Data<Site>,
+) -> HttpResponse {
+    let site = site.into_inner();
+    let _in_progress = site.enter();
+    let principal = Principal { token: token(&request) };
+    let exchange = Exchange { site, request, principal };
+    let mut response = exchange.answer(&mut payload).await;
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    if exchange.site.is_stopping() {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    if may_be_unread(&exchange.request, &response) {
+        return response.map_body(|_, body| BoxBody::new(Unread { body, _payload: payload }));
+    }
+    response
+}
+
+/// Whether something may be left of the request's body: it was refused, or its operation has none.
+fn may_be_unread(request: &HttpRequest, response: &HttpResponse) -> bool {
+    let headers = request.headers();
+    let has_body = headers.contains_key(header::CONTENT_LENGTH)
+        || headers.contains_key(header::TRANSFER_ENCODING);
+    has_body && (!response.status().is_success() || request.method().is_safe())
+}
+
+/// An answer that goes out before the request's body was read. As long as the body's reader is kept
+/// the framework closes the connection after the answer; without it, it would read on until a chunked
+/// body ends, which may be never.
+struct Unread {
+    body: BoxBody,
+    _payload: web::Payload,
+}
+
+impl MessageBody for Unread {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        self.body.as_pin_mut().poll_next(context)
+    }
+}
+
+impl Exchange {
+    async fn answer(&self, payload: &mut web::Payload) -> HttpResponse {
+        let site = &*self.site;
+        let path = self.request.uri().path();
+        let route = route::parse(path, self.query());
+        let place = place(route.as_ref());
+        let answer = async {
+            origin::check(site, &self.request)?;
+            let Some(route) = &route else {
+                return Err(Refusal::argument("the path is not percent-encoded UTF-8"));
+            };
+            self.dispatch(route, payload).await
+        };
+        match answer.await {
+            Ok(response) => response,
+            Err(refusal) => refusal.respond(site, place),
+        }
+    }
+
+    async fn dispatch(&self, route: &Route, payload: &mut web::Payload) -> Answer {
+        let methods = methods(route).ok_or_else(Refusal::no_resource)?;
+        let method = self.request.method();
+        if method == Method::OPTIONS {
+            return Ok(HttpResponse::NoContent().insert_header((header::ALLOW, methods)).finish());
+        }
+        // HEAD is GET; the framework leaves out the body.
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        if !methods.split(", ").any(|allowed| allowed == method.as_str()) {
+            return Err(Refusal::method(methods));
+        }
+        match route {
+            Route::Probe(probe) => probe::answer(self, *probe).await,
+            Route::Messages { entity } => data::send(self, payload, entity).await,
+            Route::Head { entity } => data::receive(self, payload, method, entity).await,
+            Route::Lock { entity, reference, token } => {
+                data::settle(self, payload, method, entity, reference, token).await
+            }
+            Route::Api(route) => api::dispatch(self, payload, method, route).await,
+            Route::Atom => Err(Rejection::not_implemented("management over Atom").into()),
+            Route::Unknown => Err(Refusal::no_resource()),
+        }
+    }
+
+    /// The query, still encoded.
+    pub(crate) fn query(&self) -> &str {
+        self.request.uri().query().unwrap_or_default()
+    }
+
+    /// Asks for a right; `resource` is empty for the namespace.
+    pub(crate) async fn authorize(&self, right: Right, resource: &str) -> Result<(), Refusal> {
+        Ok(self.site.broker.authorize(&self.principal, right, resource).await?)
+    }
+
+    /// The entity at a path, after the right was granted and not before (SEC-08). What is granted
+    /// and what is looked up is the same address, whatever spelling was sent.
+    pub(crate) async fn entity(&self, right: Right, path: &str) -> Result<Entity, Refusal> {
+        let address = EntityAddress::parse(path).map(|address| address.to_string());
+        let resource = address.as_deref().unwrap_or(path);
+        self.authorize(right, resource).await?;
+        Ok(self.site.broker.entity(resource)?)
+    }
+
+    /// The address of a queue to be managed, after the right was granted.
+    pub(crate) async fn managed(&self, path: &str) -> Result<String, Refusal> {
+        let address = EntityAddress::parse(path).map(|address| address.to_string());
+        let resource = address.unwrap_or_else(|_| path.to_owned());
+        self.authorize(Right::Manage, &resource).await?;
+        Ok(resource)
+    }
+
+    /// Asks an entity something. A stop of the listener ends a receive that waits; so does the end
+    /// of the connection, because this future is dropped then (RCV-14).
+    pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
+        if !matches!(command, Command::Receive { .. }) {
+            return Ok(entity.call(command).await?);
+        }
+        tokio::select! {
+            biased;
+            outcome = entity.call(command) => Ok(outcome?),
+            () = self.site.stop_begun() => Ok(Outcome::Received(Vec::new())),
+        }
+    }
+
+    /// The host by which the client reached this listener.
+    pub(crate) fn base_url(&self) -> String {
+        match (&self.site.config.public_url, origin::host(&self.request)) {
+            (Some(url), _) => url.trim_end_matches('/').to_owned(),
+            (None, Some(host)) => format!("http://{host}"),
+            (None, None) => format!("http://{}", self.site.config.address),
+        }
+    }
+}
+
+/// The token as it was presented; never logged (SEC-22).
+fn token(request: &HttpRequest) -> Option<Box<str>> {
+    let header = request.headers().get(header::AUTHORIZATION)?;
+    Some(String::from_utf8_lossy(header.as_bytes()).into())
+}
+
+/// The methods of a resource, as the `Allow` header has them.
+fn methods(route: &Route) -> Option<&'static str> {
+    Some(match route {
+        Route::Probe(Probe::Live | Probe::Ready | Probe::Health | Probe::Metrics) => {
+            "GET, HEAD, OPTIONS"
+        }
+        Route::Messages { .. } => "POST, OPTIONS",
+        Route::Head { .. } => "POST, DELETE, OPTIONS",
+        Route::Lock { .. } => "DELETE, PUT, POST, OPTIONS",
+        Route::Atom => "GET, HEAD, PUT, DELETE, OPTIONS",
+        Route::Api(ApiRoute::Document | ApiRoute::Queues) => "GET, HEAD, OPTIONS",
+        Route::Api(ApiRoute::Queue { .. }) => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
+        Route::Api(ApiRoute::Messages { .. }) => "GET, HEAD, POST, OPTIONS",
+        Route::Api(ApiRoute::Message { name, .. }) => api::message_methods(name)?,
+        Route::Api(ApiRoute::Lock { operation, .. }) => {
+            if !api::is_lock_operation(operation) {
+                return None;
+            }
+            "POST, OPTIONS"
+        }
+        Route::Unknown => return None,
+    })
+}
+
+/// Where a refusal happens, as far as its form depends on it.
+fn place(route: Option<&Route>) -> Place<'_> {
+    let (surface, token_in_path, entity) = match route {
+        Some(Route::Messages { entity } | Route::Head { entity }) => {
+            (Surface::Messages, false, entity.as_str())
+        }
+        Some(Route::Lock { entity, .. }) => (Surface::Messages, true, entity.as_str()),
+        Some(Route::Api(ApiRoute::Messages { queue } | ApiRoute::Message { queue, .. })) => {
+            (Surface::Messages, false, queue.as_str())
+        }
+        Some(Route::Api(ApiRoute::Lock { queue, .. })) => (Surface::Messages, true, queue.as_str()),
+        Some(Route::Api(ApiRoute::Queue { queue })) => (Surface::Management, false, queue.as_str()),
+        Some(
+            Route::Probe(_)
+            | Route::Atom
+            | Route::Unknown
+            | Route::Api(ApiRoute::Document | ApiRoute::Queues),
+        )
+        | None => (Surface::Management, false, ""),
+    };
+    Place { surface, token_in_path, entity }
+}

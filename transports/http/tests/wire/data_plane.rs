@@ -1,0 +1,286 @@
+//! The REST data plane (HTP-01 to HTP-09).
+
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::time::TimeSpan;
+use serde_json::json;
+
+use super::server::Server;
+
+/// The messages that the broker holds in a queue.
+async fn stored(server: &Server, path: &str) -> Vec<Message> {
+    let command = Command::Peek { from: SequenceNumber(0), count_max: 100 };
+    let Outcome::Peeked(messages) =
+        server.broker.entity(path).unwrap().call(command).await.unwrap()
+    else {
+        panic!("no peek");
+    };
+    let mut stored = Vec::new();
+    for message in messages {
+        let bytes = message.content.load().await.unwrap();
+        stored.push(peeklock_core::message::Content::parse(bytes).unwrap().decode().unwrap());
+    }
+    stored
+}
+
+fn path_of(location: &str) -> &str {
+    let (_, rest) = location.split_once("://").unwrap();
+    &rest[rest.find('/').unwrap()..]
+}
+
+/// HTP-01, HTP-03, HTP-04, HTP-05, MSG-23: send.
+#[tokio::test]
+async fn a_message_is_sent_with_its_properties() {
+    let server = Server::start().await;
+    let answer = server
+        .ask(
+            "POST /q/messages
+             Content-Type: text/plain
+             BrokerProperties: {\"MessageId\":\"m1\",\"Label\":\"l\",\"TimeToLive\":90,\"SequenceNumber\":5}
+             priority: \"high\"
+             count: 3
+             User-Agent: test
+             Accept: */*",
+            "hello",
+        )
+        .await;
+    assert_eq!((answer.status, answer.body.len()), (201, 0));
+    let stored = stored(&server, "q").await;
+    let [message] = stored.as_slice() else { panic!("{stored:?}") };
+    assert_eq!(message.body.as_bytes(), "hello");
+    assert_eq!(message.message_id, Some("m1".into()));
+    assert_eq!(message.subject.as_deref(), Some("l"));
+    assert_eq!(message.content_type.as_deref(), Some("text/plain"));
+    assert_eq!(message.time_to_live, Some(TimeSpan::from_seconds(90)));
+    assert_eq!(message.application_property("priority"), Some(&Value::from("high")));
+    assert_eq!(message.application_property("count"), Some(&Value::I64(3)));
+    assert_eq!(message.application_properties.len(), 2);
+    server.stop().await;
+}
+
+/// HTP-01, HTP-09: send batch.
+#[tokio::test]
+async fn a_batch_is_sent_as_one() {
+    let server = Server::start().await;
+    let head = "POST /q/messages\nContent-Type: application/vnd.microsoft.servicebus.json";
+    let batch = json!([
+        { "Body": "text", "BrokerProperties": { "MessageId": "a", "TimeToLiveTimeSpan": "00:01:00" },
+          "UserProperties": { "n": 1, "id": { "type": "u8", "value": 7 } } },
+        { "BodyBase64": "AP8=" },
+        {},
+    ]);
+    assert_eq!(server.ask(head, batch.to_string()).await.status, 201);
+    let messages = stored(&server, "q").await;
+    let [first, second, third] = messages.as_slice() else { panic!("{messages:?}") };
+    assert_eq!(first.body.as_bytes(), "text");
+    assert_eq!(first.time_to_live, Some(TimeSpan::from_minutes(1)));
+    assert_eq!(first.application_property("n"), Some(&Value::I64(1)));
+    assert_eq!(first.application_property("id"), Some(&Value::U8(7)));
+    assert_eq!(second.body.as_bytes().as_ref(), [0, 255]);
+    assert!(third.body.as_bytes().is_empty() && third.message_id.is_some());
+
+    // One bad message refuses all.
+    let long = "x".repeat(129);
+    let batch = json!([{ "Body": "good" }, { "BrokerProperties": { "MessageId": long } }]);
+    let answer = server.ask(head, batch.to_string()).await;
+    assert_eq!(answer.error(), (400, "ArgumentOutOfRange".to_owned()));
+    assert_eq!(stored(&server, "q").await.len(), 3);
+    assert_eq!(server.ask(head, "[]").await.status, 201);
+    for wrong in ["", "{}", "[1]", "[{\"Body\":1}]", "[{\"BodyBase64\":\"*\"}]", "[{}"] {
+        assert_eq!(server.ask(head, wrong).await.error().1, "ArgumentError", "{wrong}");
+    }
+    server.stop().await;
+}
+
+/// HTP-01, HTP-03, HTP-05, HTP-06: peek-lock, then complete by its Location.
+#[tokio::test]
+async fn a_locked_message_is_completed_by_its_location() {
+    let server = Server::start().await;
+    let head =
+        "POST /q/messages\nContent-Type: a/b\nBrokerProperties: {\"MessageId\":\"m/1\"}\nk: true";
+    assert_eq!(server.ask(head, "body").await.status, 201);
+    let answer = server.receive().await;
+    assert_eq!((answer.status, answer.text()), (201, "body"));
+    assert_eq!(answer.header("content-type"), Some("a/b"));
+    assert_eq!(answer.header("k"), Some("true"));
+    let properties = answer.properties();
+    assert_eq!(properties["MessageId"], "m/1");
+    assert_eq!(properties["SequenceNumber"], 1);
+    assert_eq!(properties["EnqueuedSequenceNumber"], 0);
+    assert_eq!(properties["DeliveryCount"], 1);
+    assert_eq!(properties["State"], "Active");
+    assert_eq!(properties["EnqueuedTimeUtc"], "Fri, 01 May 2026 12:00:00 GMT");
+    assert_eq!(properties["LockedUntilUtc"], "Fri, 01 May 2026 12:01:00 GMT");
+    let token = properties["LockToken"].as_str().unwrap();
+    let location = answer.header("location").unwrap();
+    assert_eq!(location, format!("http://{}/q/messages/1/{token}", server.address));
+    assert_eq!(server.receive().await.status, 204);
+    let path = path_of(location);
+    assert_eq!(server.ask(&format!("DELETE {path}"), "").await.status, 200);
+    assert!(stored(&server, "q").await.is_empty());
+    let again = server.ask(&format!("DELETE {path}"), "").await;
+    assert_eq!(again.error(), (404, "MessageLockLost".to_owned()));
+    server.stop().await;
+}
+
+/// HTP-01, HTP-06: abandon and renew, also by MessageId.
+#[tokio::test]
+async fn a_lock_is_abandoned_and_renewed() {
+    let server = Server::start().await;
+    let head = "POST /q/messages\nBrokerProperties: {\"MessageId\":\"a/b 7\"}";
+    assert_eq!(server.ask(head, "x").await.status, 201);
+    let answer = server.receive().await;
+    let path = path_of(answer.header("location").unwrap()).to_owned();
+    server.clock.advance(TimeSpan::from_seconds(30));
+    let renewed = server.ask(&format!("POST {path}"), "").await;
+    assert_eq!(renewed.status, 200);
+    assert_eq!(renewed.properties()["LockedUntilUtc"], "Fri, 01 May 2026 12:01:30 GMT");
+    assert_eq!(server.ask(&format!("PUT {path}"), "").await.status, 200);
+    let answer = server.receive().await;
+    assert_eq!(answer.properties()["DeliveryCount"], 2);
+    let token = answer.properties()["LockToken"].as_str().unwrap().to_owned();
+    let path = format!("/Q/messages/a%2Fb%207/{token}");
+    assert_eq!(server.ask(&format!("POST {path}"), "").await.status, 200);
+    assert_eq!(server.ask(&format!("DELETE {path}"), "").await.status, 200);
+    server.stop().await;
+}
+
+/// HTP-07
+#[tokio::test]
+async fn a_reference_that_is_not_of_the_token_is_not_found() {
+    let server = Server::start().await;
+    server.send("one").await;
+    server.send("two").await;
+    let answer = server.receive().await;
+    let token = answer.properties()["LockToken"].as_str().unwrap().to_owned();
+    for reference in ["2", "0", "01", "other", "%20", "99999999999999999999999"] {
+        for method in ["DELETE", "PUT", "POST"] {
+            let answer = server.ask(&format!("{method} /q/messages/{reference}/{token}"), "").await;
+            assert_eq!(answer.error(), (404, "MessageLockLost".to_owned()), "{reference}");
+        }
+    }
+    for token in ["x", "00000000-0000-0000-0000-000000000000", &"f".repeat(32)] {
+        let answer = server.ask(&format!("DELETE /q/messages/1/{token}"), "").await;
+        assert_eq!(answer.error(), (404, "MessageLockLost".to_owned()), "{token}");
+    }
+    assert_eq!(server.ask(&format!("DELETE /q/messages/1/{token}"), "").await.status, 200);
+    server.stop().await;
+}
+
+/// HTP-01: receive and delete, none available, empty bodies (MSG-01).
+#[tokio::test]
+async fn a_message_is_received_and_deleted() {
+    let server = Server::start().await;
+    server.send("").await;
+    let answer = server.ask("DELETE /q/messages/head?timeout=0", "").await;
+    assert_eq!((answer.status, answer.text()), (200, ""));
+    assert_eq!(answer.header("location"), None);
+    let properties = answer.properties();
+    assert_eq!(properties["DeliveryCount"], 0);
+    assert!(properties.get("LockToken").is_none() && properties.get("LockedUntilUtc").is_none());
+    let answer = server.ask("DELETE /q/messages/head?timeout=0", "").await;
+    assert_eq!((answer.status, answer.body.len()), (204, 0));
+    server.stop().await;
+}
+
+/// A locked message whose body is empty stays locked once its answer has begun.
+#[tokio::test]
+async fn an_empty_message_stays_locked() {
+    let server = Server::start().await;
+    server.send("").await;
+    assert_eq!(server.receive().await.status, 201);
+    assert_eq!(server.receive().await.status, 204);
+    server.stop().await;
+}
+
+/// HTP-01, RCV-09: sub-queues, in any case and encoding.
+#[tokio::test]
+async fn sub_queues_are_received_from_under_every_spelling() {
+    let server = Server::start().await;
+    for spelling in [
+        "/q/$deadletterqueue",
+        "/Q/$DeadLetterQueue",
+        "/q/%24deadLETTERqueue",
+        "/q%2F%24DeadLetterQueue",
+    ] {
+        server.send(spelling).await;
+        let token = server.receive().await.properties()["LockToken"].as_str().unwrap().to_owned();
+        let path = format!("POST /$api/v1/queues/q/locks/{token}/dead-letter");
+        assert_eq!(server.ask(&path, "{\"reason\":\"r\"}").await.status, 204);
+        let head = format!("POST {spelling}/messages/head?timeout=0\nContent-Length: 0");
+        let answer = server.ask(&head, "").await;
+        assert_eq!((answer.status, answer.text()), (201, spelling));
+        assert_eq!(answer.header("deadletterreason"), Some("\"r\""));
+        let location = path_of(answer.header("location").unwrap()).to_owned();
+        assert!(location.starts_with("/q/$deadletterqueue/messages/"), "{location}");
+        assert_eq!(server.ask(&format!("DELETE {location}"), "").await.status, 200);
+    }
+    let head = "POST /q/$Transfer/$DeadLetterQueue/messages/head?timeout=0";
+    assert_eq!(server.ask(head, "").await.status, 204);
+    server.stop().await;
+}
+
+/// HTP-08, RCV-10
+#[tokio::test]
+async fn a_wait_of_zero_returns_at_once_and_a_wrong_one_is_refused() {
+    let server = Server::start().await;
+    assert_eq!(server.receive().await.status, 204);
+    assert_eq!(server.ask("POST /q/messages/head?TIMEOUT=0", "").await.status, 204);
+    for wrong in ["x", "-1", "NaN", ""] {
+        let answer = server.ask(&format!("POST /q/messages/head?timeout={wrong}"), "").await;
+        assert_eq!(answer.error(), (400, "ArgumentError".to_owned()), "{wrong}");
+        assert!(answer.text().contains("timeout"));
+    }
+    server.stop().await;
+}
+
+/// RCV-11: a waiting receive gets the message that is sent meanwhile.
+#[tokio::test]
+async fn a_waiting_receive_gets_what_is_sent() {
+    let server = Server::start().await;
+    let mut waiting = server.connect().await;
+    waiting.write(&server.request("POST /q/messages/head?timeout=60", "")).await;
+    server.in_progress(2).await;
+    server.send("late").await;
+    let answer = waiting.read().await.unwrap();
+    assert_eq!((answer.status, answer.text()), (201, "late"));
+    server.stop().await;
+}
+
+/// SND-10: requests on one connection are answered one by one, in their order.
+#[tokio::test]
+async fn requests_that_overlap_are_answered_in_order() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let mut bytes = Vec::new();
+    for number in 1..=5 {
+        bytes.extend(server.request("POST /q/messages", format!("{number}")));
+    }
+    bytes.extend(server.request("DELETE /q/messages/head?timeout=0", ""));
+    client.write(&bytes).await;
+    for _ in 1..=5 {
+        assert_eq!(client.read().await.unwrap().status, 201);
+    }
+    assert_eq!(client.read().await.unwrap().text(), "1");
+    let stored = stored(&server, "q").await;
+    let bodies: Vec<_> = stored.iter().map(|message| message.body.as_bytes().clone()).collect();
+    assert_eq!(bodies, ["2", "3", "4", "5"]);
+    server.stop().await;
+}
+
+/// A chunked body and one after `Expect: 100-continue` are bodies like any other.
+#[tokio::test]
+async fn bodies_come_in_every_framing() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.write(&server.request("POST /q/messages\nTransfer-Encoding: chunked", "")).await;
+    client.write(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").await;
+    assert_eq!(client.read().await.unwrap().status, 201);
+    client.write(&server.request("POST /q/messages\nExpect: 100-continue", "later")).await;
+    assert_eq!(client.read().await.unwrap().status, 201);
+    let stored = stored(&server, "q").await;
+    let bodies: Vec<_> = stored.iter().map(|message| message.body.as_bytes().clone()).collect();
+    assert_eq!(bodies, ["abcde", "later"]);
+    server.stop().await;
+}

@@ -1,0 +1,251 @@
+//! The JSON API under `/$api/v1` (HTP-10).
+
+use serde_json::{Value, json};
+
+use super::server::Server;
+
+async fn ask(server: &Server, head: &str, body: Value) -> (u16, Value) {
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let answer = server.ask(&format!("{head}\nContent-Type: application/json"), text).await;
+    let json = if answer.body.is_empty() { Value::Null } else { answer.json() };
+    (answer.status, json)
+}
+
+async fn expect(server: &Server, head: &str, body: Value, status: u16) -> Value {
+    let (found, json) = ask(server, head, body).await;
+    assert_eq!(found, status, "{head}: {json}");
+    json
+}
+
+const Q: &str = "/$api/v1/queues/q";
+
+async fn receive(server: &Server) -> Value {
+    let head = format!("POST {Q}/messages/receive");
+    expect(server, &head, json!({}), 200).await["messages"][0].clone()
+}
+
+async fn lock(
+    server: &Server,
+    operation: &str,
+    message: &Value,
+    body: Value,
+    status: u16,
+) -> Value {
+    let token = message["lockToken"].as_str().unwrap();
+    expect(server, &format!("POST {Q}/locks/{token}/{operation}"), body, status).await
+}
+
+/// HTP-10, ENT-31, CNT-01: queues are created, read, listed, updated, deleted.
+#[tokio::test]
+async fn queues_are_managed() {
+    let server = Server::start().await;
+    let path = "/$api/v1/queues/eu%2FOrders";
+    let properties = json!({ "lockDuration": "PT30S", "maxDeliveryCount": 3, "userMetadata": "m" });
+    let answer = server.ask(&format!("PUT {path}"), properties.to_string()).await;
+    assert_eq!(answer.status, 201);
+    let location = format!("http://{}{path}", server.address);
+    assert_eq!(answer.header("location"), Some(location.as_str()));
+    let queue = answer.json();
+    assert_eq!(queue["path"], "eu/Orders");
+    assert_eq!(queue["lockDuration"], "PT30S");
+    assert_eq!(queue["autoDeleteOnIdle"], "P10675199DT2H48M5.4775807S");
+    assert_eq!(queue["runtime"]["totalMessageCount"], 0);
+    let etag = answer.header("etag").unwrap().to_owned();
+
+    // An update changes what it names, and null clears.
+    let patch = format!("PATCH {path}\nIf-Match: {etag}");
+    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(1));
+    let updated = expect(&server, &patch, json!({ "maxDeliveryCount": 4 }), 200).await;
+    assert_eq!((&updated["maxDeliveryCount"], &updated["userMetadata"]), (&json!(4), &json!("m")));
+    assert_eq!(updated["lockDuration"], "PT30S");
+    expect(&server, &patch, json!({ "maxDeliveryCount": 5 }), 409).await;
+    let cleared = expect(
+        &server,
+        &format!("PATCH {path}\nIf-Match: *"),
+        json!({ "userMetadata": null, "status": "SendDisabled" }),
+        200,
+    )
+    .await;
+    assert_eq!(
+        (&cleared["userMetadata"], &cleared["status"]),
+        (&Value::Null, &json!("SendDisabled"))
+    );
+    // The backslash that counts as a slash, and any case.
+    let read = expect(&server, "GET /$api/v1/queues/EU%5Corders", Value::Null, 200).await;
+    assert_eq!(read, cleared);
+
+    let page = expect(&server, "GET /$api/v1/queues?skip=0&top=1", Value::Null, 200).await;
+    assert_eq!(page["queues"].as_array().unwrap().len(), 1);
+    assert_eq!(page["queues"][0]["path"], "eu/Orders");
+    let page = expect(&server, "GET /$api/v1/queues?skip=1", Value::Null, 200).await;
+    assert_eq!(page["queues"][0]["path"], "q");
+    expect(&server, "GET /$api/v1/queues?top=x", Value::Null, 400).await;
+
+    assert_eq!(expect(&server, &format!("DELETE {path}"), Value::Null, 204).await, Value::Null);
+    expect(&server, &format!("GET {path}"), Value::Null, 404).await;
+    server.stop().await;
+}
+
+/// HTP-10, MSG-02, MSG-20: a message keeps its properties with their exact types, whatever brought
+/// it in.
+#[tokio::test]
+async fn a_message_keeps_its_types() {
+    let server = Server::start().await;
+    let properties = json!({
+        "plain": "text", "flag": true, "none": null, "whole": -7, "real": 1.0,
+        "id": { "type": "uuid", "value": "01234567-89ab-cdef-0123-456789abcdef" },
+        "small": { "type": "i8", "value": -1 }, "big": { "type": "u64", "value": u64::MAX },
+        "span": { "type": "timeSpan", "value": "PT1.5S" },
+        "bytes": { "type": "binary", "value": "AP8=" },
+    });
+    let message = json!({
+        "bodyBase64": "AP8=", "messageId": "m", "subject": "s", "correlationId": "c", "to": "t",
+        "replyTo": "r", "replyToSessionId": "rs", "contentType": "a/b", "timeToLive": "PT1M30S",
+        "partitionKey": "p", "forcePersistence": true, "applicationProperties": properties,
+    });
+    let head = format!("POST {Q}/messages");
+    let accepted = expect(&server, &head, message.clone(), 201).await;
+    assert_eq!(accepted, json!({ "sequenceNumber": 1, "messageId": "m" }));
+    let head = format!("GET {Q}/messages?from=0&count=10");
+    let peeked = expect(&server, &head, Value::Null, 200).await["messages"][0].clone();
+    assert_eq!(peeked["applicationProperties"], properties);
+    for (name, value) in message.as_object().unwrap() {
+        assert_eq!(&peeked[name], value, "{name}");
+    }
+    assert_eq!(peeked["state"], "Active");
+    assert_eq!((&peeked["deliveryCount"], peeked.get("lockToken")), (&json!(0), None));
+
+    // What was received can be sent again as it is.
+    let received = receive(&server).await;
+    assert_eq!(received["deliveryCount"], 1);
+    assert_eq!(received["lockedUntilUtc"], "2026-05-01T12:01:00Z");
+    assert_eq!(received["enqueuedTimeUtc"], "2026-05-01T12:00:00Z");
+    let accepted = expect(&server, &format!("POST {Q}/messages"), received.clone(), 201).await;
+    assert_eq!(accepted["sequenceNumber"], 2);
+    let answer = server.receive().await;
+    assert_eq!(answer.body, [0, 255]);
+    assert_eq!(answer.header("whole"), Some("-7"));
+    server.stop().await;
+}
+
+/// HTP-10, SET-14: the life of locks.
+#[tokio::test]
+async fn locks_are_settled() {
+    let server = Server::start().await;
+    let batch = json!({ "messages": [{ "body": "1" }, { "body": "2" }] });
+    let numbers = expect(&server, &format!("POST {Q}/messages/batch"), batch, 201).await;
+    assert_eq!(numbers, json!({ "sequenceNumbers": [1, 2] }));
+
+    let message = receive(&server).await;
+    lock(&server, "release", &message, Value::Null, 204).await;
+    let message = receive(&server).await;
+    assert_eq!(message["deliveryCount"], 1);
+    let set = json!({ "applicationProperties": { "tried": { "type": "i32", "value": 1 } } });
+    lock(&server, "abandon", &message, set, 204).await;
+    let message = receive(&server).await;
+    assert_eq!((&message["deliveryCount"], &message["body"]), (&json!(2), &json!("1")));
+    assert_eq!(message["applicationProperties"]["tried"], json!({ "type": "i32", "value": 1 }));
+    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(30));
+    let renewed = lock(&server, "renew", &message, Value::Null, 200).await;
+    assert_eq!(renewed, json!({ "lockedUntilUtc": "2026-05-01T12:01:30Z" }));
+    lock(&server, "defer", &message, json!({}), 204).await;
+
+    let numbers = json!({ "sequenceNumbers": [1] });
+    let head = format!("POST {Q}/messages/receive-deferred");
+    let deferred = expect(&server, &head, numbers, 200).await["messages"][0].clone();
+    assert_eq!(deferred["state"], "Deferred");
+    let why = json!({ "reason": "r", "description": "d", "applicationProperties": { "k": 1 } });
+    lock(&server, "dead-letter", &deferred, why, 204).await;
+    let head = "GET /$api/v1/queues/q%2F$DeadLetterQueue/messages";
+    let dead = expect(&server, head, Value::Null, 200).await["messages"][0].clone();
+    assert_eq!(dead["applicationProperties"]["DeadLetterReason"], "r");
+    assert_eq!(dead["applicationProperties"]["DeadLetterErrorDescription"], "d");
+    assert_eq!(dead["applicationProperties"]["k"], 1);
+
+    let message = receive(&server).await;
+    assert_eq!(message["body"], "2");
+    lock(&server, "complete", &message, Value::Null, 204).await;
+    let lost = lock(&server, "complete", &message, Value::Null, 404).await;
+    assert_eq!(lost["code"], "MessageLockLost");
+    let runtime = expect(&server, &format!("GET {Q}"), Value::Null, 200).await["runtime"].clone();
+    assert_eq!(runtime["activeMessageCount"], 0);
+    assert_eq!(runtime["deadLetterMessageCount"], 1);
+    assert_eq!(runtime["totalMessageCount"], 1);
+    let long = json!({ "reason": "x".repeat(4_097) });
+    lock(&server, "dead-letter", &message, long, 400).await;
+    server.stop().await;
+}
+
+/// HTP-10, SCH-02, SCH-04: schedule and cancel.
+#[tokio::test]
+async fn messages_are_scheduled_and_cancelled() {
+    let server = Server::start().await;
+    let schedule = json!({
+        "scheduledEnqueueTimeUtc": "2026-05-01T13:00:00Z",
+        "messages": [{ "body": "a" }, { "body": "b" }],
+    });
+    let numbers = expect(&server, &format!("POST {Q}/messages/schedule"), schedule, 201).await;
+    assert_eq!(numbers, json!({ "sequenceNumbers": [1, 2] }));
+    assert_eq!(receive(&server).await, Value::Null);
+    let cancel = format!("POST {Q}/messages/cancel-scheduled");
+    expect(&server, &cancel, json!({ "sequenceNumbers": [1] }), 204).await;
+    expect(&server, &cancel, json!({ "sequenceNumbers": [1] }), 404).await;
+    server.clock.advance(peeklock_core::time::TimeSpan::from_minutes(60));
+    assert_eq!(receive(&server).await["body"], "b");
+    let wrong = json!({ "scheduledEnqueueTimeUtc": "soon", "messages": [] });
+    expect(&server, &format!("POST {Q}/messages/schedule"), wrong, 400).await;
+    server.stop().await;
+}
+
+/// HTP-10, DEL-01, DEL-06, DEL-09: deletes.
+#[tokio::test]
+async fn messages_are_deleted_without_being_received() {
+    let server = Server::start().await;
+    for body in ["1", "2", "3", "4"] {
+        server.send(body).await;
+    }
+    let message = receive(&server).await;
+    lock(&server, "defer", &message, Value::Null, 204).await;
+    // Only what was enqueued before the call goes.
+    server.clock.advance(peeklock_core::time::TimeSpan::from_ms(1));
+    let head = format!("POST {Q}/messages/delete-batch");
+    let deleted = expect(&server, &head, json!({ "maxCount": 1 }), 200).await;
+    assert_eq!(deleted, json!({ "deleted": 1 }));
+    let purged = expect(&server, &format!("POST {Q}/messages/purge"), json!({}), 200).await;
+    assert_eq!(purged, json!({ "deleted": 2 }));
+    expect(&server, &format!("POST {Q}/messages/purge"), json!({ "maxCount": 1 }), 400).await;
+    expect(&server, &format!("DELETE {Q}/messages/1"), Value::Null, 204).await;
+    expect(&server, &format!("DELETE {Q}/messages/1"), Value::Null, 404).await;
+    let runtime = expect(&server, &format!("GET {Q}"), Value::Null, 200).await["runtime"].clone();
+    assert_eq!(runtime["totalMessageCount"], 0);
+    server.stop().await;
+}
+
+/// HTP-10, RCV-12: receive takes what is there, up to the count.
+#[tokio::test]
+async fn several_messages_are_received_at_once() {
+    let server = Server::start().await;
+    for body in ["1", "2", "3"] {
+        server.send(body).await;
+    }
+    let head = format!("POST {Q}/messages/receive");
+    let request = json!({ "mode": "receiveAndDelete", "maxCount": 2, "waitSeconds": 60 });
+    let messages = expect(&server, &head, request, 200).await["messages"].clone();
+    let bodies: Vec<&Value> =
+        messages.as_array().unwrap().iter().map(|message| &message["body"]).collect();
+    assert_eq!(bodies, [&json!("1"), &json!("2")]);
+    for wrong in [
+        json!({ "maxCount": 0 }),
+        json!({ "maxCount": 5_000 }),
+        json!({ "waitSeconds": -1 }),
+        json!({ "mode": "steal" }),
+        json!([]),
+    ] {
+        expect(&server, &head, wrong, 400).await;
+    }
+    let both = json!({ "body": "a", "bodyBase64": "YQ==" });
+    expect(&server, &format!("POST {Q}/messages"), both, 400).await;
+    let document = expect(&server, "GET /$api/v1/openapi.json", Value::Null, 200).await;
+    assert_eq!(document["servers"][0]["url"], "/$api/v1");
+    server.stop().await;
+}

@@ -1,0 +1,147 @@
+//! Connections that end, listeners that stop, time that passes.
+
+use std::time::Duration;
+
+use peeklock_core::time::TimeSpan;
+
+use super::server::{Plan, Server};
+
+/// Looks until a receive is refused, because the one that is allowed waits.
+pub async fn until_refused(server: &Server) {
+    while server.receive().await.status != 403 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// One receive at a time, so that a test can see whether one waits.
+async fn with_one_receiver() -> Server {
+    let mut plan = Plan::new();
+    plan.settings.limits.receiver_count_max = 1;
+    plan.start().await
+}
+
+/// HTP-11, RCV-14: a receive whose client is gone takes nothing, and the count stays.
+#[tokio::test]
+async fn a_client_that_leaves_takes_no_message() {
+    let server = with_one_receiver().await;
+    for head in ["POST /q/messages/head", "POST /$api/v1/queues/q/messages/receive"] {
+        let body = if head.contains("$api") { "{\"waitSeconds\":60}" } else { "" };
+        let mut waiting = server.connect().await;
+        waiting.write(&server.request(head, body)).await;
+        until_refused(&server).await;
+        drop(waiting);
+        server.in_progress(1).await;
+        assert_eq!(server.receive().await.status, 204);
+    }
+    server.send("kept").await;
+    let answer = server.receive().await;
+    assert_eq!((answer.status, answer.text()), (201, "kept"));
+    assert_eq!(answer.properties()["DeliveryCount"], 1);
+    server.stop().await;
+}
+
+/// HTP-11, RCV-14: the same with an abort in place of an orderly close.
+#[tokio::test]
+async fn a_client_whose_connection_is_reset_takes_no_message() {
+    let server = with_one_receiver().await;
+    let mut waiting = server.connect().await;
+    waiting.write(&server.request("POST /q/messages/head", "")).await;
+    until_refused(&server).await;
+    waiting.stream.set_zero_linger().unwrap();
+    drop(waiting);
+    server.in_progress(1).await;
+    server.send("kept").await;
+    assert_eq!(server.receive().await.properties()["DeliveryCount"], 1);
+    server.stop().await;
+}
+
+/// HTP-11, SET-23: a lock outlives the connection it was taken over.
+#[tokio::test]
+async fn a_lock_outlives_its_connection() {
+    let server = Server::start().await;
+    server.send("x").await;
+    let mut client = server.connect().await;
+    client.write(&server.request("POST /q/messages/head?timeout=0", "")).await;
+    let answer = client.read().await.unwrap();
+    let token = answer.properties()["LockToken"].as_str().unwrap().to_owned();
+    drop(client);
+    assert_eq!(server.receive().await.status, 204);
+    assert_eq!(server.ask(&format!("POST /q/messages/1/{token}"), "").await.status, 200);
+    // It ends with time, which counts as a failed delivery.
+    server.clock.advance(TimeSpan::from_minutes(1));
+    assert_eq!(server.receive().await.properties()["DeliveryCount"], 2);
+    let late = server.ask(&format!("DELETE /q/messages/1/{token}"), "").await;
+    assert_eq!(late.error(), (404, "MessageLockLost".to_owned()));
+    server.stop().await;
+}
+
+/// HTP-08, RCV-11: without a timeout, and with a longer one, the wait ends after 60 s.
+#[tokio::test]
+async fn a_wait_is_cut_at_sixty_seconds() {
+    let server = with_one_receiver().await;
+    for query in ["", "?timeout=60", "?timeout=3600", "?timeout=1e300"] {
+        let mut waiting = server.connect().await;
+        waiting.write(&server.request(&format!("POST /q/messages/head{query}"), "")).await;
+        until_refused(&server).await;
+        server.clock.advance(TimeSpan::from_ms(59_999));
+        assert_eq!(server.receive().await.status, 403, "it waits no more");
+        server.clock.advance(TimeSpan::from_ms(1));
+        let answer = waiting.read().await.unwrap();
+        assert_eq!((answer.status, answer.body.len()), (204, 0));
+    }
+    server.stop().await;
+}
+
+/// A stop ends the receives that wait, lets requests end, and closes idle connections.
+#[tokio::test]
+async fn a_stop_is_graceful() {
+    let server = with_one_receiver().await;
+    let mut idle = server.connect().await;
+    idle.write(&server.request("GET /livez", "")).await;
+    assert_eq!(idle.read().await.unwrap().status, 200);
+    let mut sending = server.connect().await;
+    sending.write(&server.request("POST /q/messages\nContent-Length: 4", "")).await;
+    server.in_progress(2).await;
+    let mut waiting = server.connect().await;
+    waiting.write(&server.request("POST /q/messages/head", "")).await;
+    until_refused(&server).await;
+    let address = server.address;
+    let stop = tokio::spawn(server.stop_listener(Duration::from_secs(60)));
+    let answer = waiting.read().await.unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (204, Some("close")));
+    sending.write(b"last").await;
+    let answer = sending.read().await.unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (201, Some("close")));
+    let broker = stop.await.unwrap();
+    assert_eq!(idle.read_to_end().await, b"");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert_eq!(broker.describe_queue("q").await.unwrap().counts.active, 1);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// A request that does not end is cut when the grace of a stop is over.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_ever() {
+    let server = Server::start().await;
+    let mut slow = server.connect().await;
+    slow.write(&server.request("POST /q/messages\nContent-Length: 4", "")).await;
+    server.in_progress(2).await;
+    let broker = server.stop_listener(Duration::from_millis(10)).await;
+    slow.read_to_end().await;
+    assert_eq!(broker.describe_queue("q").await.unwrap().counts.active, 0);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Two listeners of one broker, started from different runtimes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_starts_from_any_runtime() {
+    let server = Server::start().await;
+    server.send("x").await;
+    assert_eq!(server.receive().await.status, 201);
+    let health = server.ask("GET /health", "").await.json();
+    assert_eq!(health["status"], "ok");
+    assert_eq!(health["store"], "memory");
+    assert_eq!(health["durable"], false);
+    assert_eq!(health["entities"], 1);
+    server.stop().await;
+}

@@ -1,0 +1,239 @@
+//! Who is let in, and what the others learn: nothing.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use peeklock_core::Broker;
+use peeklock_core::contract::{Authorizer, Principal, Right, Transport};
+use peeklock_core::error::Rejection;
+use peeklock_http::{HttpConfig, HttpTransport};
+
+use super::server::{Plan, Server};
+
+/// Grants the rights that a token lists, and keeps what it was asked.
+#[derive(Default)]
+struct Keys {
+    asked: Mutex<Vec<(Right, String)>>,
+}
+
+#[async_trait]
+impl Authorizer for Keys {
+    async fn authorize(
+        &self,
+        principal: &Principal,
+        right: Right,
+        resource: &str,
+    ) -> Result<(), Rejection> {
+        self.asked.lock().unwrap().push((right, resource.to_owned()));
+        match &principal.token {
+            Some(token) if token.split(',').any(|name| name == right.name()) => Ok(()),
+            _ => Err(Rejection::unauthorized("the token does not grant the right")),
+        }
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+async fn guarded() -> (Server, Arc<Keys>) {
+    let keys = Arc::new(Keys::default());
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::clone(&keys) as Arc<dyn Authorizer>;
+    plan.config.metrics = Some(Arc::new(|| "the page".to_owned()));
+    (plan.start().await, keys)
+}
+
+/// Every operation, with the right that SEC-05 names; `{}` stands for the entity.
+const OPERATIONS: [(&str, Right); 27] = [
+    ("POST /{}/messages", Right::Send),
+    ("POST /{}/messages/head?timeout=0", Right::Listen),
+    ("DELETE /{}/messages/head?timeout=0", Right::Listen),
+    ("DELETE /{}/messages/1/00000000-0000-0001-0000-000000000001", Right::Listen),
+    ("PUT /{}/messages/1/00000000-0000-0001-0000-000000000001", Right::Listen),
+    ("POST /{}/messages/1/00000000-0000-0001-0000-000000000001", Right::Listen),
+    ("PUT /$api/v1/queues/{}", Right::Manage),
+    ("GET /$api/v1/queues/{}", Right::Manage),
+    ("PATCH /$api/v1/queues/{}", Right::Manage),
+    ("DELETE /$api/v1/queues/{}", Right::Manage),
+    ("POST /$api/v1/queues/{}/messages", Right::Send),
+    ("POST /$api/v1/queues/{}/messages/batch", Right::Send),
+    ("POST /$api/v1/queues/{}/messages/schedule", Right::Send),
+    ("POST /$api/v1/queues/{}/messages/cancel-scheduled", Right::Send),
+    ("POST /$api/v1/queues/{}/messages/receive", Right::Listen),
+    ("POST /$api/v1/queues/{}/messages/receive-deferred", Right::Listen),
+    ("GET /$api/v1/queues/{}/messages", Right::Listen),
+    ("POST /$api/v1/queues/{}/messages/delete-batch", Right::Listen),
+    ("POST /$api/v1/queues/{}/messages/purge", Right::Listen),
+    ("DELETE /$api/v1/queues/{}/messages/1", Right::Manage),
+    ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/complete", Right::Listen),
+    ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/abandon", Right::Listen),
+    ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/defer", Right::Listen),
+    (
+        "POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/dead-letter",
+        Right::Listen,
+    ),
+    ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/release", Right::Listen),
+    ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/renew", Right::Listen),
+    ("GET /$api/v1/queues", Right::Manage),
+];
+
+/// HTP-02, SEC-05, SEC-08, SEC-22, PEK-10, DEL-10, CNT-12, SCH-13 (the rights of schedule and
+/// cancel): without the right every operation is refused alike, before it is
+/// known whether the entity exists, and no token is told back.
+#[tokio::test]
+async fn a_refusal_discloses_nothing() {
+    let (server, keys) = guarded().await;
+    let all = [Right::Send, Right::Listen, Right::Manage];
+    for (operation, right) in OPERATIONS {
+        for entity in ["q", "absent"] {
+            let others: Vec<&str> =
+                all.iter().filter(|other| **other != right).map(|other| other.name()).collect();
+            let token = format!("{},secret-part", others.join(","));
+            let head = format!("{}\nAuthorization: {token}", operation.replace("{}", entity));
+            keys.asked.lock().unwrap().clear();
+            let answer = server.ask(&head, "{}").await;
+            assert_eq!(answer.error(), (401, "Unauthorized".to_owned()), "{head}");
+            assert!(answer.header("www-authenticate").is_some());
+            assert!(!answer.text().contains("secret-part"));
+            assert_eq!(answer.json()["detail"], "the token does not grant the right");
+            let resource = if operation.contains("{}") { entity } else { "" };
+            assert_eq!(*keys.asked.lock().unwrap(), [(right, resource.to_owned())], "{head}");
+        }
+    }
+    server.stop().await;
+}
+
+/// SEC-05: with the right every operation gets beyond the authorizer.
+#[tokio::test]
+async fn the_right_is_enough() {
+    let (server, _) = guarded().await;
+    for (operation, right) in OPERATIONS {
+        let head = format!("{}\nAuthorization: {}", operation.replace("{}", "other"), right.name());
+        let answer = server.ask(&head, "{}").await;
+        assert_ne!(answer.status, 401, "{head}");
+    }
+    server.stop().await;
+}
+
+/// SEC-08: what is authorized is what is looked up, whatever the spelling.
+#[tokio::test]
+async fn the_authorizer_sees_the_address_that_is_looked_up() {
+    let (server, keys) = guarded().await;
+    for (path, resource) in [
+        ("/q%5Cx", "q/x"),
+        ("/http:%2F%2Fhost%2Fq", "q"),
+        ("/q/%24DEADLETTERQUEUE", "q/$deadletterqueue"),
+        ("/%2Fq%2F", "q"),
+    ] {
+        keys.asked.lock().unwrap().clear();
+        server.ask(&format!("POST {path}/messages/head"), "").await;
+        assert_eq!(*keys.asked.lock().unwrap(), [(Right::Listen, resource.to_owned())], "{path}");
+    }
+    server.stop().await;
+}
+
+/// Probes need no token; the metrics, which name entities, do.
+#[tokio::test]
+async fn probes_are_open_and_metrics_are_not() {
+    let (server, _) = guarded().await;
+    for path in ["/livez", "/readyz", "/health"] {
+        assert_eq!(server.ask(&format!("GET {path}"), "").await.status, 200);
+    }
+    assert_eq!(server.ask("GET /metrics", "").await.error().0, 401);
+    let answer = server.ask("GET /metrics\nAuthorization: Manage", "").await;
+    assert_eq!((answer.status, answer.text()), (200, "the page"));
+    server.stop().await;
+}
+
+async fn raw(server: &Server, request: String) -> u16 {
+    let mut client = server.connect().await;
+    client.write(request.as_bytes()).await;
+    client.read().await.unwrap().status
+}
+
+/// SEC-23: while anonymous access is on, a foreign `Host` is refused and the setting named.
+#[tokio::test]
+async fn a_foreign_host_is_refused() {
+    let mut plan = Plan::new();
+    plan.config.allowed_hosts = vec!["bus.example".to_owned()];
+    let server = plan.start().await;
+    for (host, status) in [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:5380", 200),
+        ("[::1]:5380", 200),
+        ("localhost", 200),
+        ("LocalHost:1", 200),
+        ("bus.example:80", 200),
+        ("evil.example", 421),
+        ("bus.example.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+    ] {
+        let request = format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(raw(&server, request).await, status, "{host}");
+    }
+    assert_eq!(raw(&server, "GET /health HTTP/1.0\r\n\r\n".to_owned()).await, 421);
+    let absolute = "GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned();
+    assert_eq!(raw(&server, absolute).await, 421);
+    let twice = "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n".to_owned();
+    assert!(matches!(raw(&server, twice).await, 400 | 421));
+    let mut client = server.connect().await;
+    client.write(b"GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    let answer = client.read().await.unwrap();
+    assert!(answer.text().contains("http.allowed_hosts"));
+    answer.error();
+    server.stop().await;
+
+    // With authentication any name will do: the token protects.
+    let (server, _) = guarded().await;
+    let request = "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned();
+    assert_eq!(raw(&server, request).await, 200);
+    server.stop().await;
+}
+
+/// SEC-23: a foreign `Origin` is refused at all times and the setting named; no CORS header is sent.
+#[tokio::test]
+async fn a_foreign_origin_is_refused() {
+    let mut plan = Plan::new();
+    plan.config.allowed_origins = vec!["https://console.example".to_owned()];
+    let server = plan.start().await;
+    let own = format!("http://{}", server.address);
+    for (origin, status) in [
+        (own.as_str(), 200),
+        ("https://console.example", 200),
+        ("https://console.example:444", 403),
+        ("http://console.example", 403),
+        ("http://evil.example", 403),
+        ("http://127.0.0.1:1", 403),
+        ("null", 403),
+        ("", 403),
+    ] {
+        let answer = server.ask(&format!("GET /health\nOrigin: {origin}"), "").await;
+        assert_eq!(answer.status, status, "{origin}");
+        assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control")));
+    }
+    let answer = server.ask("OPTIONS /q/messages\nOrigin: http://evil.example", "").await;
+    assert!(answer.text().contains("http.allowed_origins"));
+    assert_eq!(answer.error().0, 403);
+    server.stop().await;
+    let (server, _) = guarded().await;
+    assert_eq!(server.ask("GET /health\nOrigin: http://evil.example", "").await.status, 403);
+    server.stop().await;
+}
+
+/// SEC-17: anonymous access beyond loopback must be asked for.
+#[tokio::test]
+async fn an_open_listener_beyond_loopback_is_refused() {
+    let broker = Broker::builder().arbiters(1).start().await.unwrap();
+    let config = || HttpConfig::at(SocketAddr::from(([0, 0, 0, 0], 0)));
+    let refused = Box::new(HttpTransport::new(config())).start(broker.clone()).await;
+    let Err(error) = refused else { panic!("it listens") };
+    assert!(error.to_string().contains("security.i_know"), "{error}");
+    let mut known = config();
+    known.i_know = true;
+    let running = Box::new(HttpTransport::new(known)).start(broker.clone()).await.unwrap();
+    running.stop(std::time::Duration::ZERO).await;
+    broker.stop(std::time::Duration::ZERO).await.unwrap();
+}

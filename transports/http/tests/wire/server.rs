@@ -1,0 +1,118 @@
+//! A broker with a listener.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::clock::ManualClock;
+use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::time::Timestamp;
+use peeklock_http::{HttpConfig, HttpTransport};
+
+use super::client::{Answer, Client};
+
+pub struct Server {
+    pub broker: Broker,
+    pub clock: Arc<ManualClock>,
+    pub address: SocketAddr,
+    running: Box<dyn RunningTransport>,
+}
+
+/// What a test changes before the start.
+pub struct Plan {
+    pub config: HttpConfig,
+    pub settings: Settings,
+    pub authorizer: Arc<dyn Authorizer>,
+}
+
+impl Plan {
+    pub fn new() -> Self {
+        let mut config = HttpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.workers = 1;
+        Self { config, settings: Settings::default(), authorizer: Arc::new(AllowAll) }
+    }
+
+    pub async fn start(self) -> Server {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<_>)
+            .settings(self.settings)
+            .authorizer(self.authorizer)
+            .start()
+            .await
+            .unwrap();
+        broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+        let transport = Box::new(HttpTransport::new(self.config));
+        let running = transport.start(broker.clone()).await.unwrap();
+        let address = running.local_address();
+        Server { broker, clock, address, running }
+    }
+}
+
+impl Server {
+    /// A listener with a queue `q`, for everybody.
+    pub async fn start() -> Self {
+        Plan::new().start().await
+    }
+
+    pub async fn connect(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// Sends one request on a connection of its own. `head` is the request line without the version
+    /// and any headers but Host and Content-Length, one per line.
+    pub async fn ask(&self, head: &str, body: impl AsRef<[u8]>) -> Answer {
+        let mut client = self.connect().await;
+        client.write(&self.request(head, body)).await;
+        if head.starts_with("HEAD") {
+            return client.read_head().await.unwrap();
+        }
+        client.read().await.unwrap()
+    }
+
+    /// The bytes of a request.
+    pub fn request(&self, head: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+        let body = body.as_ref();
+        let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
+        let mut text = format!("{line} HTTP/1.1\r\nHost: {}\r\n", self.address);
+        for header in headers.lines() {
+            text += &format!("{}\r\n", header.trim());
+        }
+        if !body.is_empty() {
+            text += &format!("Content-Length: {}\r\n", body.len());
+        }
+        text += "\r\n";
+        [text.as_bytes(), body].concat()
+    }
+
+    /// Sends a message with a plain body.
+    pub async fn send(&self, body: &str) {
+        assert_eq!(self.ask("POST /q/messages", body).await.status, 201);
+    }
+
+    /// Receives under lock without waiting.
+    pub async fn receive(&self) -> Answer {
+        self.ask("POST /q/messages/head?timeout=0", "").await
+    }
+
+    /// Looks at the listener until so many requests are in progress, the look included.
+    pub async fn in_progress(&self, count: u64) {
+        while self.ask("GET /health", "").await.json()["requestsInProgress"] != count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn stop(self) {
+        self.running.stop(Duration::from_secs(5)).await;
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+
+    /// Stops the listener and leaves the broker.
+    pub async fn stop_listener(self, grace: Duration) -> Broker {
+        self.running.stop(grace).await;
+        self.broker
+    }
+}

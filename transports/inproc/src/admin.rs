@@ -1,0 +1,89 @@
+//! Management of queues (files 03 and 17 of the specification).
+
+use std::sync::Arc;
+
+use peeklock_core::Broker;
+use peeklock_core::command::{Command, Described};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::SequenceNumber;
+
+/// Creates, reads, changes and deletes queues.
+#[derive(Clone)]
+pub struct Admin {
+    broker: Broker,
+}
+
+impl Admin {
+    pub(crate) const fn new(broker: Broker) -> Self {
+        Self { broker }
+    }
+
+    /// Creates a queue with all properties at their defaults (ENT-03).
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`.
+    pub async fn create_queue(&self, path: &str) -> Result<Described, BrokerError> {
+        self.create_queue_with(path, QueueUpdate::default()).await
+    }
+
+    /// Creates a queue with the properties named.
+    ///
+    /// # Errors
+    /// As for [`Admin::create_queue`], and `NotImplemented` for sessions and forwarding.
+    pub async fn create_queue_with(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+    ) -> Result<Described, BrokerError> {
+        self.broker.create_queue(path, properties).await
+    }
+
+    /// Reads a queue's description, counts and instants (ENT-31, CNT-01).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn queue(&self, path: &str) -> Result<Described, BrokerError> {
+        self.broker.describe_queue(path).await
+    }
+
+    /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or
+    /// UserMetadata means none, any other absent property keeps its value (ENT-17).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
+    pub async fn update_queue(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+    ) -> Result<Described, BrokerError> {
+        self.broker.update_queue(path, properties, None).await
+    }
+
+    /// Deletes a queue with everything in it (ENT-14).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn delete_queue(&self, path: &str) -> Result<(), BrokerError> {
+        self.broker.delete_entity(path).await
+    }
+
+    /// The paths of queues in case-insensitive order (ENT-30).
+    #[must_use]
+    pub fn queue_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
+        self.broker.queue_paths(skip, top)
+    }
+
+    /// Removes one deferred message, expired or not (DEL-09).
+    ///
+    /// # Errors
+    /// `MessageNotFound`, `EntityNotFound`.
+    pub async fn delete_deferred(
+        &self,
+        path: &str,
+        sequence: SequenceNumber,
+    ) -> Result<(), BrokerError> {
+        let entity = self.broker.entity(path)?;
+        entity.call(Command::DeleteDeferred { sequence }).await.map(|_| ())
+    }
+}
