@@ -7,12 +7,15 @@
 //! Absent on purpose: a second method to write. Everything enters by [`Store::submit`].
 
 pub mod batch;
+pub mod journal;
 pub mod memory;
+mod tail;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use batch::{Batch, ContentOp, Record};
+pub use journal::{Journal, JournalConfig};
 pub use memory::MemoryStore;
 
 use crate::content_ref::ContentRef;

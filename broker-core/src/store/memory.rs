@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use super::tail::{Tail, space_of};
 use super::{
-    Batch, BatchId, Completion, ContentOp, Fence, KEY_BYTES_MAX, Key, Record, Reserved,
-    SPACE_BYTES, Shard, Store, StoreError, Submission, Visit, Waker,
+    Batch, BatchId, Completion, ContentOp, Fence, Key, Record, Reserved, SPACE_BYTES, Shard, Store,
+    StoreError, Submission, Visit, Waker,
 };
 use crate::content_ref::ContentRef;
 
@@ -54,41 +55,6 @@ struct Entry {
 impl Entry {
     fn bytes(&self) -> u64 {
         (self.value.len() + self.content.as_ref().map_or(0, Bytes::len)) as u64
-    }
-}
-
-/// A key without its space, as big-endian words: compared as numbers, in the order of the bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Tail {
-    words: [u64; TAIL_WORDS],
-    /// Tells a key from one that goes on with zeros.
-    length: u8,
-}
-
-const TAIL_WORDS: usize = (KEY_BYTES_MAX - SPACE_BYTES) / 8;
-
-impl Tail {
-    /// The tail of a key; `None` for one that is too long or has no whole space.
-    fn of(key: &[u8]) -> Option<Self> {
-        let tail = key.get(SPACE_BYTES..)?;
-        let mut bytes = [0; KEY_BYTES_MAX - SPACE_BYTES];
-        bytes.get_mut(..tail.len())?.copy_from_slice(tail);
-        let mut words = [0; TAIL_WORDS];
-        for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *word = u64::from_be_bytes(*eight);
-        }
-        Some(Self { words, length: u8::try_from(tail.len()).ok()? })
-    }
-
-    /// The key again.
-    fn key(&self, space: u64) -> Key {
-        let key =
-            self.words.iter().fold(Key::of_space(space), |key, word| key.then(&word.to_be_bytes()));
-        key.cut(SPACE_BYTES + usize::from(self.length))
-    }
-
-    fn starts_with(&self, prefix: &[u8]) -> bool {
-        self.key(0).as_bytes().get(SPACE_BYTES..).is_some_and(|tail| tail.starts_with(prefix))
     }
 }
 
@@ -373,14 +339,6 @@ impl Store for MemoryStore {
     fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }
-}
-
-fn space_of(key: &[u8]) -> u64 {
-    let mut space = [0; SPACE_BYTES];
-    for (to, from) in space.iter_mut().zip(key) {
-        *to = *from;
-    }
-    u64::from_be_bytes(space)
 }
 
 /// Locks a mutex whose data no panic can leave half changed.

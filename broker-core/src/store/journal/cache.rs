@@ -1,0 +1,77 @@
+//! Pieces of the log in memory, bounded in bytes: what was written last, and what was read last.
+//!
+//! The log is written in order and mostly read in order, so whole pieces are kept, not contents: what
+//! the committer has written costs no copy, and one read from disk serves the contents beside it. The
+//! oldest piece goes first. A content is copied out, so that who holds one holds no piece.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::format::Place;
+
+/// The cache.
+pub(super) struct Cache {
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pieces: BTreeMap<Place, Bytes>,
+    order: VecDeque<Place>,
+    bytes: usize,
+}
+
+impl Cache {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        Self { bytes_max, state: Mutex::default() }
+    }
+
+    /// Keeps a piece of the log that begins at a place.
+    pub(super) fn insert(&self, start: Place, piece: Bytes) {
+        if piece.is_empty() || piece.len() > self.bytes_max {
+            return;
+        }
+        let mut state = self.lock();
+        state.bytes += piece.len();
+        if let Some(old) = state.pieces.insert(start, piece) {
+            // It keeps the place in the order that it has.
+            state.bytes -= old.len();
+        } else {
+            state.order.push_back(start);
+        }
+        while state.bytes > self.bytes_max {
+            let Some(oldest) = state.order.pop_front() else { break };
+            if let Some(old) = state.pieces.remove(&oldest) {
+                state.bytes -= old.len();
+            }
+        }
+    }
+
+    /// Looks several things up under one lock.
+    pub(super) fn look(&self) -> Look<'_> {
+        Look(self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A look into the cache, which stands still meanwhile.
+pub(super) struct Look<'a>(MutexGuard<'a, State>);
+
+impl Look<'_> {
+    /// A copy of bytes of the log, if one piece has them all.
+    pub(super) fn get(&self, at: Place, length: usize) -> Option<Bytes> {
+        let (start, piece) = self.0.pieces.range(..=at).next_back()?;
+        if start.segment != at.segment {
+            return None;
+        }
+        let from = usize::try_from(at.offset - start.offset).ok()?;
+        Some(Bytes::copy_from_slice(piece.get(from..from + length)?))
+    }
+}

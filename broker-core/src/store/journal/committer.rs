@@ -1,0 +1,453 @@
+//! The committer: takes everything that was submitted, writes it as one group, syncs once, carries it
+//! out on the index and completes everybody (DESIGN D12).
+//!
+//! It owns the end of the log. One thread drives it, or a test.
+//!
+//! ```text
+//!  moved records first │ parts of large contents │ batches in the order of their shards
+//!  ───────────────────────────── one write, one sync ─────────────────────────────────►
+//!  index, reservations, completions
+//! ```
+//!
+//! Moved records come first in a group because the index is exact there: whether a record is still
+//! the one of its key is judged before anything else of the group can touch the key.
+
+mod encode;
+mod moved;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use super::format::Place;
+use super::index::{Index, Op};
+use super::log::Log;
+use super::queue::{Job, Move, MoveReply, Queue};
+use super::room::Room;
+use super::segment::Segments;
+use crate::store::{
+    BatchId, Completion, Fence, Record, Shard, StoreError, Submission, batch::ContentOp,
+};
+use encode::Pending;
+
+/// A group is written when it holds this many bytes, though more is waiting.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+/// So many bytes of parts go into one group, so that others do not wait for a large content.
+const PART_BYTES_PER_GROUP: usize = 1 << 20;
+
+/// Writes groups.
+pub(super) struct Committer {
+    log: Log,
+    queue: Arc<Queue>,
+    index: Arc<Index>,
+    segments: Arc<Segments>,
+    room: Arc<Room>,
+    shards: Vec<ShardState>,
+    /// Large contents that are being written ahead of their batches, in turn.
+    large: VecDeque<LargeWrite>,
+    group: Group,
+    has_answered: bool,
+    segments_known: usize,
+}
+
+#[derive(Default)]
+struct ShardState {
+    epoch: u64,
+    /// The highest id that was taken into a group.
+    last: u64,
+    /// Submissions behind one whose large contents are being written.
+    held: VecDeque<(Submission, Completion)>,
+    is_writing_large: bool,
+}
+
+/// What is written together.
+#[derive(Default)]
+struct Group {
+    ops: Vec<Op>,
+    /// What the operations so far make of contents; built when somebody asks.
+    pending: Option<Pending>,
+    done: Vec<Done>,
+    moves: Vec<(Sender<MoveReply>, MoveReply)>,
+    /// Parts that are needed by the operations, and were held for them until now.
+    held_parts: Vec<Place>,
+    must_sync: bool,
+}
+
+struct Done {
+    completion: Completion,
+    result: Result<(), StoreError>,
+    reserved: u64,
+}
+
+/// A submission whose large contents are being written.
+struct LargeWrite {
+    shard: Shard,
+    submission: Submission,
+    completion: Completion,
+    contents: VecDeque<bytes::Bytes>,
+    /// Bytes of the first content that are written.
+    written: usize,
+    /// The parts of each content, in the order of the records.
+    parts: Vec<Vec<Place>>,
+}
+
+impl Committer {
+    pub(super) fn new(
+        log: Log,
+        queue: Arc<Queue>,
+        index: Arc<Index>,
+        segments: Arc<Segments>,
+        room: Arc<Room>,
+        shard_count: u16,
+    ) -> Self {
+        Self {
+            log,
+            queue,
+            index,
+            segments,
+            room,
+            shards: (0..shard_count).map(|_| ShardState::default()).collect(),
+            large: VecDeque::new(),
+            group: Group::default(),
+            has_answered: false,
+            segments_known: 0,
+        }
+    }
+
+    /// Whether there is work that waits for nothing.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.large.is_empty()
+    }
+
+    /// Whether something was written that no mark follows yet.
+    pub(super) const fn is_unmarked(&self) -> bool {
+        self.log.is_unmarked()
+    }
+
+    /// Takes these jobs, and writes. A failure ends the journal: everybody is told, now and from now
+    /// on, and nothing is tried again.
+    pub(super) fn turn(&mut self, jobs: VecDeque<Job>) {
+        let mut jobs = jobs;
+        if let Err(error) = self.try_turn(&mut jobs) {
+            self.poison(&error, jobs);
+        }
+    }
+
+    /// Whether the keeper should look: it was answered, or a segment was sealed, since the last call.
+    pub(super) fn has_news(&mut self) -> bool {
+        let segments = self.segments.count();
+        let is_news = self.has_answered || segments != self.segments_known;
+        self.segments_known = segments;
+        self.has_answered = false;
+        is_news
+    }
+
+    /// Ends the log in order.
+    pub(super) fn close(&mut self) {
+        if self.queue.ended().is_none()
+            && let Err(error) = self.log.close()
+        {
+            self.poison(&error, VecDeque::new());
+        }
+    }
+
+    /// Writes a mark.
+    pub(super) fn mark(&mut self) {
+        if let Err(error) = self.log.mark(None) {
+            self.poison(&error, VecDeque::new());
+        }
+    }
+
+    fn try_turn(&mut self, jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
+        let (moves, others) = std::mem::take(jobs)
+            .into_iter()
+            .partition::<VecDeque<Job>, _>(|job| matches!(job, Job::Move(..) | Job::MovePart(..)));
+        *jobs = others;
+        for job in moves {
+            match job {
+                Job::Move(moved, answer) => self.take_move(moved, answer)?,
+                Job::MovePart(bytes, answer) => {
+                    let place = self.write_part(&bytes)?;
+                    self.group.must_sync = true;
+                    self.group.moves.push((answer, MoveReply::Part(place)));
+                }
+                Job::Submit(..) | Job::Acquire(..) | Job::Mark(..) => {}
+            }
+        }
+        self.write_parts()?;
+        while let Some(job) = jobs.pop_front() {
+            match job {
+                Job::Submit(submission, completion) => self.submit(submission, completion)?,
+                Job::Acquire(shard, answer) => {
+                    self.commit()?;
+                    let acquired = self.acquire(shard);
+                    self.commit()?;
+                    answer.send(acquired).ok();
+                }
+                Job::Mark(oldest, answer) => {
+                    self.commit()?;
+                    self.log.mark(oldest)?;
+                    answer.send(MoveReply::Marked).ok();
+                    self.has_answered = true;
+                }
+                Job::Move(..) | Job::MovePart(..) => {}
+            }
+            if self.log.buffered() > GROUP_BYTES_MAX {
+                self.commit()?;
+            }
+        }
+        self.commit()
+    }
+
+    /// Makes the group durable, and tells everybody.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        if self.group.must_sync {
+            self.log.sync()?;
+        } else {
+            self.log.flush()?;
+        }
+        self.group.must_sync = false;
+        self.group.pending = None;
+        self.index.apply(&self.group.ops);
+        self.group.ops.clear();
+        for place in self.group.held_parts.drain(..) {
+            if let Some(segment) = self.segments.get(place.segment) {
+                segment.release();
+            }
+        }
+        for (answer, reply) in self.group.moves.drain(..) {
+            answer.send(reply).ok();
+            self.has_answered = true;
+        }
+        let mut given_back = 0;
+        for done in &self.group.done {
+            given_back += done.reserved;
+        }
+        self.room.give_back(given_back);
+        for done in self.group.done.drain(..) {
+            (done.completion)(done.result);
+        }
+        Ok(())
+    }
+
+    /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
+    fn poison(&mut self, error: &StoreError, jobs: VecDeque<Job>) {
+        tracing::error!(%error, "the journal stops: what could not be written is not tried again");
+        let late = self.queue.poison(error);
+        let mut ended: Vec<(u64, Completion)> = Vec::new();
+        for done in self.group.done.drain(..) {
+            ended.push((done.reserved, done.completion));
+        }
+        for write in self.large.drain(..) {
+            ended.push((write.submission.batch.reserved(), write.completion));
+        }
+        for shard in &mut self.shards {
+            for (submission, completion) in shard.held.drain(..) {
+                ended.push((submission.batch.reserved(), completion));
+            }
+        }
+        for job in jobs.into_iter().chain(late) {
+            match job {
+                Job::Submit(submission, completion) => {
+                    ended.push((submission.batch.reserved(), completion));
+                }
+                Job::Acquire(_, answer) => {
+                    answer.send(Err(error.clone())).ok();
+                }
+                // Whose answer is dropped learns of the end by that.
+                Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
+            }
+        }
+        self.group = Group::default();
+        for (reserved, completion) in ended {
+            self.room.give_back(reserved);
+            completion(Err(error.clone()));
+        }
+    }
+
+    fn finish(
+        &mut self,
+        submission: &Submission,
+        completion: Completion,
+        result: Result<(), StoreError>,
+    ) {
+        let reserved = submission.batch.reserved();
+        self.group.done.push(Done { completion, result, reserved });
+    }
+
+    /// Takes a submission into the group, or refuses it there, so that completions keep their order.
+    fn submit(&mut self, submission: Submission, completion: Completion) -> Result<(), StoreError> {
+        let order = submission.fences.first().map(|fence| fence.shard);
+        let Some((shard, state)) = order.and_then(|shard| Some((shard, self.state(shard)?))) else {
+            let error = StoreError::Failed("a batch needs the fence of its shard".into());
+            self.finish(&submission, completion, Err(error));
+            return Ok(());
+        };
+        if state.is_writing_large {
+            state.held.push_back((submission, completion));
+            return Ok(());
+        }
+        let fenced = submission.fences.iter().find_map(|fence| {
+            let Some(state) = self.shards.get(usize::from(fence.shard.0)) else {
+                return Some(StoreError::Failed("no such shard".into()));
+            };
+            let (held, current) = (fence.epoch, state.epoch);
+            (held != current).then_some(StoreError::Fenced { held, current })
+        });
+        if let Some(error) = fenced {
+            self.finish(&submission, completion, Err(error));
+            return Ok(());
+        }
+        let Some(state) = self.state(shard) else { return Ok(()) };
+        let id = submission.id.0;
+        if id <= state.last {
+            // A repetition: what it had reserved was given back the first time.
+            self.group.done.push(Done { completion, result: Ok(()), reserved: 0 });
+            return Ok(());
+        }
+        if id != state.last + 1 {
+            let error = StoreError::Failed("batch out of order".into());
+            self.finish(&submission, completion, Err(error));
+            return Ok(());
+        }
+        state.last = id;
+        let contents: VecDeque<bytes::Bytes> = submission
+            .batch
+            .records()
+            .filter_map(|record| match record {
+                Record::Put { content: ContentOp::New(bytes), .. } if is_large(bytes) => {
+                    Some(bytes.clone())
+                }
+                _ => None,
+            })
+            .collect();
+        if contents.is_empty() {
+            return self.write_batch(submission, completion, Vec::new());
+        }
+        state.is_writing_large = true;
+        let (written, parts) = (0, vec![Vec::new()]);
+        self.large.push_back(LargeWrite {
+            shard,
+            submission,
+            completion,
+            contents,
+            written,
+            parts,
+        });
+        Ok(())
+    }
+
+    fn state(&mut self, shard: Shard) -> Option<&mut ShardState> {
+        self.shards.get_mut(usize::from(shard.0))
+    }
+
+    /// Raises the epoch of a shard. What waits behind a large content is fenced with it.
+    fn acquire(&mut self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        let Some(state) = self.shards.get_mut(usize::from(shard.0)) else {
+            return Err(StoreError::Failed(format!("no shard {}", shard.0).into()));
+        };
+        let held = state.epoch;
+        state.epoch += 1;
+        let current = state.epoch;
+        let mut fenced: Vec<(Submission, Completion)> = state.held.drain(..).collect();
+        if std::mem::take(&mut state.is_writing_large) {
+            // The batch itself was not written; its id is free again.
+            state.last -= 1;
+        }
+        let fence = Fence { shard, epoch: current };
+        let next = BatchId(state.last + 1);
+        if let Some(at) = self.large.iter().position(|write| write.shard == shard)
+            && let Some(write) = self.large.remove(at)
+        {
+            for place in write.parts.into_iter().flatten() {
+                self.group.held_parts.push(place);
+            }
+            fenced.insert(0, (write.submission, write.completion));
+        }
+        for (submission, completion) in fenced {
+            self.finish(&submission, completion, Err(StoreError::Fenced { held, current }));
+        }
+        Ok((fence, next))
+    }
+
+    /// Writes the next parts of large contents, and the batches whose contents are complete by now.
+    fn write_parts(&mut self) -> Result<(), StoreError> {
+        let mut budget = PART_BYTES_PER_GROUP;
+        while budget > 0 {
+            let Some(mut write) = self.large.pop_front() else { return Ok(()) };
+            let Some(content) = write.contents.front() else {
+                self.end_large(write)?;
+                continue;
+            };
+            let end = (write.written + super::format::PART_BYTES).min(content.len());
+            let piece = content.slice(write.written..end);
+            let is_last = end == content.len();
+            budget = budget.saturating_sub(piece.len());
+            let place = match self.write_part(&piece) {
+                Ok(place) => place,
+                Err(error) => {
+                    // So that its submitter is told with all others.
+                    self.large.push_front(write);
+                    return Err(error);
+                }
+            };
+            if let Some(parts) = write.parts.last_mut() {
+                parts.push(place);
+            }
+            write.written = end;
+            if is_last {
+                write.written = 0;
+                write.contents.pop_front();
+                write.parts.push(Vec::new());
+            }
+            self.large.push_back(write);
+        }
+        Ok(())
+    }
+
+    /// Writes one part. Its segment is held until the batch is applied.
+    fn write_part(&mut self, piece: &[u8]) -> Result<Place, StoreError> {
+        let place =
+            self.log.frame(super::format::FrameKind::Part, piece.len() as u64, |payload| {
+                let place = payload.place();
+                payload.buffer.extend_from_slice(piece);
+                place
+            })?;
+        if let Some(segment) = self.segments.get(place.segment) {
+            segment.need();
+        }
+        Ok(place)
+    }
+
+    /// Writes the batch whose contents are written, and what waits behind it.
+    fn end_large(&mut self, write: LargeWrite) -> Result<(), StoreError> {
+        let LargeWrite { shard, submission, completion, mut parts, .. } = write;
+        parts.pop();
+        self.group.held_parts.extend(parts.iter().flatten());
+        self.write_batch(submission, completion, parts)?;
+        let Some(state) = self.state(shard) else { return Ok(()) };
+        state.is_writing_large = false;
+        let mut held = std::mem::take(&mut state.held);
+        while let Some((submission, completion)) = held.pop_front() {
+            if let Err(error) = self.submit(submission, completion) {
+                if let Some(state) = self.state(shard) {
+                    state.held = held;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_move(&mut self, moved: Move, answer: Sender<MoveReply>) -> Result<(), StoreError> {
+        moved::write(self, moved)?;
+        self.group.must_sync = true;
+        self.group.moves.push((answer, MoveReply::Moved));
+        Ok(())
+    }
+}
+
+/// Whether a content goes ahead of its batch.
+fn is_large(content: &bytes::Bytes) -> bool {
+    content.len() > super::format::PART_BYTES
+}

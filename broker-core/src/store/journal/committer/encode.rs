@@ -1,0 +1,242 @@
+//! A batch as a frame, and what it does to the index.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::super::format::{
+    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, Place, RECORD_HEAD, RecordContent,
+};
+use super::super::index::{ContentAt, Entry, Index, Op};
+use super::super::log::Payload;
+use super::{Committer, Done, Group, is_large};
+use crate::store::{Batch, Completion, Key, Record, StoreError, Submission, batch::ContentOp};
+
+/// What a record needs beside its key, value and content, at most; without the places of parts.
+const RECORD_OVERHEAD: usize = RECORD_HEAD + CONTENT_HEAD + PLACE_BYTES;
+const PLACE_BYTES: usize = 8;
+
+/// What the operations of a group make of contents, before they are carried out on the index.
+#[derive(Default)]
+pub(super) struct Pending {
+    contents: HashMap<Key, Option<ContentAt>>,
+    prefixes: Vec<Key>,
+}
+
+impl Pending {
+    fn of(ops: &[Op]) -> Self {
+        let mut pending = Self::default();
+        for op in ops {
+            pending.note(op);
+        }
+        pending
+    }
+
+    fn note(&mut self, op: &Op) {
+        match op {
+            Op::Put { key, entry, .. } => {
+                self.contents.insert(*key, entry.content_at());
+            }
+            Op::Delete { key } => {
+                self.contents.insert(*key, None);
+            }
+            Op::DeletePrefix { prefix } => {
+                for (key, content) in &mut self.contents {
+                    if key.as_bytes().starts_with(prefix.as_bytes()) {
+                        *content = None;
+                    }
+                }
+                self.prefixes.push(*prefix);
+            }
+        }
+    }
+
+    /// `None` if the group says nothing about the key.
+    fn content(&self, key: &Key) -> Option<Option<ContentAt>> {
+        if let Some(content) = self.contents.get(key) {
+            return Some(*content);
+        }
+        let is_gone =
+            self.prefixes.iter().any(|prefix| key.as_bytes().starts_with(prefix.as_bytes()));
+        is_gone.then_some(None)
+    }
+}
+
+impl Group {
+    pub(super) fn push(&mut self, op: Op) {
+        if let Some(pending) = &mut self.pending {
+            pending.note(&op);
+        }
+        self.ops.push(op);
+    }
+
+    /// The content that a key has after the operations so far.
+    fn content_of(&mut self, index: &Index, key: &Key) -> Option<ContentAt> {
+        let pending = self.pending.get_or_insert_with(|| Pending::of(&self.ops));
+        match pending.content(key) {
+            Some(content) => content,
+            None => index.get(key.as_bytes())?.content_at(),
+        }
+    }
+}
+
+impl Committer {
+    /// Writes a batch; the parts of its large contents are written already.
+    pub(super) fn write_batch(
+        &mut self,
+        submission: Submission,
+        completion: Completion,
+        parts: Vec<Vec<Place>>,
+    ) -> Result<(), StoreError> {
+        let batch = Arc::clone(&submission.batch);
+        let reserved = batch.reserved();
+        // First of all, so that whoever waits is told though writing fails.
+        self.group.done.push(Done { completion, result: Ok(()), reserved });
+        self.group.must_sync |= batch.is_synced();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (group, index) = (&mut self.group, &*self.index);
+        let mut parts = parts.into_iter();
+        self.log.frame(FrameKind::Batch, payload_max(&batch, index, group), |payload| {
+            for record in batch.records() {
+                write_record(&record, payload, group, index, &mut parts);
+            }
+        })
+    }
+}
+
+/// An upper bound of the bytes of a batch in its frame.
+fn payload_max(batch: &Batch, index: &Index, group: &mut Group) -> u64 {
+    let mut bytes = batch.bytes() + (batch.len() * RECORD_OVERHEAD) as u64;
+    for record in batch.records() {
+        let Record::Put { key, content, .. } = record else { continue };
+        let length = match content {
+            ContentOp::None => continue,
+            ContentOp::New(content) if !is_large(content) => continue,
+            ContentOp::New(content) => {
+                bytes -= content.len() as u64;
+                content.len()
+            }
+            ContentOp::Keep => referred(key, index, group),
+            ContentOp::Of(source) => referred(source, index, group),
+        };
+        bytes += (length.div_ceil(PART_BYTES) * PLACE_BYTES) as u64;
+    }
+    bytes
+}
+
+/// How long the content is that a record refers to. One that the same batch stores counts too much or
+/// not at all; then it is in parts of this batch, or small.
+fn referred(key: &[u8], index: &Index, group: &mut Group) -> usize {
+    let Some(key) = Key::from_bytes(key) else { return 0 };
+    group.content_of(index, &key).map_or(0, |content| content.length as usize)
+}
+
+fn write_record(
+    record: &Record<'_>,
+    payload: &mut Payload<'_>,
+    group: &mut Group,
+    index: &Index,
+    parts: &mut impl Iterator<Item = Vec<Place>>,
+) {
+    match *record {
+        Record::Delete { key } => {
+            LogRecord::Delete { key }.write(payload.buffer, payload.seed);
+            group.push(Op::Delete { key: key_of(key) });
+        }
+        Record::DeletePrefix { prefix } => {
+            LogRecord::DeletePrefix { prefix }.write(payload.buffer, payload.seed);
+            group.push(Op::DeletePrefix { prefix: key_of(prefix) });
+        }
+        Record::Put { key, value, content } => {
+            let known = match content {
+                ContentOp::None => None,
+                ContentOp::New(bytes) if !is_large(bytes) => {
+                    let content = NewContent::Here(bytes);
+                    write_put(key_of(key), value, content, payload, group);
+                    return;
+                }
+                ContentOp::New(bytes) => {
+                    let places = parts.next().unwrap_or_default();
+                    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let content = NewContent::Parts { places, length };
+                    let key = key_of(key);
+                    if let NewContent::Parts { places, .. } = &content {
+                        index.add_large(Arc::from(places.as_slice()));
+                    }
+                    write_put(key, value, content, payload, group);
+                    return;
+                }
+                ContentOp::Keep => group.content_of(index, &key_of(key)),
+                ContentOp::Of(source) => group.content_of(index, &key_of(source)),
+            };
+            write_put_known(key_of(key), value, known, payload, group, index);
+        }
+    }
+}
+
+/// Content that no record has yet.
+pub(super) enum NewContent<'a> {
+    Here(&'a [u8]),
+    Parts { places: Vec<Place>, length: u32 },
+}
+
+/// Writes a put with new content; returns where that lies.
+pub(super) fn write_put(
+    key: Key,
+    value: &[u8],
+    content: NewContent<'_>,
+    payload: &mut Payload<'_>,
+    group: &mut Group,
+) -> ContentAt {
+    let record = payload.place();
+    let bytes = key.as_bytes();
+    let content = match content {
+        NewContent::Here(content) => {
+            let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+            let content = RecordContent::Here(content);
+            let behind =
+                LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
+            let offset = record.offset + u32::try_from(behind).unwrap_or(u32::MAX);
+            ContentAt { place: Place { offset, ..record }, length, is_large: false }
+        }
+        NewContent::Parts { places, length } => {
+            let place = places.first().copied().unwrap_or_default();
+            let content = RecordContent::Parts { places, length };
+            LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
+            ContentAt { place, length, is_large: true }
+        }
+    };
+    let value_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    let entry = Entry::new(record, value_bytes, Some(content));
+    group.push(Op::Put { key, entry, content_is_new: true });
+    content
+}
+
+/// Writes a put whose content lies in the log already, or that has none.
+pub(super) fn write_put_known(
+    key: Key,
+    value: &[u8],
+    known: Option<ContentAt>,
+    payload: &mut Payload<'_>,
+    group: &mut Group,
+    index: &Index,
+) {
+    let record = payload.place();
+    let content = match known {
+        None => RecordContent::None,
+        Some(ContentAt { place, length, is_large: false }) => RecordContent::At { place, length },
+        Some(ContentAt { place, length, is_large: true }) => {
+            let places = index.part_places(place).map(|places| places.to_vec()).unwrap_or_default();
+            RecordContent::Parts { places, length }
+        }
+    };
+    LogRecord::Put { key: key.as_bytes(), value, content }.write(payload.buffer, payload.seed);
+    let value_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    let entry = Entry::new(record, value_bytes, known);
+    group.push(Op::Put { key, entry, content_is_new: false });
+}
+
+fn key_of(key: &[u8]) -> Key {
+    Key::from_bytes(key).unwrap_or_else(|| unreachable!("a batch holds no longer keys"))
+}

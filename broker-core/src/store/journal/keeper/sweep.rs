@@ -1,0 +1,236 @@
+//! A sweep looks through the index for what still needs one segment, and has it written again.
+//!
+//! Contents that several keys refer to are kept for the end of the sweep, when all keys are known, and
+//! are written once. Small ones are written once for each key instead.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use bytes::Bytes;
+
+use super::super::format::{PART_BYTES, Place};
+use super::super::index::{Entry, Index, SweepCursor};
+use super::super::queue::{Job, Move, MoveContent, MoveItem, MoveReply, MovedRecord};
+use super::super::segment::{Segment, Segments};
+use crate::store::{Key, StoreError};
+
+/// Entries that are looked at before others get their turn.
+const ENTRIES_PER_LOOK: usize = 8_192;
+/// Bytes that are written again in one go.
+const MOVE_BYTES: usize = 256 << 10;
+/// Shared contents up to this size are not worth remembering who shares them.
+const SHARED_BYTES_MIN: u32 = 128;
+
+/// A sweep.
+pub(super) struct Sweep {
+    segment: Arc<Segment>,
+    /// Where to look on; `None` when all was looked at.
+    cursor: Option<SweepCursor>,
+    found: VecDeque<(Key, Entry)>,
+    shared: BTreeMap<Place, Vec<(Key, Entry)>>,
+    large: Option<LargeMove>,
+}
+
+/// A large content whose parts are being written again.
+struct LargeMove {
+    content: Bytes,
+    written: usize,
+    parts: Vec<Place>,
+    users: Vec<(Key, Entry)>,
+}
+
+/// What comes next.
+pub(super) enum Next {
+    /// The committer has something to do.
+    Post(Box<dyn FnOnce(Sender<MoveReply>) -> Job>),
+    /// The sweep goes on.
+    Looked,
+    /// The sweep has seen everything.
+    End,
+}
+
+impl Sweep {
+    pub(super) fn of(segment: Arc<Segment>) -> Self {
+        Self {
+            segment,
+            cursor: Some(SweepCursor::default()),
+            found: VecDeque::new(),
+            shared: BTreeMap::new(),
+            large: None,
+        }
+    }
+
+    /// Takes the committer's answer.
+    pub(super) fn answered(&mut self, reply: MoveReply) {
+        if let (MoveReply::Part(place), Some(large)) = (reply, &mut self.large) {
+            large.parts.push(place);
+        }
+    }
+
+    /// Goes one step on.
+    pub(super) fn next(&mut self, index: &Index, segments: &Segments) -> Result<Next, StoreError> {
+        if let Some(large) = self.large.take() {
+            return self.go_on_large(large, segments);
+        }
+        if !self.found.is_empty() {
+            return self.write_found(index, segments);
+        }
+        if let Some(cursor) = self.cursor.take() {
+            let mut found = Vec::new();
+            self.cursor = index.sweep(self.segment.number(), cursor, ENTRIES_PER_LOOK, &mut found);
+            self.found.extend(found);
+            return Ok(Next::Looked);
+        }
+        if let Some((_, users)) = self.shared.pop_first() {
+            return self.write_users(users, index, segments);
+        }
+        Ok(Next::End)
+    }
+
+    /// Whether the content itself must be written again.
+    fn moves_content(&self, entry: &Entry, index: &Index) -> bool {
+        let Some(content) = entry.content_at() else { return false };
+        if !content.is_large {
+            return content.place.segment == self.segment.number();
+        }
+        index
+            .part_places(content.place)
+            .is_some_and(|parts| parts.iter().any(|part| part.segment == self.segment.number()))
+    }
+
+    fn write_found(&mut self, index: &Index, segments: &Segments) -> Result<Next, StoreError> {
+        let mut items = Vec::new();
+        let mut bytes = 0;
+        while bytes < MOVE_BYTES {
+            let Some((key, entry)) = self.found.pop_front() else { break };
+            let moves_content = self.moves_content(&entry, index);
+            let length = entry.content_length().unwrap_or(0);
+            if moves_content && length >= SHARED_BYTES_MIN && index.is_shared(entry.content) {
+                self.shared.entry(entry.content).or_default().push((key, entry));
+                continue;
+            }
+            if moves_content && entry.is_large() {
+                if items.is_empty() {
+                    return self.write_users(vec![(key, entry)], index, segments);
+                }
+                self.found.push_front((key, entry));
+                break;
+            }
+            let Some(user) = self.read_user(key, entry, index, segments)? else { continue };
+            bytes += user.value.len() + 64;
+            let content = if moves_content {
+                bytes += length as usize;
+                match self.read_still(&user, index, || {
+                    self.segment.read_content(entry.content, length as usize)
+                })? {
+                    Some(content) => MoveContent::New(content),
+                    None => continue,
+                }
+            } else {
+                MoveContent::Stays
+            };
+            items.push(MoveItem { content, users: vec![user] });
+        }
+        if items.is_empty() {
+            return Ok(Next::Looked);
+        }
+        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+    }
+
+    /// Writes a content again with all who share it.
+    fn write_users(
+        &mut self,
+        users: Vec<(Key, Entry)>,
+        index: &Index,
+        segments: &Segments,
+    ) -> Result<Next, StoreError> {
+        let users: Vec<(Key, Entry)> = users
+            .into_iter()
+            .filter(|(key, entry)| index.get(key.as_bytes()) == Some(*entry))
+            .collect();
+        let Some((key, entry)) = users.first().copied() else { return Ok(Next::Looked) };
+        if entry.is_large() {
+            let Some(parts) = index.parts(entry.content) else { return Ok(Next::Looked) };
+            let mut content = Vec::with_capacity(entry.content_length().unwrap_or(0) as usize);
+            for (place, segment) in parts {
+                content.extend_from_slice(&segment.read_part(place)?);
+            }
+            self.large =
+                Some(LargeMove { content: content.into(), written: 0, parts: Vec::new(), users });
+            return Ok(Next::Looked);
+        }
+        let mut moved = Vec::new();
+        let length = entry.content_length().unwrap_or(0) as usize;
+        let Some(first) = self.read_user(key, entry, index, segments)? else {
+            return Ok(Next::Looked);
+        };
+        let content =
+            self.read_still(&first, index, || self.segment.read_content(entry.content, length))?;
+        moved.push(first);
+        for (key, entry) in users.into_iter().skip(1) {
+            moved.extend(self.read_user(key, entry, index, segments)?);
+        }
+        let Some(content) = content else { return Ok(Next::Looked) };
+        let items = vec![MoveItem { content: MoveContent::New(content), users: moved }];
+        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+    }
+
+    fn go_on_large(
+        &mut self,
+        mut large: LargeMove,
+        segments: &Segments,
+    ) -> Result<Next, StoreError> {
+        if large.written < large.content.len() {
+            let end = (large.written + PART_BYTES).min(large.content.len());
+            let piece = large.content.slice(large.written..end);
+            large.written = end;
+            self.large = Some(large);
+            return Ok(Next::Post(Box::new(|answer| Job::MovePart(piece, answer))));
+        }
+        let LargeMove { content, parts: places, users, .. } = large;
+        let mut moved = Vec::new();
+        for (key, entry) in users {
+            // Whoever is gone meanwhile is left out by the committer; a record that cannot be read any
+            // more is one of those.
+            if let Some(segment) = segments.get(entry.record.segment) {
+                let value = segment.read_value(&entry, key.as_bytes())?;
+                moved.push(MovedRecord { key, expected: entry, value });
+            }
+        }
+        let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let content = MoveContent::Parts { places, length };
+        let items = vec![MoveItem { content, users: moved }];
+        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+    }
+
+    /// Reads the value of a record, unless it is gone meanwhile.
+    fn read_user(
+        &self,
+        key: Key,
+        entry: Entry,
+        index: &Index,
+        segments: &Segments,
+    ) -> Result<Option<MovedRecord>, StoreError> {
+        let Some(segment) = segments.get(entry.record.segment) else { return Ok(None) };
+        match segment.read_value(&entry, key.as_bytes()) {
+            Ok(value) => Ok(Some(MovedRecord { key, expected: entry, value })),
+            Err(_) if index.get(key.as_bytes()) != Some(entry) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads something of a record, unless it is gone meanwhile.
+    fn read_still(
+        &self,
+        user: &MovedRecord,
+        index: &Index,
+        read: impl FnOnce() -> Result<Bytes, StoreError>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(_) if index.get(user.key.as_bytes()) != Some(user.expected) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

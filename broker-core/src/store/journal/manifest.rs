@@ -1,0 +1,97 @@
+//! The manifest: a small file that tells which segment is the newest, and where a log that was closed
+//! in order ends. Without it a lost newest segment, or a lost end, would look like a crash.
+//!
+//! Two slots are written in turn, so that a torn write leaves the one before.
+
+use std::io;
+use std::sync::Arc;
+
+use crc32c::crc32c;
+
+use super::disk::{Disk, DiskFile};
+use super::format::Fields;
+
+/// The name of the file.
+pub(super) const NAME: &str = "manifest";
+const MAGIC: [u8; 8] = *b"PEEKMANI";
+const VERSION: u32 = 1;
+const SLOT_BYTES: u64 = 512;
+const SLOT_LENGTH: usize = 8 + 4 + 8 + 4 + 8 + 4;
+
+/// What the manifest says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Told {
+    generation: u64,
+    /// The newest segment that may hold something acknowledged; 0 for none.
+    pub(super) newest: u32,
+    /// Where the log ends in it, if it was closed in order; else 0.
+    pub(super) closed_end: u64,
+}
+
+/// The file, and what was written last.
+pub(super) struct Manifest {
+    file: Arc<dyn DiskFile>,
+    last: Told,
+}
+
+impl Manifest {
+    /// Opens the manifest, or makes an empty one. Returns what it says.
+    pub(super) fn open(disk: &dyn Disk) -> io::Result<(Self, Told)> {
+        let file = if disk.list()?.iter().any(|name| name == NAME) {
+            disk.open(NAME)?
+        } else {
+            let file = disk.create(NAME)?;
+            disk.sync()?;
+            file
+        };
+        let told = read(&*file)?;
+        Ok((Self { file, last: told }, told))
+    }
+
+    /// Says something new, durably.
+    pub(super) fn tell(&mut self, newest: u32, closed_end: u64) -> io::Result<()> {
+        let told = Told { generation: self.last.generation + 1, newest, closed_end };
+        let mut slot = Vec::with_capacity(SLOT_LENGTH);
+        slot.extend_from_slice(&MAGIC);
+        slot.extend_from_slice(&VERSION.to_le_bytes());
+        slot.extend_from_slice(&told.generation.to_le_bytes());
+        slot.extend_from_slice(&told.newest.to_le_bytes());
+        slot.extend_from_slice(&told.closed_end.to_le_bytes());
+        let checksum = crc32c(&slot);
+        slot.extend_from_slice(&checksum.to_le_bytes());
+        self.file.write_at(&slot, (told.generation % 2) * SLOT_BYTES)?;
+        self.file.sync()?;
+        self.last = told;
+        Ok(())
+    }
+}
+
+/// What a manifest says; nothing, if none of its slots can be read.
+pub(super) fn read(file: &dyn DiskFile) -> io::Result<Told> {
+    let mut newest = Told::default();
+    for place in 0..2 {
+        let mut slot = [0; SLOT_LENGTH];
+        let count = file.read_at(&mut slot, place * SLOT_BYTES)?;
+        let told = slot.get(..count).and_then(read_slot).unwrap_or_default();
+        if told.generation > newest.generation {
+            newest = told;
+        }
+    }
+    Ok(newest)
+}
+
+fn read_slot(slot: &[u8]) -> Option<Told> {
+    let (covered, checksum) = slot.split_at_checked(SLOT_LENGTH - 4)?;
+    if crc32c(covered).to_le_bytes() != checksum {
+        return None;
+    }
+    let mut fields = Fields(covered);
+    if fields.take(MAGIC.len()).ok()? != MAGIC || fields.u32().ok()? != VERSION {
+        return None;
+    }
+    Some(Told {
+        generation: fields.u64().ok()?,
+        newest: fields.u32().ok()?,
+        closed_end: fields.u64().ok()?,
+    })
+}

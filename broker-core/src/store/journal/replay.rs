@@ -1,0 +1,97 @@
+//! From records of the log to what they do to the index.
+
+use std::sync::Arc;
+
+use super::format::{FRAME_HEAD, LogRecord, Place, RecordContent, part_count, read_record};
+use super::index::{ContentAt, Entry, Op, Parts};
+use super::segment::{FoundFrame, Segment};
+use crate::store::{Key, StoreError};
+
+/// What a record does, and the parts of its large content.
+pub(super) struct ReplayOp {
+    pub(super) op: Op,
+    pub(super) parts: Option<Parts>,
+}
+
+/// Shows the records of a frame, each with the byte of the segment where it begins.
+pub(super) fn records(
+    segment: &Segment,
+    frame: &FoundFrame<'_>,
+    mut visit: impl FnMut(u32, &LogRecord<'_>),
+) -> Result<(), StoreError> {
+    let start = frame.offset + FRAME_HEAD as u64;
+    let mut at = 0;
+    while let Some(rest) = frame.payload.get(at..).filter(|rest| !rest.is_empty()) {
+        let offset = start + at as u64;
+        let (record, length) =
+            read_record(rest, segment.header.seed).map_err(|flaw| segment.damaged(offset, flaw))?;
+        visit(u32::try_from(offset).unwrap_or(u32::MAX), &record);
+        at += length;
+    }
+    Ok(())
+}
+
+/// What a record of the log does.
+pub(super) fn op_in_log(
+    segment: &Segment,
+    offset: u32,
+    record: &LogRecord<'_>,
+) -> Option<ReplayOp> {
+    let place = Place { segment: segment.number(), offset };
+    op(record, place, |content| match content {
+        RecordContent::Here(bytes) => {
+            let (key, value) = match record {
+                LogRecord::Put { key, value, .. } => (key.len(), value.len()),
+                LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } => (0, 0),
+            };
+            let behind = u32::try_from(super::format::record_bytes(key, value)).ok()?;
+            Some(ContentAt {
+                place: Place { offset: offset + behind, ..place },
+                length: u32::try_from(bytes.len()).ok()?,
+                is_large: false,
+            })
+        }
+        told => content_of(told),
+    })
+}
+
+/// What a record does; `None` for one that makes no sense.
+pub(super) fn op(
+    record: &LogRecord<'_>,
+    place: Place,
+    content_at: impl FnOnce(&RecordContent<'_>) -> Option<ContentAt>,
+) -> Option<ReplayOp> {
+    let mut told_parts = None;
+    let op = match record {
+        LogRecord::Delete { key } => Op::Delete { key: Key::from_bytes(key)? },
+        LogRecord::DeletePrefix { prefix } => Op::DeletePrefix { prefix: Key::from_bytes(prefix)? },
+        LogRecord::Put { key, value, content } => {
+            let at = match content {
+                RecordContent::None => None,
+                some => Some(content_at(some)?),
+            };
+            if let RecordContent::Parts { places, length } = content {
+                if places.len() != part_count(*length) {
+                    return None;
+                }
+                told_parts = Some(Arc::from(places.as_slice()));
+            }
+            let entry = Entry::new(place, u32::try_from(value.len()).ok()?, at);
+            Op::Put { key: Key::from_bytes(key)?, entry, content_is_new: true }
+        }
+    };
+    Some(ReplayOp { op, parts: told_parts })
+}
+
+/// Where a content lies that is not in its record.
+pub(super) fn content_of(content: &RecordContent<'_>) -> Option<ContentAt> {
+    match content {
+        RecordContent::None | RecordContent::Here(_) => None,
+        RecordContent::At { place, length } => {
+            Some(ContentAt { place: *place, length: *length, is_large: false })
+        }
+        RecordContent::Parts { places, length } => {
+            Some(ContentAt { place: places.first().copied()?, length: *length, is_large: true })
+        }
+    }
+}

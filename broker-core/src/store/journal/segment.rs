@@ -1,0 +1,356 @@
+//! Segments: the files of the log, who still needs them, and reading from them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+
+use super::disk::DiskFile;
+use super::format::{
+    ALIGNMENT, CONTENT_HEAD, FRAME_HEAD, FRAME_MAGIC, Flaw, FrameHead, FrameKind, HEADER_BYTES,
+    Place, RECORD_HEAD, SegmentHeader, part_count, read_content, read_value,
+};
+use super::index::Entry;
+use crate::store::StoreError;
+
+const PREFIX: &str = "segment-";
+const SUFFIX: &str = ".log";
+
+/// The name of the file of a segment.
+pub(super) fn name_of(number: u32) -> String {
+    format!("{PREFIX}{number:010}{SUFFIX}")
+}
+
+/// The segment that a file name names.
+pub(super) fn number_of(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()?;
+    (name_of(number) == name).then_some(number)
+}
+
+/// One file of the log.
+pub(super) struct Segment {
+    pub(super) header: SegmentHeader,
+    pub(super) file: Arc<dyn DiskFile>,
+    /// Up to where frames are written; what lies behind is not part of the log.
+    end: AtomicU64,
+    /// Whether nothing is appended any more.
+    sealed: AtomicBool,
+    /// How many records and contents here are still needed.
+    needed: AtomicU64,
+    /// Whether its side file is durable.
+    has_side: AtomicBool,
+}
+
+impl Segment {
+    pub(super) fn new(header: SegmentHeader, file: Arc<dyn DiskFile>, end: u64) -> Self {
+        Self {
+            header,
+            file,
+            end: AtomicU64::new(end),
+            sealed: AtomicBool::new(false),
+            needed: AtomicU64::new(0),
+            has_side: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) const fn number(&self) -> u32 {
+        self.header.number
+    }
+
+    pub(super) fn name(&self) -> String {
+        name_of(self.header.number)
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_side(&self) -> bool {
+        self.has_side.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_side(&self) {
+        self.has_side.store(true, Ordering::Release);
+    }
+
+    /// How many records and contents here are still needed.
+    pub(super) fn needed(&self) -> u64 {
+        self.needed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn need(&self) {
+        self.needed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn release(&self) {
+        self.needed.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Damage at a byte of this segment, as callers are told.
+    pub(super) fn damaged(&self, offset: u64, flaw: Flaw) -> StoreError {
+        damaged(&self.name(), offset, &flaw.to_string())
+    }
+
+    fn failed(&self, offset: u64, error: &io::Error) -> StoreError {
+        let name = self.name();
+        StoreError::Failed(format!("`{name}` cannot be read at byte {offset}: {error}").into())
+    }
+
+    /// Reads exactly so many bytes.
+    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = vec![0; length];
+        let count =
+            self.file.read_at(&mut bytes, offset).map_err(|error| self.failed(offset, &error))?;
+        if count < length {
+            return Err(self.damaged(offset + count as u64, Flaw::Short));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the payload of a part frame, which lies at `place`.
+    pub(super) fn read_part(&self, place: Place) -> Result<Bytes, StoreError> {
+        let start = u64::from(place.offset).saturating_sub(FRAME_HEAD as u64);
+        let head = self.read(start, FRAME_HEAD)?;
+        let length = FrameHead::peek_length(&head).ok_or(Flaw::Magic);
+        let length = length.map_err(|flaw| self.damaged(start, flaw))? as usize;
+        if start + (FRAME_HEAD + length) as u64 > self.end() {
+            return Err(self.damaged(start, Flaw::Short));
+        }
+        let frame = self.read(start, FRAME_HEAD + length)?;
+        let (head, _) =
+            FrameHead::read(&frame, self.header.seed).map_err(|flaw| self.damaged(start, flaw))?;
+        if head.kind != FrameKind::Part {
+            return Err(self.damaged(start, Flaw::Form));
+        }
+        Ok(Bytes::from(frame).slice(FRAME_HEAD..))
+    }
+
+    /// Reads and proves the value of a record.
+    pub(super) fn read_value(&self, entry: &Entry, key: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.read(u64::from(entry.record.offset), value_span(entry, key.len()))?;
+        self.value_in(&bytes, entry, key)
+    }
+
+    /// Proves the value of a record in bytes that begin with it.
+    pub(super) fn value_in(
+        &self,
+        bytes: &[u8],
+        entry: &Entry,
+        key: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        read_value(bytes, self.header.seed, key)
+            .map_err(|flaw| self.damaged(u64::from(entry.record.offset), flaw))
+    }
+
+    /// Reads and proves a content that is not in parts.
+    pub(super) fn read_content(&self, place: Place, length: usize) -> Result<Bytes, StoreError> {
+        let bytes = self.read(u64::from(place.offset), CONTENT_HEAD + length)?;
+        self.content_in(&bytes, place)?;
+        Ok(Bytes::from(bytes).slice(CONTENT_HEAD..))
+    }
+
+    /// Proves a content in bytes that are just it and its checksum.
+    pub(super) fn content_in<'a>(
+        &self,
+        bytes: &'a [u8],
+        place: Place,
+    ) -> Result<&'a [u8], StoreError> {
+        read_content(bytes, self.header.seed)
+            .map_err(|flaw| self.damaged(u64::from(place.offset), flaw))
+    }
+}
+
+/// How many bytes of a record prove its value.
+pub(super) fn value_span(entry: &Entry, key_length: usize) -> usize {
+    let places = if entry.is_large() {
+        part_count(entry.content_length().unwrap_or(0))
+    } else {
+        usize::from(entry.content_length().is_some() && !entry.holds_content(key_length))
+    };
+    RECORD_HEAD + key_length + entry.value_bytes as usize + places * 8
+}
+
+/// Damage, as callers are told: which file, and where.
+pub(super) fn damaged(file: &str, offset: u64, what: &str) -> StoreError {
+    StoreError::Damaged(format!("`{file}` at byte {offset}: {what}").into())
+}
+
+/// One frame that verified, and where it lies.
+pub(super) struct FoundFrame<'a> {
+    pub(super) offset: u64,
+    pub(super) head: FrameHead,
+    pub(super) payload: &'a [u8],
+}
+
+/// Where reading frames ended, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FramesEnd {
+    pub(super) offset: u64,
+    /// The lsn that should stand there.
+    pub(super) next_lsn: u64,
+    /// What stands there instead; `None` at the limit.
+    pub(super) flaw: Option<Flaw>,
+}
+
+/// Reads a segment piece by piece.
+pub(super) struct FrameReader<'a> {
+    file: &'a dyn DiskFile,
+    seed: u32,
+    /// Nothing at or behind this byte is read.
+    limit: u64,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+}
+
+const READ_BYTES: usize = 1 << 20;
+const ALIGNMENT_BYTES: usize = 8;
+const _: () = assert!(ALIGNMENT_BYTES as u64 == ALIGNMENT);
+
+impl<'a> FrameReader<'a> {
+    pub(super) const fn new(file: &'a dyn DiskFile, seed: u32, limit: u64) -> Self {
+        Self { file, seed, limit, buffer: Vec::new(), buffer_at: 0 }
+    }
+
+    /// The frame at a byte.
+    pub(super) fn frame_at(&mut self, offset: u64) -> io::Result<Result<FoundFrame<'_>, Flaw>> {
+        let seed = self.seed;
+        let head = self.bytes_at(offset, FRAME_HEAD)?;
+        let Some(length) = FrameHead::peek_length(head) else {
+            return Ok(FrameHead::read(head, seed).map_or_else(Err, |_| Err(Flaw::Magic)));
+        };
+        // The length is not proven yet: nothing is read that the file does not have.
+        if offset + (FRAME_HEAD as u64) + u64::from(length) > self.limit {
+            return Ok(Err(Flaw::Short));
+        }
+        let bytes = self.bytes_at(offset, FRAME_HEAD + length as usize)?;
+        Ok(FrameHead::read(bytes, seed).map(|(head, payload)| FoundFrame { offset, head, payload }))
+    }
+
+    /// Bytes from a position on; fewer at the limit.
+    fn bytes_at(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
+        let wanted =
+            u64::try_from(length).unwrap_or(u64::MAX).min(self.limit.saturating_sub(offset));
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        let buffered = offset >= self.buffer_at
+            && offset + wanted as u64 <= self.buffer_at + self.buffer.len() as u64;
+        if !buffered {
+            let left = usize::try_from(self.limit.saturating_sub(offset)).unwrap_or(usize::MAX);
+            self.buffer.resize(wanted.max(READ_BYTES).min(left), 0);
+            let count = self.file.read_at(&mut self.buffer, offset)?;
+            self.buffer.truncate(count);
+            self.buffer_at = offset;
+        }
+        let start = usize::try_from(offset - self.buffer_at).unwrap_or(0);
+        let end = (start + wanted).min(self.buffer.len());
+        Ok(self.buffer.get(start..end).unwrap_or_default())
+    }
+
+    /// Shows all frames in order from a byte on, up to the first that does not verify or does not
+    /// carry the lsn that follows.
+    pub(super) fn each(
+        &mut self,
+        from: u64,
+        first_lsn: u64,
+        mut visit: impl FnMut(&FoundFrame<'_>) -> Result<(), StoreError>,
+    ) -> Result<FramesEnd, StoreError> {
+        let (mut offset, mut next_lsn) = (from, first_lsn);
+        loop {
+            if offset >= self.limit {
+                return Ok(FramesEnd { offset, next_lsn, flaw: None });
+            }
+            let found = self.frame_at(offset).map_err(|error| {
+                StoreError::Failed(format!("a segment cannot be read: {error}").into())
+            })?;
+            let found = match found {
+                Ok(found) if found.head.lsn == next_lsn => found,
+                Ok(_) => return Ok(FramesEnd { offset, next_lsn, flaw: Some(Flaw::Order) }),
+                Err(flaw) => return Ok(FramesEnd { offset, next_lsn, flaw: Some(flaw) }),
+            };
+            visit(&found)?;
+            next_lsn = match found.head.kind {
+                FrameKind::Hole => super::format::read_hole(found.payload).unwrap_or(next_lsn + 1),
+                FrameKind::Batch | FrameKind::Part | FrameKind::Moved | FrameKind::Mark => {
+                    next_lsn + 1
+                }
+            };
+            offset += found.head.span();
+        }
+    }
+
+    /// The next frame at or behind a byte that verifies, whatever its lsn.
+    pub(super) fn find_from(&mut self, from: u64) -> io::Result<Option<(u64, FrameHead)>> {
+        let mut offset = from.next_multiple_of(ALIGNMENT);
+        while offset < self.limit {
+            let window = self.bytes_at(offset, READ_BYTES)?;
+            let mut words = window.chunks(ALIGNMENT_BYTES);
+            let Some(skipped) = words.position(|word| word.starts_with(&FRAME_MAGIC)) else {
+                offset += READ_BYTES as u64;
+                continue;
+            };
+            offset += skipped as u64 * ALIGNMENT;
+            if let Ok(found) = self.frame_at(offset)? {
+                return Ok(Some((offset, found.head)));
+            }
+            offset += ALIGNMENT;
+        }
+        Ok(None)
+    }
+}
+
+/// All segments that exist, by number.
+#[derive(Default)]
+pub(super) struct Segments {
+    map: RwLock<BTreeMap<u32, Arc<Segment>>>,
+}
+
+impl Segments {
+    pub(super) fn get(&self, number: u32) -> Option<Arc<Segment>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone)
+    }
+
+    pub(super) fn insert(&self, segment: Arc<Segment>) {
+        let number = segment.number();
+        self.map.write().unwrap_or_else(PoisonError::into_inner).insert(number, segment);
+    }
+
+    pub(super) fn remove(&self, number: u32) -> Option<Arc<Segment>> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
+    /// The oldest one.
+    pub(super) fn oldest(&self) -> Option<Arc<Segment>> {
+        self.map
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .first_key_value()
+            .map(|(_, segment)| Arc::clone(segment))
+    }
+
+    /// All, ascending by number.
+    pub(super) fn all(&self) -> Vec<Arc<Segment>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Damage that only a lost segment explains.
+    pub(super) fn missing(number: u32) -> StoreError {
+        damaged(&name_of(number), HEADER_BYTES, "the segment is missing")
+    }
+}
