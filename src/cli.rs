@@ -22,7 +22,7 @@ Without a subcommand, `peeklock` is `peeklock serve`.";
 
 const AFTER_HELP: &str = "\
 Examples:
-  peeklock                                   serve on 127.0.0.1:5300
+  peeklock                                   serve on 127.0.0.1:5300, messages in ./data
   peeklock --ephemeral --http 127.0.0.1:0    the same for a test, on a free port
   peeklock config default > peeklock.toml    a file to start from
   peeklock config check                      what is in force, and where it comes from
@@ -34,6 +34,7 @@ Exit codes:
 
 const SERVE_HELP: &str = "\
 Examples:
+  peeklock serve --data-dir /var/lib/peeklock
   peeklock serve --ephemeral
   peeklock serve --config broker.toml --http 127.0.0.1:8080 -v
   PEEKLOCK__NAMESPACE__TIER=Standard peeklock serve
@@ -105,14 +106,13 @@ struct FileFlag {
 
 #[derive(Args, Default)]
 struct ServeFlags {
-    /// Directory for messages and keys; not written yet, this version keeps all in memory
-    /// [default: ./data]
+    /// Directory where messages are kept; made if it is not there [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     /// Address for HTTP; port 0 takes a free one [default: 127.0.0.1:5300]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// Keep nothing: all messages are gone when the process ends, and that is meant
+    /// Keep messages in memory: all are gone when the process ends
     #[arg(long)]
     ephemeral: bool,
     #[command(flatten)]

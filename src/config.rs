@@ -16,6 +16,7 @@ use peeklock::description::Settings;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::path::validate_entity_path;
+use peeklock::store::JournalConfig;
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -24,6 +25,8 @@ use queue::QueueDeclaration;
 pub use queue::differences;
 pub use text::{FromText, List, Scalar};
 
+/// Sizes that a file of the log may have.
+const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 /// Every default, with its comment.
 pub const DEFAULT: &str = include_str!("config/default.toml");
 /// The file that is read if it is there and no other was named.
@@ -47,6 +50,8 @@ pub struct Config {
     pub locks: LocksSection,
     /// `[server]`.
     pub server: ServerSection,
+    /// `[journal]`.
+    pub journal: JournalSection,
     /// `[http]`.
     pub http: HttpSection,
     /// `[security]`.
@@ -80,12 +85,43 @@ pub struct LocksSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct ServerSection {
-    /// Where messages will be kept.
+    /// Where messages are kept.
     pub data_dir: Scalar<String>,
-    /// Whether losing everything at the end of the process is meant.
+    /// Whether messages are kept in memory only.
     pub ephemeral: Scalar<bool>,
     /// Threads that serve entities; zero for one per core.
     pub arbiters: Scalar<usize>,
+}
+
+/// The journal, which is the store unless the server is ephemeral.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct JournalSection {
+    /// Memory for contents.
+    pub cache_bytes: Scalar<u64>,
+    /// What messages may take on disk; zero for what the disk has.
+    pub capacity_bytes: Scalar<u64>,
+    /// Free space of the disk under which sends are refused (QUO-05).
+    pub free_bytes_min: Scalar<u64>,
+    /// Size of one file of the log.
+    pub segment_bytes: Scalar<u64>,
+}
+
+impl JournalSection {
+    /// The same in the words of the store.
+    pub fn config(&self) -> JournalConfig {
+        JournalConfig {
+            cache_bytes: self.cache_bytes.0,
+            capacity_bytes: if self.capacity_bytes.0 == 0 {
+                u64::MAX
+            } else {
+                self.capacity_bytes.0
+            },
+            free_bytes_min: self.free_bytes_min.0,
+            segment_bytes: self.segment_bytes.0,
+            ..JournalConfig::default()
+        }
+    }
 }
 
 /// The HTTP transport.
@@ -349,9 +385,31 @@ impl Config {
             );
             invalid("log.filter", detail)
         })?;
+        self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
         self.judge_access().map_err(|detail| invalid("http.address", detail))?;
         self.judge_queues(&settings).map_err(|(key, detail)| invalid(&key, detail))?;
         Ok(settings)
+    }
+
+    fn judge_journal(&self) -> Result<(), (&'static str, String)> {
+        let JournalSection {
+            segment_bytes: Scalar(segment), free_bytes_min: Scalar(floor), ..
+        } = self.journal;
+        if !SEGMENT_BYTES.contains(&segment) {
+            let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
+            let detail = format!("{segment} is not from {least} to {most} bytes");
+            return Err(("journal.segment_bytes", detail));
+        }
+        if self.server.data_dir.0.is_empty() {
+            let detail = "the directory has no name; write . for the current one".to_owned();
+            return Err(("server.data_dir", detail));
+        }
+        // Settlements live on the floor when the disk is full.
+        if floor < 4 * segment {
+            let detail = format!("{floor} is less than four segments, {} bytes", 4 * segment);
+            return Err(("journal.free_bytes_min", detail));
+        }
+        Ok(())
     }
 
     /// Anonymous clients are served on loopback only, unless that is confirmed (SEC-17).
@@ -400,14 +458,16 @@ impl Config {
         Ok(())
     }
 
-    /// What the process may hold in memory besides stored messages: all commands on their way in, all
-    /// requests and answers of the HTTP transport, and the buffers of its connections.
+    /// What the process may hold in memory besides what describes stored messages: all commands on
+    /// their way in, all requests and answers of the HTTP transport, the buffers of its connections,
+    /// and the cache of the journal.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
         let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
         [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0]
             .into_iter()
+            .chain((!self.server.ephemeral.0).then_some(self.journal.cache_bytes.0))
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
     }

@@ -2,21 +2,22 @@
 //! here, and the function that hands it its settings. An embedding program does the same with calls
 //! of `Broker::builder` and `Transport::start`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use peeklock::contract::Transport;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
-use peeklock::store::{MemoryStore, Store};
+use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 
 use crate::config::{Loaded, Scalar};
 
-/// Makes a store.
-type MakeStore = fn(&Loaded) -> Arc<dyn Store>;
+/// Opens a store.
+type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
 /// Makes a transport; the hook renders the metrics page.
 type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
 
-/// The store in use is the first.
-pub const STORES: [(&str, MakeStore); 1] = [("memory", memory)];
+/// All stores; which one is used is told by [`store_in_use`].
+pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
 
 /// All are started.
 pub const TRANSPORTS: [(&str, MakeTransport); 1] = [("http", http)];
@@ -24,8 +25,18 @@ pub const TRANSPORTS: [(&str, MakeTransport); 1] = [("http", http)];
 /// How many shards the memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
 
-fn memory(_: &Loaded) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX))
+/// The name of the store that the configuration asks for.
+pub const fn store_in_use(loaded: &Loaded) -> &'static str {
+    if loaded.config.server.ephemeral.0 { "memory" } else { "journal" }
+}
+
+fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
+    let path = Path::new(&loaded.config.server.data_dir.0);
+    Ok(Journal::open(path, loaded.config.journal.config())?)
+}
+
+fn memory(_: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)))
 }
 
 fn http(loaded: &Loaded, metrics: MetricsHook) -> Box<dyn Transport> {

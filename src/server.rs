@@ -5,7 +5,7 @@ mod signals;
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peeklock::condition::Condition;
 use peeklock::contract::{RunningTransport, TransportError};
@@ -56,6 +56,13 @@ pub enum ServeError {
     /// The broker can do its work no more.
     #[error("broker has failed: {0}")]
     Broker(String),
+    /// The store could not be opened.
+    #[error("{source}{}", store_way_out(.source))]
+    Open {
+        /// What the store said.
+        #[source]
+        source: StoreError,
+    },
     /// What was stored could not be closed in order.
     #[error("store cannot be closed: {0}")]
     Store(#[from] StoreError),
@@ -70,6 +77,23 @@ fn way_out(error: &TransportError) -> String {
         _ => return String::new(),
     };
     format!("; {problem}, choose another address with --{name} or {name}.address")
+}
+
+/// What to do about a store that cannot be opened.
+const fn store_way_out(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Damaged(_) => {
+            "; nothing was changed: `peeklock verify` tells what is damaged, `peeklock repair` what \
+             can be saved"
+        }
+        StoreError::Failed(_)
+        | StoreError::Unknown
+        | StoreError::Fenced { .. }
+        | StoreError::Gone => {
+            "; choose another directory with --data-dir or server.data_dir, or keep nothing with \
+             --ephemeral"
+        }
+    }
 }
 
 /// Serves until a signal or a failure ends it.
@@ -106,13 +130,6 @@ pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
 /// Says what an operator should know before the first message.
 fn warn(loaded: &Loaded) {
     let config = &loaded.config;
-    if !config.server.ephemeral.0 {
-        tracing::warn!(
-            data_dir = config.server.data_dir.0,
-            "nothing survives this process: the only store of this version keeps messages in \
-             memory, the data directory is not written; --ephemeral says that this is meant"
-        );
-    }
     if !config.security.allow_anonymous.0 {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false and this version has no \
@@ -142,10 +159,17 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
     // Before the broker: its threads look their counters up once.
     let recorder =
         metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
-    let [(_, make_store), ..] = registry::STORES;
+    let name = registry::store_in_use(loaded);
+    let opened = Instant::now();
+    let store = registry::STORES
+        .iter()
+        .find(|(store, _)| *store == name)
+        .map_or_else(|| unreachable!("the registry has the store"), |(_, open)| open(loaded))
+        .map_err(|source| ServeError::Open { source })?;
+    tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
     let mut builder = Broker::builder()
         .settings(loaded.settings.clone())
-        .store(make_store(loaded))
+        .store(store)
         .authorizer(access::authorizer(&loaded.config.security));
     if loaded.config.server.arbiters.0 > 0 {
         builder = builder.arbiters(loaded.config.server.arbiters.0);
@@ -207,7 +231,6 @@ fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running]) {
         listeners,
         store,
         is_durable,
-        is_ephemeral: loaded.config.server.ephemeral.0,
         data_dir: &loaded.config.server.data_dir.0,
         colours: crate::telemetry::colours(&io::stdout()),
     };

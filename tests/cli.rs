@@ -135,11 +135,46 @@ fn without_a_subcommand_it_serves_and_interrupt_stops_it() {
 }
 
 #[test]
-fn a_store_in_memory_is_announced_unless_it_is_meant() {
-    let server = Server::start(peeklock("loud", "", &["--http", FREE_PORT, "--data-dir", "here"]));
-    let (_, out, log) = server.stop("-TERM");
-    assert!(out.contains("WARNING") && out.contains("--ephemeral"), "{out}");
-    assert!(log.contains("nothing survives this process") && log.contains("here"), "{log}");
+fn a_store_in_memory_is_announced() {
+    let server = Server::start(peeklock("loud", "", &["--http", FREE_PORT, "--ephemeral"]));
+    let (_, out, _) = server.stop("-TERM");
+    assert!(out.contains("nothing survives this process"), "{out}");
+}
+
+/// Messages and queues are there again after a stop and after a kill; a second process is refused.
+#[test]
+fn a_restart_finds_what_was_there() {
+    let command = |name| peeklock(name, "", &["--http", FREE_PORT, "--data-dir", "here"]);
+    let server = Server::start(command("restart"));
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join("restart");
+    let again = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(["--http", FREE_PORT, "--data-dir", "here"]).current_dir(&place);
+        command
+    };
+    assert!(server.read.is_empty() || !server.read.contains("nothing survives"));
+    assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    assert_eq!(server.ask("POST", "/orders/messages", "first").0, 201);
+    let (code, _, err) = run(again());
+    assert_eq!(code, 1);
+    assert!(err.contains("here") && err.contains("in use by process"), "{err}");
+    assert!(err.contains("--data-dir"), "{err}");
+    let (code, out, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    assert!(out.contains("journal in here, durable at acknowledgement"), "{out}");
+    let server = Server::start(again());
+    assert_eq!(server.ask("POST", "/orders/messages", "second").0, 201);
+    // SIGKILL: what was acknowledged is there though nobody closed anything.
+    let mut killed = server;
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let server = Server::start(again());
+    for expected in ["first", "second"] {
+        let (code, answer) = server.ask("DELETE", "/orders/messages/head", "");
+        assert_eq!(code, 200, "{answer}");
+        assert!(answer.ends_with(expected), "{answer}");
+    }
+    assert_eq!(server.ask("DELETE", "/orders/messages/head?timeout=0", "").0, 204);
 }
 
 /// What the banner proposes, as it stands there.

@@ -1,5 +1,6 @@
 //! Starts a broker: settings, clock, store, authorizer, threads.
 
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +17,7 @@ use crate::error::Rejection;
 use crate::inbound::{Edge, Entropy};
 use crate::permits::Budget;
 use crate::shell::writer::ShardWriter;
-use crate::store::{MemoryStore, Shard, Store, StoreError};
+use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 
 /// How many shards a memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -67,11 +68,22 @@ impl BrokerBuilder {
         self
     }
 
-    /// Where messages are kept; by default in memory.
+    /// Where messages are kept; by default in memory. For a directory on disk see
+    /// [`Self::data_dir`].
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
+    }
+
+    /// Keeps messages durably in a directory, which is made if it is not there, by a journal with its
+    /// default settings. One process at a time can use a directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened, or what is in it is damaged; see [`Journal::open`].
+    pub fn data_dir(self, path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let journal = Journal::open(path.as_ref(), JournalConfig::default())?;
+        Ok(self.store(journal))
     }
 
     /// The clock; by default the system's (FND-06).

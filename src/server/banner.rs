@@ -23,9 +23,7 @@ pub struct Banner<'a> {
     pub store: &'static str,
     /// Whether what it keeps outlives the process.
     pub is_durable: bool,
-    /// Whether losing it is meant.
-    pub is_ephemeral: bool,
-    /// The directory that the user may believe to be written.
+    /// The directory where it is kept, if it is.
     pub data_dir: &'a str,
     /// Whether to colour it.
     pub colours: bool,
@@ -40,24 +38,16 @@ impl Banner<'_> {
 impl fmt::Display for Banner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bold, yellow, plain) = (self.paint(BOLD), self.paint(YELLOW), self.paint(PLAIN));
+        let Self { store, data_dir, .. } = self;
         writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
         for Listener { name, address } in &self.listeners {
             writeln!(f, "  {name:<8}http://{address}")?;
         }
-        let durability = if self.is_durable {
-            "durable at acknowledgement"
+        if self.is_durable {
+            writeln!(f, "  {:<8}{store} in {data_dir}, durable at acknowledgement", "store")?;
         } else {
-            "nothing survives this process"
-        };
-        writeln!(f, "  {:<8}{}, {durability}", "store", self.store)?;
-        if !self.is_durable && !self.is_ephemeral {
-            writeln!(
-                f,
-                "\n  {yellow}WARNING: all messages are lost when this process ends. The only store \
-                 of this version\n  is in memory; the data directory {} is not written. \
-                 --ephemeral says that this is\n  meant.{plain}",
-                self.data_dir
-            )?;
+            let what = "nothing survives this process";
+            writeln!(f, "  {:<8}{store}, {yellow}{what}{plain}", "store")?;
         }
         let Some(http) = self.listeners.iter().find(|listener| listener.name == "http") else {
             return Ok(());
@@ -96,28 +86,28 @@ impl fmt::Display for Steps {
 mod tests {
     use super::*;
 
-    fn banner(is_ephemeral: bool) -> String {
+    fn banner(is_durable: bool, colours: bool) -> String {
         let listener = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
         Banner {
             listeners: vec![listener],
-            store: "memory",
-            is_durable: false,
-            is_ephemeral,
+            store: if is_durable { "journal" } else { "memory" },
+            is_durable,
             data_dir: "./data",
-            colours: false,
+            colours,
         }
         .to_string()
     }
 
     #[test]
-    fn a_store_in_memory_is_shown_loudly_unless_it_is_meant() {
-        assert!(banner(false).contains("WARNING"));
-        assert!(!banner(true).contains("WARNING"));
-        assert!(banner(true).contains("store   memory, nothing survives this process"));
+    fn the_line_of_the_store_says_what_survives() {
+        let durable = banner(true, false);
+        assert!(durable.contains("store   journal in ./data, durable at acknowledgement"));
+        assert!(banner(false, false).contains("store   memory, nothing survives this process"));
     }
 
     #[test]
     fn plain_text_has_no_colours() {
-        assert!(!banner(false).contains('\u{1b}'));
+        assert!(!banner(false, false).contains('\u{1b}'));
+        assert!(banner(false, true).contains('\u{1b}'));
     }
 }
