@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and how failures are told.
 
+mod bench;
 mod check;
 mod serve;
 
@@ -80,6 +81,9 @@ enum Command {
     /// Run a broker until it is told to stop
     #[command(after_help = SERVE_HELP)]
     Serve(ServeFlags),
+    /// Measure what this machine makes of a load
+    #[command(after_help = bench::HELP)]
+    Bench(bench::BenchFlags),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -163,6 +167,7 @@ pub fn run() -> ExitCode {
     let result = match line.command {
         None => serve::serve(&line.serve),
         Some(Command::Serve(flags)) => serve::serve(&flags),
+        Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
     };
