@@ -2,9 +2,11 @@
 //! bytes in the same groups.
 
 pub mod backlog;
+pub mod beside;
 pub mod cycle;
 mod floor;
 mod record;
+pub mod scheduled;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +40,7 @@ pub enum BenchError {
 
 /// What a load did.
 #[derive(Clone, Copy, Debug)]
-pub struct Result {
+pub struct Durable {
     /// Messages that were sent, received and completed.
     pub messages: u64,
     /// Bytes of their bodies.
@@ -83,7 +85,7 @@ pub async fn durable_cycles(
     place: &Path,
     cycle: Cycle,
     progress: &dyn Fn(usize),
-) -> std::result::Result<Result, BenchError> {
+) -> Result<Durable, BenchError> {
     let scratch = Scratch::within(place)?;
     let disk = OsDisk::open(&scratch.at("journal"))?;
     let recorder = Arc::new(Recorder::new(Arc::new(disk)));
@@ -100,8 +102,8 @@ pub async fn durable_cycles(
     let before: Vec<Step> =
         before.into_iter().filter(|step| matches!(step, Step::Create { .. })).collect();
     let floor = floor::run(&scratch.at("floor"), &before, &steps)?;
-    let messages = (cycle.messages / cycle.clients * cycle.clients) as u64;
-    Ok(Result {
+    let messages = cycle.messages as u64;
+    Ok(Durable {
         messages,
         body_bytes: messages * cycle.body_bytes as u64,
         elapsed,

@@ -33,21 +33,36 @@ pub async fn run(
 ) -> Result<Duration, BenchError> {
     let entity = broker.entity(queue)?;
     let message = Message::new(vec![7; cycle.body_bytes]).with_message_id("id-of-the-message");
+    let (entity, message) = (&entity, &message);
     let started = Instant::now();
-    let share = cycle.messages / cycle.clients.max(1);
-    let clients = (0..cycle.clients).map(|_| async {
-        let mut left = share;
+    in_shares(cycle, progress, |count| async move {
+        send(entity, broker, message, count).await?;
+        drain(entity, count, cycle.list).await
+    })
+    .await?;
+    Ok(started.elapsed())
+}
+
+/// Divides the messages among the clients, each of which does its share in lists, one at a time.
+pub async fn in_shares<F: Future<Output = Result<(), BenchError>>>(
+    cycle: Cycle,
+    progress: &dyn Fn(usize),
+    work: impl Fn(usize) -> F,
+) -> Result<(), BenchError> {
+    let work = &work;
+    let clients = (0..cycle.clients).map(|client| async move {
+        let extra = usize::from(client < cycle.messages % cycle.clients);
+        let mut left = cycle.messages / cycle.clients + extra;
         while left > 0 {
             let count = left.min(cycle.list);
-            send(&entity, broker, &message, count).await?;
-            drain(&entity, count, cycle.list).await?;
+            work(count).await?;
             left -= count;
             progress(count);
         }
         Ok::<(), BenchError>(())
     });
     futures_util::future::try_join_all(clients).await?;
-    Ok(started.elapsed())
+    Ok(())
 }
 
 /// Sends a list.

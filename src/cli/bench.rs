@@ -7,12 +7,18 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::{Failure, say};
-use crate::bench::{self, BenchError, backlog, cycle::Cycle};
+use crate::bench::backlog::{self, Half};
+use crate::bench::beside::{self, Beside};
+use crate::bench::cycle::Cycle;
+use crate::bench::scheduled::{self, Scheduled};
+use crate::bench::{self, BenchError, Scratch};
 
 pub const HELP: &str = "\
 Loads:
   cycle     send, receive under lock and complete, all durable at acknowledgement, in lists
-  backlog   send everything, open the broker again, then receive and complete everything
+  backlog   send everything; then another process receives and completes everything
+  beside    `cycle` on one queue while a quarter as many messages lie idle in another
+  scheduled schedule everything for tomorrow, and see how late others fall due
 
 The load runs in this process, on a broker and a journal of its own in a new directory below
 --data-dir, which is removed afterwards. With --floor, `cycle` is followed by the same writes and syncs
@@ -48,12 +54,23 @@ pub struct BenchFlags {
     /// Directory below which the load writes; its disk is what is measured
     #[arg(long, value_name = "DIR", default_value = ".")]
     data_dir: PathBuf,
+    /// Half of `backlog`, in a process of its own
+    #[arg(long, hide = true)]
+    half: Option<Phase>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Phase {
+    Fill,
+    Empty,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Load {
     Cycle,
     Backlog,
+    Beside,
+    Scheduled,
 }
 
 impl From<BenchError> for Failure {
@@ -70,16 +87,66 @@ pub fn run(flags: &BenchFlags) -> Result<(), Failure> {
         body_bytes: usize::try_from(flags.body_bytes).unwrap_or(usize::MAX),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match flags.load {
-        Load::Cycle => {
-            let load = bench::durable_cycles(&flags.data_dir, cycle, &|_| {});
+    let place = &flags.data_dir;
+    let progress = &|_| {};
+    match (flags.load, flags.half) {
+        (Load::Cycle, _) => {
+            let load = bench::durable_cycles(place, cycle, progress);
             say(&cycles(&runtime.block_on(load)?, flags.floor))
         }
-        Load::Backlog => {
-            let load = backlog::run(&flags.data_dir, cycle, &|_| {});
-            say(&backlogs(&runtime.block_on(load)?))
+        (Load::Backlog, None) => backlog(flags),
+        (Load::Backlog, Some(Phase::Fill)) => {
+            say(&told(&runtime.block_on(backlog::fill(place, cycle, progress))?))
+        }
+        (Load::Backlog, Some(Phase::Empty)) => {
+            say(&told(&runtime.block_on(backlog::empty(place, cycle, progress))?))
+        }
+        (Load::Beside, _) => say(&besides(&runtime.block_on(beside::run(place, cycle, progress))?)),
+        (Load::Scheduled, _) => {
+            say(&lateness(&runtime.block_on(scheduled::run(place, cycle, progress))?))
         }
     }
+}
+
+/// Runs both halves, each in a process of its own.
+fn backlog(flags: &BenchFlags) -> Result<(), Failure> {
+    let scratch = Scratch::within(&flags.data_dir)?;
+    let path = scratch.at("journal");
+    let half = |name: &str| -> Result<Half, Failure> {
+        let output = std::process::Command::new(std::env::current_exe()?)
+            .args(["bench", "backlog", "--half", name])
+            .args(["--messages", &flags.messages.to_string()])
+            .args(["--clients", &flags.clients.to_string()])
+            .args(["--list", &flags.list.to_string()])
+            .args(["--body-bytes", &flags.body_bytes.to_string()])
+            .arg("--data-dir")
+            .arg(&path)
+            .stderr(std::process::Stdio::inherit())
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        heard(&text).filter(|_| output.status.success()).ok_or_else(|| {
+            Failure::Failed(format!("half of the load ended with {}", output.status))
+        })
+    };
+    let (fill, empty) = (half("fill")?, half("empty")?);
+    let segments = backlog::segments(&path)?;
+    say(&backlogs(u64::from(flags.messages), &fill, &empty, segments))
+}
+
+/// What one half tells the process that started it.
+fn told(half: &Half) -> String {
+    let Half { opening, working, resident_kib_max } = half;
+    format!("{} {} {resident_kib_max}\n", opening.as_micros(), working.as_micros())
+}
+
+fn heard(text: &str) -> Option<Half> {
+    let mut numbers = text.split_whitespace().map(str::parse);
+    let mut next = || numbers.next()?.ok();
+    Some(Half {
+        opening: Duration::from_micros(next()?),
+        working: Duration::from_micros(next()?),
+        resident_kib_max: next()?,
+    })
 }
 
 /// Units a second.
@@ -89,7 +156,7 @@ fn rate(count: u64, elapsed: Duration) -> f64 {
     count / elapsed.as_secs_f64().max(1e-9)
 }
 
-fn cycles(result: &bench::Result, with_floor: bool) -> String {
+fn cycles(result: &bench::Durable, with_floor: bool) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         // Writing into a string cannot fail.
@@ -117,23 +184,50 @@ fn ratio(of: u64, to: u64) -> f64 {
     of as f64 / to.max(1) as f64
 }
 
-fn backlogs(result: &backlog::Backlog) -> String {
+fn backlogs(messages: u64, fill: &Half, empty: &Half, segments: usize) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
     };
-    let memory = |kib: Option<u64>| {
-        kib.map_or_else(|| "not told".to_owned(), |kib| format!("{} MiB", kib / 1_024))
+    let memory = |half: &Half| match half.resident_kib_max {
+        0 => "not told".to_owned(),
+        kib => format!("{} MiB", kib / 1_024),
     };
-    let (sent, drained) =
-        (rate(result.messages, result.sending), rate(result.messages, result.draining));
-    row("messages", result.messages.to_string());
+    let (sent, drained) = (rate(messages, fill.working), rate(messages, empty.working));
+    row("messages", messages.to_string());
     row("sent", format!("{sent:.0}/s"));
-    row("resident with the backlog", memory(result.resident_kib));
-    row("opened again", format!("{:.2} s", result.opening.as_secs_f64()));
+    row("resident at most, sending", memory(fill));
+    row("opened", format!("{:.2} s", empty.opening.as_secs_f64()));
     row("received and completed", format!("{drained:.0}/s"));
     row("drained / sent", format!("{:.2}", drained / sent));
-    row("resident at most", memory(result.resident_kib_max));
-    row("segment files left", result.segments.to_string());
+    row("resident at most, draining", memory(empty));
+    row("segment files left", segments.to_string());
+    text
+}
+
+fn besides(result: &Beside) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
+    };
+    row("idle in another queue", format!("{} MiB", result.idle_bytes >> 20));
+    row("bodies sent and completed", format!("{} MiB", result.body_bytes >> 20));
+    row(
+        "bytes written / of bodies",
+        format!("{:.3}", ratio(result.written_bytes, result.body_bytes)),
+    );
+    text
+}
+
+fn lateness(result: &Scheduled) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
+    };
+    row("pending", result.pending.to_string());
+    row("fell due and were received", result.late.len().to_string());
+    for (name, of_thousand) in [("late, p50", 500), ("late, p99", 990), ("late, p99.9", 999)] {
+        row(name, format!("{:.1} ms", result.at(of_thousand).as_secs_f64() * 1e3));
+    }
     text
 }
