@@ -239,6 +239,7 @@ impl SimulatedDisk {
                 inode.read_anew();
             }
         }
+        found.directory.restart();
         found.forget_unnamed();
         Self { state: Arc::new(Mutex::new(found)) }
     }
@@ -267,6 +268,12 @@ impl SimulatedDisk {
     /// Takes back all failures that are planned.
     pub fn heal(&self) {
         self.lock().calls.heal();
+    }
+
+    /// How many calls have failed as planned.
+    #[must_use]
+    pub fn failure_count(&self) -> u64 {
+        self.lock().calls.failure_count()
     }
 
     /// How many calls there were.

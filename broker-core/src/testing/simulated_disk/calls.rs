@@ -19,6 +19,7 @@ pub(super) struct Calls {
     total: u64,
     of_kind: [u64; Call::ALL.len()],
     planned: Vec<Planned>,
+    failures: u64,
     cut_at: Option<u64>,
     cut: bool,
 }
@@ -83,7 +84,9 @@ impl Calls {
             .planned
             .iter()
             .find(|one| one.call == call && (one.first..=one.last).contains(&count));
-        Ok(planned.map_or(Entry::Passes, |one| Entry::Fails(one.fault)))
+        let Some(planned) = planned else { return Ok(Entry::Passes) };
+        self.failures += 1;
+        Ok(Entry::Fails(planned.fault))
     }
 
     pub(super) const fn cut(&mut self) {
@@ -106,6 +109,10 @@ impl Calls {
 
     pub(super) fn heal(&mut self) {
         self.planned.clear();
+    }
+
+    pub(super) const fn failure_count(&self) -> u64 {
+        self.failures
     }
 
     pub(super) const fn total(&self) -> u64 {

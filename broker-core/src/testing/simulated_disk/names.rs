@@ -14,7 +14,7 @@ pub(super) struct Directory {
     durable: NameMap,
     /// Since the last sync, in order.
     changes: Vec<Change>,
-    /// A sync has failed: no later one makes anything durable for certain.
+    /// A sync has failed: no later one of this process makes anything durable for certain.
     is_stuck: bool,
 }
 
@@ -96,6 +96,11 @@ impl Directory {
 
     pub(super) const fn fail_sync(&mut self) {
         self.is_stuck = true;
+    }
+
+    /// The next process can sync again: it changes names beside those that were lost.
+    pub(super) const fn restart(&mut self) {
+        self.is_stuck = false;
     }
 
     /// The names that a crash leaves.
