@@ -151,9 +151,11 @@ impl Committer {
         }
     }
 
-    /// Writes a mark.
+    /// Writes a mark, if the journal goes on: a mark behind a failure would vouch for what was lost.
     pub(super) fn mark(&mut self) {
-        if let Err(error) = self.log.mark(None) {
+        if self.queue.ended().is_none()
+            && let Err(error) = self.log.mark(None)
+        {
             self.poison(&error, VecDeque::new());
         }
     }

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::cache::Cache;
 use self::committer::Committer;
 use self::content::{PinnedContent, Readers};
-use self::disk::{Disk, OsDisk};
+use self::disk::{Disk, OnceFailed, OsDisk};
 use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
@@ -168,6 +168,7 @@ impl Journal {
         cache: Arc<Cache>,
         readers: Readers,
     ) -> Result<(Self, Committer, Keeper), StoreError> {
+        let disk: Arc<dyn Disk> = Arc::new(OnceFailed::new(disk));
         let Opened { segments, index, manifest, newest, end, next_lsn, oldest } =
             opening::open(&*disk)?;
         let segment_bytes = config.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
