@@ -119,7 +119,7 @@ impl Auditor {
                 };
                 if releases {
                     book.end_locks_of(*receiver);
-                    book.ending.push(*receiver);
+                    book.ending.insert(ticket, *receiver);
                 }
             }
             Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
@@ -194,12 +194,7 @@ impl Auditor {
                         self.refused(&pending, reason, now);
                     }
                 }
-                if let Command::Detach { receiver, .. } = &pending.command {
-                    let ending = &mut self.books[pending.entity].ending;
-                    if let Some(place) = ending.iter().position(|one| one == receiver) {
-                        ending.swap_remove(place);
-                    }
-                }
+                self.books[pending.entity].ending.remove(correlation);
                 if unseen {
                     self.books[pending.entity].hidden_calls -= 1;
                 }

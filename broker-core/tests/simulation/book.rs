@@ -122,8 +122,8 @@ pub struct Book {
     pub loss_min: u64,
     /// Receive-and-delete calls that are not answered: what they took may be out of sight.
     pub hidden_calls: u32,
-    /// Holders whose end was asked for and not answered.
-    pub ending: Vec<ReceiverId>,
+    /// Holders whose end was asked for and not answered, by ticket.
+    pub ending: BTreeMap<u64, ReceiverId>,
     /// How often the entity failed.
     pub failures: u64,
     /// The last acknowledged send.
@@ -147,7 +147,7 @@ impl Book {
             loss_max: 0,
             loss_min: 0,
             hidden_calls: 0,
-            ending: Vec::new(),
+            ending: BTreeMap::new(),
             failures: 0,
             used_at: now,
             unknown_numbers: 0,
