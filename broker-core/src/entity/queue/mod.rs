@@ -311,7 +311,7 @@ impl Machine for Queue {
             }
             Command::Attach { receiver, mode } => self.attach(sub_queue, receiver, mode, ctx),
             Command::Grant { receiver, delivery_limit, byte_limit, drain } => {
-                self.grant(ticket, receiver, delivery_limit, byte_limit, drain, ctx)
+                self.grant(ticket, receiver, delivery_limit, byte_limit, drain, ctx, step)
             }
             Command::Detach { receiver, end } => self.detach(receiver, end, ctx, step),
             Command::Settle { token, settlement } => {
