@@ -751,6 +751,7 @@ impl Opening {
             Arc::clone(&shared.store),
             Arc::new(shared.settings.limits.clone()),
             Box::new(move || tokens.edge.entropy().next_u64()),
+            shared.parking.clone(),
             Box::new(move || {
                 let actor = waker_actor.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 Box::new(move || {
