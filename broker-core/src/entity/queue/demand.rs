@@ -33,6 +33,14 @@ pub(super) struct Call {
     pub(super) deadline: Timestamp,
 }
 
+/// How far a link may be sent from now on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) delivery_limit: u64,
+    pub(super) byte_limit: u64,
+    pub(super) drain: Drain,
+}
+
 /// A receiver link.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
@@ -68,9 +76,7 @@ impl Queue {
         &mut self,
         ticket: Ticket,
         receiver: ReceiverId,
-        delivery_limit: u64,
-        byte_limit: u64,
-        drain: Drain,
+        grant: Grant,
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
@@ -86,9 +92,9 @@ impl Queue {
         let Some(link) = self.links.get_mut(&receiver) else {
             return Err(unknown_link(receiver));
         };
-        link.delivery_limit = delivery_limit;
-        link.byte_limit = byte_limit;
-        let answer = match drain {
+        link.delivery_limit = grant.delivery_limit;
+        link.byte_limit = grant.byte_limit;
+        let answer = match grant.drain {
             Drain::No => Answer::Now(Outcome::Granted { unused: link.credit() }, Gate::Open),
             Drain::Yes => {
                 link.drain = Some(ticket);
