@@ -124,7 +124,7 @@ struct ServeFlags {
     /// Form of log lines [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn]
+    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn,actix_http=off]
     #[arg(long, value_name = "FILTER")]
     log_filter: Option<String>,
     /// Say more in the log; twice for every frame
@@ -195,9 +195,9 @@ impl ServeFlags {
     fn layers(&self) -> Layers {
         let level = match (self.verbose, self.quiet) {
             (0, 0) => None,
-            (0, 1) => Some("warn"),
-            (0, _) => Some("error"),
-            (1, _) => Some("info,actix_server=warn,peeklock=debug"),
+            (0, 1) => Some("warn,actix_http=off"),
+            (0, _) => Some("error,actix_http=off"),
+            (1, _) => Some("info,actix_server=warn,actix_http=off,peeklock=debug"),
             (_, _) => Some("debug,peeklock=trace"),
         };
         let level_flag = if self.quiet > 0 { "--quiet" } else { "--verbose" };
