@@ -334,3 +334,15 @@ async fn a_message_taken_ahead_is_locked_and_counts_when_its_lock_ends() {
     drop(consumer);
     stop(client).await;
 }
+
+/// Whether there is a queue is an answer, and only what can be no path is an error.
+#[tokio::test]
+async fn a_queue_exists_or_not() {
+    let (_, client) = client().await;
+    let admin = client.admin();
+    assert!(admin.queue_exists("Orders").await.unwrap(), "paths have no case (ADR-06)");
+    assert!(!admin.queue_exists("others").await.unwrap());
+    let refused = admin.queue_exists(&dead_letter_path("orders")).await;
+    assert!(refused.is_err(), "a sub-queue is no queue (DLQ-02)");
+    client.broker().stop(Duration::ZERO).await.unwrap();
+}
