@@ -279,7 +279,12 @@ pub(super) fn make_spare(disk: &dyn Disk, name: &str, bytes: u64) -> io::Result<
 
 /// Whether a file is a spare; none outlives the process that made it.
 pub(super) fn is_spare(name: &str) -> bool {
-    name.starts_with("spare-")
+    name.strip_prefix("spare-")
+        .and_then(|rest| rest.strip_suffix(".log"))
+        .map(|rest| rest.strip_prefix('k').unwrap_or(rest))
+        .is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
 }
 
 fn failed(what: &str, name: &str, error: &io::Error) -> StoreError {

@@ -232,7 +232,7 @@ fn replay_segment(
 fn remove_leftovers(disk: &dyn Disk, names: &[String], oldest: u32) -> Result<(), StoreError> {
     for name in names {
         let is_left = is_spare(name)
-            || name.ends_with(".draft")
+            || side::is_draft(name)
             || number_of(name).is_some_and(|number| number < oldest)
             || side::segment_of(name).is_some_and(|number| number < oldest);
         if is_left {
