@@ -135,6 +135,13 @@ impl BrokerBuilder {
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
         });
+        // Not an owner of the broker: a store may live longer.
+        let watched = Arc::downgrade(&shared);
+        shared.store.watch(Box::new(move |error| {
+            if let Some(shared) = watched.upgrade() {
+                shared.health.fail(&error.to_string());
+            }
+        }));
         let arbiter_count = self.arbiter_count.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
         });

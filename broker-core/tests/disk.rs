@@ -166,3 +166,18 @@ async fn a_failed_disk_ends_the_broker_and_loses_nothing() {
         broker.stop(Duration::ZERO).await.unwrap();
     }
 }
+
+/// A disk that fails while nobody asks anything of the broker is told of all the same, so that a probe
+/// sees it before a client does.
+#[tokio::test]
+async fn a_disk_that_fails_in_quiet_is_told_of() {
+    let disk = SimulatedDisk::new(3);
+    let broker = Broker::builder().store(open(&disk)).start().await.unwrap();
+    broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    assert_eq!(broker.failure(), None);
+    // What comes next is the mark that follows a second of quiet.
+    disk.fail_from(Call::Sync, 1, Fault::Whole);
+    let why = broker.failed().await;
+    assert!(why.contains("sync"), "{why}");
+    broker.stop(Duration::ZERO).await.ok();
+}
