@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and how failures are told.
 
+mod bench;
 mod check;
 mod serve;
 
@@ -80,6 +81,9 @@ enum Command {
     /// Run a broker until it is told to stop
     #[command(after_help = SERVE_HELP)]
     Serve(ServeFlags),
+    /// Measure what this machine makes of a load
+    #[command(after_help = bench::HELP)]
+    Bench(bench::BenchFlags),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -120,7 +124,7 @@ struct ServeFlags {
     /// Form of log lines [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn]
+    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn,actix_http=off]
     #[arg(long, value_name = "FILTER")]
     log_filter: Option<String>,
     /// Say more in the log; twice for every frame
@@ -163,6 +167,7 @@ pub fn run() -> ExitCode {
     let result = match line.command {
         None => serve::serve(&line.serve),
         Some(Command::Serve(flags)) => serve::serve(&flags),
+        Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
     };
@@ -190,9 +195,9 @@ impl ServeFlags {
     fn layers(&self) -> Layers {
         let level = match (self.verbose, self.quiet) {
             (0, 0) => None,
-            (0, 1) => Some("warn"),
-            (0, _) => Some("error"),
-            (1, _) => Some("info,actix_server=warn,peeklock=debug"),
+            (0, 1) => Some("warn,actix_http=off"),
+            (0, _) => Some("error,actix_http=off"),
+            (1, _) => Some("info,actix_server=warn,actix_http=off,peeklock=debug"),
             (_, _) => Some("debug,peeklock=trace"),
         };
         let level_flag = if self.quiet > 0 { "--quiet" } else { "--verbose" };

@@ -3,7 +3,7 @@
 //! It keeps a spare segment ready, writes side files of sealed ones, frees dropped spaces in slices,
 //! and gives the log back from its oldest end: what is still needed there is written again at the end
 //! of the log, and the segment goes when nothing is. Segments go in their order, so that a removal is
-//! never forgotten while an older segment still has what it removed (decision 6).
+//! never forgotten while an older segment still has what it removed (decision 7).
 //!
 //! One step at a time, by a thread or a test. Only the committer writes to the log.
 

@@ -51,6 +51,7 @@ use self::threads::Threads;
 use crate::content_ref::ContentRef;
 use crate::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
+    Watcher,
 };
 
 /// How a journal is kept. All sizes are in bytes.
@@ -327,6 +328,10 @@ impl Store for Journal {
         // What a journal that has ended holds is not known.
         self.ended()?;
         scan::scan(&self.index, &self.segments, prefix, visit)
+    }
+
+    fn watch(&self, watcher: Watcher) {
+        self.queue.watch(watcher);
     }
 
     fn close(&self) -> Result<(), StoreError> {
