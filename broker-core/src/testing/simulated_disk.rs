@@ -216,6 +216,28 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(found)) }
     }
 
+    /// Another disk with the same on it, written and durable; what is done to one is not done to the
+    /// other. Nothing is open on it, and no failure planned.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = self.lock();
+        let mut forked = State {
+            random: state.random.clone(),
+            directory: state.directory.clone(),
+            inodes: state.inodes.clone(),
+            next_inode: state.next_inode,
+            quota_bytes: state.quota_bytes,
+            calls: Calls::default(),
+            trace: None,
+        };
+        drop(state);
+        for inode in forked.inodes.values_mut() {
+            inode.close_all();
+        }
+        forked.forget_unnamed();
+        Self { state: Arc::new(Mutex::new(forked)) }
+    }
+
     /// Ends the process that uses the disk, and gives the disk to the next one: nothing written is
     /// lost, nothing unsynced is more durable than before. Every call on this one fails from now on.
     #[must_use]

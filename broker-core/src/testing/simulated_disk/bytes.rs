@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Fault, SECTOR_BYTES};
 use crate::testing::Random;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Inode {
     current: Vec<u8>,
     synced: Vec<u8>,
@@ -14,6 +14,7 @@ pub(super) struct Inode {
     handle_count: usize,
 }
 
+#[derive(Clone)]
 enum Change {
     /// Whole sectors as they were after a write, the last one perhaps cut by the end of the file.
     Bytes {

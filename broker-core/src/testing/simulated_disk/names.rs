@@ -8,7 +8,7 @@ use crate::testing::Random;
 
 type NameMap = BTreeMap<String, u64>;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Directory {
     names: NameMap,
     durable: NameMap,

@@ -241,6 +241,19 @@ fn a_killed_process_loses_nothing_and_syncs_nothing() {
 }
 
 #[test]
+fn a_fork_goes_its_own_way() {
+    let disk = SimulatedDisk::new(1);
+    let file = file_with(&disk, "a", &[1; SECTOR_BYTES]);
+    file.write_at(&[2; SECTOR_BYTES], 0).unwrap();
+    let fork = disk.fork();
+    disk.remove("a").unwrap();
+    assert_eq!(sectors_of(&fork.files()), [2]);
+    assert_eq!(sectors_of(&fork.durable_files()), [1]);
+    fork.create("b").unwrap();
+    assert!(disk.files().is_empty());
+}
+
+#[test]
 fn power_is_cut_in_the_middle_of_the_planned_call() {
     let left: BTreeSet<Vec<u8>> = (0..CRASHES)
         .map(|seed| {
