@@ -57,6 +57,11 @@ pub(super) struct Keeper {
     spare_number: u64,
     /// A spare could not be made; it is tried again when the keeper is idle next time.
     no_spare: bool,
+    /// That was said.
+    told_no_spare: bool,
+    /// A sweep found nothing to write, and yet the segment is needed: by a content whose batch is to
+    /// come. It is tried again when the keeper is idle next time.
+    is_resting: bool,
     /// What cannot be given up: something of it cannot be read.
     stuck: Option<u32>,
 }
@@ -73,7 +78,16 @@ enum Then {
 
 impl Keeper {
     pub(super) const fn new(parts: KeeperParts) -> Self {
-        Self { parts, waiting: None, sweep: None, spare_number: 0, no_spare: false, stuck: None }
+        Self {
+            parts,
+            waiting: None,
+            sweep: None,
+            spare_number: 0,
+            no_spare: false,
+            told_no_spare: false,
+            is_resting: false,
+            stuck: None,
+        }
     }
 
     /// Does one thing.
@@ -105,6 +119,7 @@ impl Keeper {
     /// Looks at the disk again, as often as the keeper has nothing to do.
     pub(super) fn look_around(&mut self) {
         self.no_spare = false;
+        self.is_resting = false;
         self.note_free();
         // Nobody is called for good when capacity comes back by deletions alone.
         if !self.parts.room.is_tight() {
@@ -153,9 +168,14 @@ impl Keeper {
         self.spare_number += 1;
         let name = format!("spare-k{:09}.log", self.spare_number);
         match make_spare(&*self.parts.disk, &name, self.parts.segment_bytes) {
-            Ok(spare) => self.keep(spare),
+            Ok(spare) => {
+                self.told_no_spare = false;
+                self.keep(spare);
+            }
             Err(error) => {
-                tracing::warn!(%error, "no room for a spare segment");
+                if !std::mem::replace(&mut self.told_no_spare, true) {
+                    tracing::warn!(%error, "no room for a spare segment; sends are refused");
+                }
                 self.no_spare = true;
                 self.note_free();
             }
@@ -184,7 +204,7 @@ impl Keeper {
     }
 
     fn give_up_below(&mut self, oldest: u32) {
-        self.sweep = None;
+        self.end_sweep();
         for segment in self.parts.segments.all() {
             if segment.number() >= oldest {
                 break;
@@ -255,7 +275,9 @@ impl Keeper {
         let log = count * segment_bytes;
         let garbage = log.saturating_sub(self.parts.index.needed_bytes());
         if self.parts.room.is_tight() {
-            return count > 2 && garbage > 2 * segment_bytes;
+            // Not for less than an eighth: frames have heads, and what was moved once would be moved
+            // again for those.
+            return count > 2 && garbage > (2 * segment_bytes).max(log / 8);
         }
         count > SEGMENTS_MIN && garbage > log / 2
     }
@@ -266,7 +288,7 @@ impl Keeper {
         let Some(oldest) = oldest.filter(|segment| self.stuck != Some(segment.number())) else {
             return false;
         };
-        if self.sweep.is_none() && !self.is_due() {
+        if self.is_resting || (self.sweep.is_none() && !self.is_due()) {
             return false;
         }
         let sweep = self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest)));
@@ -274,7 +296,10 @@ impl Keeper {
             Ok(sweep::Next::Post(job)) => self.post(Then::Sweep, job),
             Ok(sweep::Next::Looked) => {}
             // What came meanwhile is found by another sweep, if that is still due.
-            Ok(sweep::Next::End) => self.sweep = None,
+            Ok(sweep::Next::End) => {
+                self.is_resting = !sweep.has_found();
+                self.end_sweep();
+            }
             Err(error) => self.give_in(&oldest, &error),
         }
         true
@@ -285,7 +310,16 @@ impl Keeper {
     fn give_in(&mut self, segment: &Segment, error: &StoreError) {
         tracing::error!(%error, "the log cannot be given back any more: `peeklock verify` tells what is damaged");
         self.stuck = Some(segment.number());
-        self.sweep = None;
+        self.end_sweep();
+    }
+
+    /// Ends a sweep, wherever it is. Parts that it has written for nothing are not held any more.
+    fn end_sweep(&mut self) {
+        for place in self.sweep.take().into_iter().flat_map(Sweep::abandon) {
+            if let Some(segment) = self.parts.segments.get(place.segment) {
+                segment.release();
+            }
+        }
     }
 }
 
