@@ -167,7 +167,7 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
         }
     }
     for _ in 0..200 {
-        let (committed, kept) = (journal.turn_committer(), journal.turn_keeper());
+        let (kept, committed) = (journal.turn_keeper(), journal.turn_committer());
         if !committed && !kept {
             break;
         }

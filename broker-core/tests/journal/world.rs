@@ -483,8 +483,9 @@ impl World {
     fn turn_until_idle(&mut self, journal: &Journal) {
         self.note(|| "turn until idle".to_owned());
         for _ in 0..TURNS_MAX {
-            let committed = journal.turn_committer();
+            // What the keeper asks for is there for the committer.
             let kept = journal.turn_keeper();
+            let committed = journal.turn_committer();
             self.book.take_answers();
             if !committed && !kept {
                 return;

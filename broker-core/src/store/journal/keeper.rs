@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, PoisonError};
 
 use super::disk::Disk;
+use super::format::HEADER_BYTES;
 use super::index::Index;
 use super::log::{Spare, SpareSlot, make_spare};
 use super::queue::{Job, MoveReply, Queue};
@@ -26,6 +27,11 @@ use sweep::Sweep;
 const REAPED_PER_STEP: usize = 4_096;
 /// So few segments are left alone: two that are written and read, and what a restart leaves.
 const SEGMENTS_MIN: u64 = 3;
+
+/// On a full disk one part in so many of the log may be garbage.
+const TIGHT_GARBAGE_PART: u64 = 8;
+/// So many times what is needed may the segments hold.
+const SPARSE_FACTOR: u64 = 4;
 
 /// What a step has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,7 +257,7 @@ impl Keeper {
             return false;
         };
         let (disk, index) = (&*self.parts.disk, &self.parts.index);
-        if let Err(error) = trim(segment, self.parts.segment_bytes) {
+        if let Err(error) = segment.trim(self.parts.segment_bytes / 8) {
             tracing::debug!(%error, "a sealed segment could not be trimmed");
         }
         match side::draft(disk, segment, index, place == 0) {
@@ -268,18 +274,25 @@ impl Keeper {
         true
     }
 
-    /// Whether the log holds more garbage than it may.
+    /// Whether the log holds more garbage than it may. Garbage is what was written and is needed no
+    /// more; that a segment has a head and ends where the next frame did not fit is not: writing again
+    /// would not free it, and would never end.
     fn is_due(&self) -> bool {
         let segment_bytes = self.parts.segment_bytes;
-        let count = self.parts.segments.count() as u64;
-        let log = count * segment_bytes;
-        let garbage = log.saturating_sub(self.parts.index.needed_bytes());
+        let segments = self.parts.segments.all();
+        let count = segments.len() as u64;
+        let written: u64 =
+            segments.iter().map(|segment| segment.end().saturating_sub(HEADER_BYTES)).sum();
+        let needed = self.parts.index.needed_bytes();
+        let garbage = written.saturating_sub(needed);
         if self.parts.room.is_tight() {
-            // Not for less than an eighth: frames have heads, and what was moved once would be moved
-            // again for those.
-            return count > 2 && garbage > (2 * segment_bytes).max(log / 8);
+            // Frames have heads: what was moved once must not be moved again for those.
+            let garbage_max = (2 * segment_bytes).max(written / TIGHT_GARBAGE_PART);
+            return count > 2 && garbage > garbage_max;
         }
-        count > SEGMENTS_MIN && garbage > log / 2
+        // Restarts leave segments with little in them: files that are mostly not there count too.
+        let is_sparse = count * segment_bytes > needed.saturating_mul(SPARSE_FACTOR);
+        count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
     }
 
     /// Writes again what is still needed of the oldest segment, a piece at a time.
@@ -321,13 +334,4 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Gives back the unused end of a segment that was sealed early, as by a restart.
-fn trim(segment: &Segment, segment_bytes: u64) -> std::io::Result<()> {
-    let (end, length) = (segment.end(), segment.file.length()?);
-    if length.saturating_sub(end) > segment_bytes / 8 {
-        segment.file.truncate(end)?;
-    }
-    Ok(())
 }
