@@ -234,3 +234,34 @@ fn send_bytes(command: &Command) -> u64 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// DESIGN D11: a store that refuses again and again wakes the driver once; a waker that it drops
+    /// counts as called.
+    #[test]
+    fn a_store_has_one_waker_that_wakes() {
+        let woken = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&woken);
+        let waker = Box::new(move || {
+            let counter = Arc::clone(&counter);
+            Box::new(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }) as Waker
+        });
+        let parked = Parked::new(Budget::new(0), waker);
+        let wakers: Vec<Waker> = (0..3).map(|_| parked.note()).collect();
+        for waker in wakers {
+            waker();
+        }
+        assert_eq!((woken.load(Ordering::Relaxed), parked.is_noted()), (1, false));
+        drop(parked.note());
+        assert!(!parked.is_noted());
+        parked.note()();
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+    }
+}
