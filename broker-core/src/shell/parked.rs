@@ -103,7 +103,8 @@ impl Drop for Noted {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Takes a send: applies it if the store has room, parks it if the store is busy.
+    /// Takes a send: applies it if the store has room, or refuses it if the store is full; parks it if
+    /// the store is busy.
     pub(super) fn take_send(
         &mut self,
         request: Request,
@@ -111,21 +112,14 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let waits = if self.parked.sends.is_empty() {
-            self.admit(request, now, out, turn)?
-        } else {
-            Some(request)
-        };
-        let Some(request) = waits else { return Ok(()) };
-        let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
-        let Some(place) = self.parked.budget.try_acquire(send_bytes(&request.command)) else {
-            let detail = "too many sends wait for room in the store; wait 10 s and retry";
-            out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
-            return Ok(());
-        };
-        let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
-        self.parked.sends.push_back(ParkedSend { deadline, request, _place: place });
-        Ok(())
+        if self.parked.sends.is_empty() {
+            let bytes = send_bytes(&request.command);
+            let room = self.reserve(bytes, now);
+            if room != Reserved::Busy {
+                return self.admit(request, bytes, room, now, out, turn);
+            }
+        }
+        self.park(request, now, out, turn)
     }
 
     /// Takes up what was parked, in order, as far as the store has room again; what has waited for
@@ -137,19 +131,19 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         for _ in 0..TAKEN_UP_PER_TURN {
-            let Some(ParkedSend { deadline, request, _place }) = self.parked.sends.pop_front()
-            else {
+            let Some(first) = self.parked.sends.front() else { return Ok(()) };
+            let (deadline, bytes) = (first.deadline, send_bytes(&first.request.command));
+            let room =
+                if self.parked.is_noted() { Reserved::Busy } else { self.reserve(bytes, now) };
+            if room == Reserved::Busy && deadline > now {
+                return Ok(());
+            }
+            let Some(ParkedSend { request, .. }) = self.parked.sends.pop_front() else {
                 return Ok(());
             };
-            let waits = if self.parked.is_noted() {
-                Some(request)
-            } else {
-                self.admit(request, now, out, turn)?
-            };
-            let Some(request) = waits else { continue };
-            if deadline > now {
-                self.parked.sends.push_front(ParkedSend { deadline, request, _place });
-                return Ok(());
+            if room != Reserved::Busy {
+                self.admit(request, bytes, room, now, out, turn)?;
+                continue;
             }
             if let Some(request) = self.check(request, now, out, turn)? {
                 let wait = self.limits.send_wait_max;
@@ -166,37 +160,58 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Applies a send if the store has room for it, or refuses it if the store is full; gives it
-    /// back if the store is busy.
+    /// Asks the store for room; what it grants is carried by the stage.
+    fn reserve(&mut self, bytes: u64, now: Timestamp) -> Reserved {
+        let shard = self.tree.borrow().shard();
+        let room = self.store.reserve(shard, bytes, &|| self.parked.note());
+        match room {
+            Reserved::Granted => self.tree.borrow_mut().carry_reservation(bytes),
+            Reserved::Busy => self.parked.ask_at = now.plus(ASK_AGAIN_AFTER),
+            Reserved::Full => {}
+        }
+        room
+    }
+
+    /// Applies a send with what the store has said, and gives back what it does not use.
     fn admit(
+        &mut self,
+        request: Request,
+        bytes: u64,
+        room: Reserved,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        let changed = self.apply(request, now, room, out, turn)?;
+        if room == Reserved::Granted && !changed {
+            self.tree.borrow_mut().give_back_reservation(bytes);
+        }
+        Ok(())
+    }
+
+    /// Lets a send wait, unless it needs no room or finds no place.
+    #[cold]
+    fn park(
         &mut self,
         request: Request,
         now: Timestamp,
         out: &mut Vec<Release>,
         turn: &mut Turn,
-    ) -> Result<Option<Request>, Failure> {
-        let bytes = send_bytes(&request.command);
-        let shard = self.tree.borrow().shard();
-        match self.store.reserve(shard, bytes, &|| self.parked.note()) {
-            Reserved::Busy => {
-                self.parked.ask_at = now.plus(ASK_AGAIN_AFTER);
-                return Ok(Some(request));
-            }
-            Reserved::Full => {
-                self.apply(request, now, Reserved::Full, out, turn)?;
-            }
-            Reserved::Granted => {
-                self.tree.borrow_mut().carry_reservation(bytes);
-                if !self.apply(request, now, Reserved::Granted, out, turn)? {
-                    self.tree.borrow_mut().give_back_reservation(bytes);
-                }
-            }
-        }
-        Ok(None)
+    ) -> Result<(), Failure> {
+        let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
+        let Some(place) = self.parked.budget.try_acquire(send_bytes(&request.command)) else {
+            let detail = "too many sends wait for room in the store; wait 10 s and retry";
+            out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
+            return Ok(());
+        };
+        let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
+        self.parked.sends.push_back(ParkedSend { deadline, request, _place: place });
+        Ok(())
     }
 
     /// Answers a send that needs no room: above all one that is refused by a check that comes before
     /// that of room (SND-19). Gives back any other.
+    #[cold]
     fn check(
         &mut self,
         request: Request,
@@ -232,5 +247,36 @@ fn send_bytes(command: &Command) -> u64 {
             .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
             .sum(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// DESIGN D11: a store that refuses again and again wakes the driver once; a waker that it drops
+    /// counts as called.
+    #[test]
+    fn a_store_has_one_waker_that_wakes() {
+        let woken = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&woken);
+        let waker = Box::new(move || {
+            let counter = Arc::clone(&counter);
+            Box::new(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }) as Waker
+        });
+        let parked = Parked::new(Budget::new(0), waker);
+        let wakers: Vec<Waker> = (0..3).map(|_| parked.note()).collect();
+        for waker in wakers {
+            waker();
+        }
+        assert_eq!((woken.load(Ordering::Relaxed), parked.is_noted()), (1, false));
+        drop(parked.note());
+        assert!(!parked.is_noted());
+        parked.note()();
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
     }
 }
