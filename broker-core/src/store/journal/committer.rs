@@ -209,6 +209,7 @@ impl Committer {
         self.group.must_sync = false;
         self.group.pending = None;
         self.index.apply(&self.group.ops);
+        self.log.seal();
         self.group.ops.clear();
         for place in self.group.held_parts.drain(..) {
             if let Some(segment) = self.segments.get(place.segment) {
