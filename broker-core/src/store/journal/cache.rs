@@ -11,6 +11,9 @@ use bytes::Bytes;
 
 use super::format::Place;
 
+/// What a piece takes beside its bytes.
+const PIECE_OVERHEAD: usize = 128;
+
 /// The cache.
 pub(super) struct Cache {
     bytes_max: usize,
@@ -32,21 +35,21 @@ impl Cache {
 
     /// Keeps a piece of the log that begins at a place.
     pub(super) fn insert(&self, start: Place, piece: Bytes) {
-        if piece.is_empty() || piece.len() > self.bytes_max {
+        if piece.is_empty() || piece.len() + PIECE_OVERHEAD > self.bytes_max {
             return;
         }
         let mut state = self.lock();
-        state.bytes += piece.len();
+        state.bytes += piece.len() + PIECE_OVERHEAD;
         if let Some(old) = state.pieces.insert(start, piece) {
             // It keeps the place in the order that it has.
-            state.bytes -= old.len();
+            state.bytes -= old.len() + PIECE_OVERHEAD;
         } else {
             state.order.push_back(start);
         }
         while state.bytes > self.bytes_max {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(old) = state.pieces.remove(&oldest) {
-                state.bytes -= old.len();
+                state.bytes -= old.len() + PIECE_OVERHEAD;
             }
         }
     }
@@ -65,13 +68,15 @@ impl Cache {
 pub(super) struct Look<'a>(MutexGuard<'a, State>);
 
 impl Look<'_> {
-    /// A copy of bytes of the log, if one piece has them all.
+    /// Bytes of the log, if one piece has them all. They hold the piece: to be copied, once the look is
+    /// over.
     pub(super) fn get(&self, at: Place, length: usize) -> Option<Bytes> {
         let (start, piece) = self.0.pieces.range(..=at).next_back()?;
         if start.segment != at.segment {
             return None;
         }
         let from = usize::try_from(at.offset - start.offset).ok()?;
-        Some(Bytes::copy_from_slice(piece.get(from..from + length)?))
+        let end = from.checked_add(length).filter(|end| *end <= piece.len())?;
+        Some(piece.slice(from..end))
     }
 }

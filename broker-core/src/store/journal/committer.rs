@@ -46,6 +46,8 @@ pub(super) struct Committer {
     /// Large contents that are being written ahead of their batches, in turn.
     large: VecDeque<LargeWrite>,
     group: Group,
+    /// What came and is not looked at yet; here, so that everybody is told whatever happens.
+    jobs: VecDeque<Job>,
     has_answered: bool,
     segments_known: usize,
 }
@@ -66,7 +68,7 @@ struct Group {
     ops: Vec<Op>,
     /// What the operations so far make of contents; built when somebody asks.
     pending: Option<Pending>,
-    done: Vec<Done>,
+    done: VecDeque<Done>,
     moves: Vec<(Sender<MoveReply>, MoveReply)>,
     /// Parts that are needed by the operations, and were held for them until now.
     held_parts: Vec<Place>,
@@ -109,6 +111,7 @@ impl Committer {
             shards: (0..shard_count).map(|_| ShardState::default()).collect(),
             large: VecDeque::new(),
             group: Group::default(),
+            jobs: VecDeque::new(),
             has_answered: false,
             segments_known: 0,
         }
@@ -119,6 +122,11 @@ impl Committer {
         !self.large.is_empty()
     }
 
+    /// Whether something was written that no sync follows yet.
+    pub(super) const fn is_unsynced(&self) -> bool {
+        self.log.is_unsynced()
+    }
+
     /// Whether something was written that no mark follows yet.
     pub(super) const fn is_unmarked(&self) -> bool {
         self.log.is_unmarked()
@@ -127,9 +135,9 @@ impl Committer {
     /// Takes these jobs, and writes. A failure ends the journal: everybody is told, now and from now
     /// on, and nothing is tried again.
     pub(super) fn turn(&mut self, jobs: VecDeque<Job>) {
-        let mut jobs = jobs;
-        if let Err(error) = self.try_turn(&mut jobs) {
-            self.poison(&error, jobs);
+        self.jobs.extend(jobs);
+        if let Err(error) = self.try_turn() {
+            self.poison(&error);
         }
     }
 
@@ -147,7 +155,7 @@ impl Committer {
         if self.queue.ended().is_none()
             && let Err(error) = self.log.close()
         {
-            self.poison(&error, VecDeque::new());
+            self.poison(&error);
         }
     }
 
@@ -156,15 +164,15 @@ impl Committer {
         if self.queue.ended().is_none()
             && let Err(error) = self.log.mark(None)
         {
-            self.poison(&error, VecDeque::new());
+            self.poison(&error);
         }
     }
 
-    fn try_turn(&mut self, jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
-        let (moves, others) = std::mem::take(jobs)
+    fn try_turn(&mut self) -> Result<(), StoreError> {
+        let (moves, others) = std::mem::take(&mut self.jobs)
             .into_iter()
             .partition::<VecDeque<Job>, _>(|job| matches!(job, Job::Move(..) | Job::MovePart(..)));
-        *jobs = others;
+        self.jobs = others;
         for job in moves {
             match job {
                 Job::Move(moved, answer) => self.take_move(moved, answer)?,
@@ -177,14 +185,19 @@ impl Committer {
             }
         }
         self.write_parts()?;
-        while let Some(job) = jobs.pop_front() {
+        while let Some(job) = self.jobs.pop_front() {
             match job {
                 Job::Submit(submission, completion) => self.submit(submission, completion)?,
                 Job::Acquire(shard, answer) => {
-                    self.commit()?;
-                    let acquired = self.acquire(shard);
-                    self.commit()?;
-                    answer.send(acquired).ok();
+                    let acquired = self.commit().and_then(|()| {
+                        let acquired = self.acquire(shard);
+                        self.commit().map(|()| acquired)
+                    });
+                    let ended = acquired.as_ref().err().cloned();
+                    answer.send(acquired.and_then(|acquired| acquired)).ok();
+                    if let Some(error) = ended {
+                        return Err(error);
+                    }
                 }
                 Job::Mark(oldest, answer) => {
                     self.commit()?;
@@ -222,19 +235,16 @@ impl Committer {
             answer.send(reply).ok();
             self.has_answered = true;
         }
-        let mut given_back = 0;
-        for done in &self.group.done {
-            given_back += done.reserved;
-        }
-        self.room.give_back(given_back);
-        for done in self.group.done.drain(..) {
-            (done.completion)(done.result);
+        self.room.give_back(self.group.done.iter().map(|done| done.reserved).sum());
+        // One by one: should a completion panic, the others are still there to be told.
+        while let Some(Done { completion, result, .. }) = self.group.done.pop_front() {
+            completion(result);
         }
         Ok(())
     }
 
     /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
-    fn poison(&mut self, error: &StoreError, jobs: VecDeque<Job>) {
+    pub(super) fn poison(&mut self, error: &StoreError) {
         tracing::error!(%error, "the journal stops: what could not be written is not tried again");
         let late = self.queue.poison(error);
         let mut ended: Vec<(u64, Completion)> = Vec::new();
@@ -249,7 +259,7 @@ impl Committer {
                 ended.push((submission.batch.reserved(), completion));
             }
         }
-        for job in jobs.into_iter().chain(late) {
+        for job in std::mem::take(&mut self.jobs).into_iter().chain(late) {
             match job {
                 Job::Submit(submission, completion) => {
                     ended.push((submission.batch.reserved(), completion));
@@ -275,7 +285,7 @@ impl Committer {
         result: Result<(), StoreError>,
     ) {
         let reserved = submission.batch.reserved();
-        self.group.done.push(Done { completion, result, reserved });
+        self.group.done.push_back(Done { completion, result, reserved });
     }
 
     /// Takes a submission into the group, or refuses it there, so that completions keep their order.
@@ -305,7 +315,7 @@ impl Committer {
         let id = submission.id.0;
         if id <= state.last {
             // A repetition: what it had reserved was given back the first time.
-            self.group.done.push(Done { completion, result: Ok(()), reserved: 0 });
+            self.group.done.push_back(Done { completion, result: Ok(()), reserved: 0 });
             return Ok(());
         }
         if id != state.last + 1 {

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::cache::{Cache, Look};
 use super::format::{CONTENT_HEAD, Place, join};
@@ -22,7 +22,12 @@ const READS_MAX: usize = 1_024;
 /// A read from disk takes what lies around too, up to this much.
 const PIECE_BYTES: u64 = 64 << 10;
 
-type Job = (Arc<PinnedContent>, oneshot::Sender<Result<Bytes, StoreError>>);
+/// A content to read, who wants it, and the place in the queue that it takes.
+type Job = (
+    Arc<PinnedContent>,
+    oneshot::Sender<Result<Bytes, StoreError>>,
+    Result<OwnedSemaphorePermit, AcquireError>,
+);
 
 /// The pool.
 pub(super) struct Readers {
@@ -74,7 +79,7 @@ impl Readers {
 fn serve(jobs: &Mutex<Receiver<Job>>, cache: &Cache) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((content, answer)) = job else { return };
+        let Ok((content, answer, _place)) = job else { return };
         // Who asked may have gone.
         answer.send(content.read(cache)).ok();
     }
@@ -129,16 +134,21 @@ impl PinnedContent {
     }
 
     fn cached(&self, cache: &Cache) -> Option<Result<Bytes, StoreError>> {
-        self.look(&cache.look())
+        let found = self.look(&cache.look())?;
+        Some(self.copy(&found))
     }
 
-    /// The content, if the cache has it. Proven even so: a piece that was read holds others too.
-    pub(super) fn look(&self, look: &Look<'_>) -> Option<Result<Bytes, StoreError>> {
+    /// Where the cache has the content, if it has.
+    pub(super) fn look(&self, look: &Look<'_>) -> Option<Bytes> {
         if self.parts.is_some() {
             return None;
         }
-        let bytes = look.get(self.place, CONTENT_HEAD + self.length)?;
-        Some(self.segment.content_in(&bytes, self.place).map(|_| bytes.slice(CONTENT_HEAD..)))
+        look.get(self.place, CONTENT_HEAD + self.length)
+    }
+
+    /// A copy of the content that was found. Proven: a piece that was read holds others too.
+    pub(super) fn copy(&self, found: &Bytes) -> Result<Bytes, StoreError> {
+        self.segment.content_in(found, self.place).map(Bytes::copy_from_slice)
     }
 }
 
@@ -155,15 +165,13 @@ impl StoredContent for Pin {
         if let Some(found) = self.content.cached(&self.readers.cache) {
             return found;
         }
-        let room = Arc::clone(&self.readers.room).acquire_owned().await;
+        let place = Arc::clone(&self.readers.room).acquire_owned().await;
         let jobs = self.readers.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(jobs) = jobs else { return self.content.read(&self.readers.cache) };
         let (answer, answered) = oneshot::channel();
         let ended = || StoreError::Failed("the store is closed".into());
-        jobs.send((Arc::clone(&self.content), answer)).map_err(|_| ended())?;
-        let result = answered.await.map_err(|_| ended())?;
-        drop(room);
-        result
+        jobs.send((Arc::clone(&self.content), answer, place)).map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())?
     }
 }
 

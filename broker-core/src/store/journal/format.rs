@@ -3,8 +3,8 @@
 //! ```text
 //!  segment file   header, its copy at 2048 │ frame │ frame │ ... │ zeros, or bytes of an earlier use
 //!                 0                        4096
-//!  frame          magic │ length │ lsn │ synced │ kind │ crc32c │ payload │ padding to 8 bytes
-//!                 0       4        8     16       24     28       32
+//!  frame          magic │ length │ lsn │ synced │ kind │ proof │ crc32c │ payload │ padding to 8 bytes
+//!                 0       4        8     16       24     25      28       32
 //!  record         kind │ key length │ content kind │ 0 │ value length │ content length │ crc32c │
 //!                 0      1            2              3   4              8                12
 //!                 key │ value │ nothing, or crc32c and content, or place, or places of parts
@@ -13,7 +13,8 @@
 //!
 //! Integers are little-endian. Every checksum of frames and records is seeded by the random number in
 //! the header of their segment, so that bytes of an earlier use of the file, or a copy of the journal
-//! inside a message, never pass for a frame.
+//! inside a message, never pass for a frame. The head of a frame has a proof of its own, so that nothing
+//! is read in vain where clients wrote what looks like one.
 //!
 //! To change a stored type: give the segment header the next version, write only that, and go on
 //! reading every earlier one. Golden files of each version stay in the tests for ever.
@@ -222,8 +223,8 @@ impl FrameHead {
         frame_span(u64::from(self.length))
     }
 
-    /// Reads the head and proves the payload, which follows in `bytes`.
-    pub(super) fn read(bytes: &[u8], seed: u32) -> Result<(Self, &[u8]), Flaw> {
+    /// Reads a head alone, and proves it.
+    pub(super) fn read_alone(bytes: &[u8], seed: u32) -> Result<Self, Flaw> {
         let head = bytes.get(..FRAME_HEAD).ok_or(Flaw::Short)?;
         let mut fields = Fields(head);
         if fields.take(4)? != FRAME_MAGIC {
@@ -232,22 +233,33 @@ impl FrameHead {
         let length = fields.u32()?;
         let (lsn, synced) = (fields.u64()?, fields.u64()?);
         let kind = fields.u32()?;
-        let checksum = fields.u32()?;
-        let end = FRAME_HEAD + usize::try_from(length).map_err(|_| Flaw::Short)?;
-        let payload = bytes.get(FRAME_HEAD..end).ok_or(Flaw::Short)?;
-        let (covered, _) = head.split_at(FRAME_HEAD - 4);
-        if crc32c_append(crc32c_append(seed, covered), payload) != checksum {
+        if kind & !KIND_MASK != head_proof(head, seed) {
             return Err(Flaw::Checksum);
         }
-        let kind = u8::try_from(kind).ok().and_then(FrameKind::of).ok_or(Flaw::Form)?;
-        Ok((Self { kind, length, lsn, synced }, payload))
+        let kind = u8::try_from(kind & KIND_MASK).ok().and_then(FrameKind::of).ok_or(Flaw::Form)?;
+        Ok(Self { kind, length, lsn, synced })
     }
 
-    /// The length that a frame's head tells, before anything is proven.
-    pub(super) fn peek_length(head: &[u8]) -> Option<u32> {
-        let (magic, rest) = head.split_at_checked(4)?;
-        (magic == FRAME_MAGIC).then(|| rest.first_chunk().map(|raw| u32::from_le_bytes(*raw)))?
+    /// Reads the head and proves the payload, which follows in `bytes`.
+    pub(super) fn read(bytes: &[u8], seed: u32) -> Result<(Self, &[u8]), Flaw> {
+        let frame = Self::read_alone(bytes, seed)?;
+        let (head, rest) = bytes.split_at_checked(FRAME_HEAD).ok_or(Flaw::Short)?;
+        let (covered, checksum) = head.split_at_checked(FRAME_HEAD - 4).ok_or(Flaw::Short)?;
+        let length = usize::try_from(frame.length).map_err(|_| Flaw::Short)?;
+        let payload = rest.get(..length).ok_or(Flaw::Short)?;
+        if crc32c_append(crc32c_append(seed, covered), payload).to_le_bytes() != checksum {
+            return Err(Flaw::Checksum);
+        }
+        Ok((frame, payload))
     }
+}
+
+/// The bits of the field that tell the kind; the others prove the head.
+const KIND_MASK: u32 = 0xff;
+
+/// The proof of a head: bits of a checksum of everything before the kind.
+fn head_proof(head: &[u8], seed: u32) -> u32 {
+    crc32c_append(seed, head.get(..24).unwrap_or_default()) & !KIND_MASK
 }
 
 /// Bytes that a frame with such a payload takes in its segment.
@@ -283,7 +295,8 @@ impl FrameWriter {
         put(&mut head, 4, &length.to_le_bytes());
         put(&mut head, 8, &lsn.to_le_bytes());
         put(&mut head, 16, &synced.to_le_bytes());
-        put(&mut head, 24, &u32::from(kind.code()).to_le_bytes());
+        let kind = u32::from(kind.code()) | head_proof(&head, seed);
+        put(&mut head, 24, &kind.to_le_bytes());
         let (covered, _) = head.split_at(FRAME_HEAD - 4);
         let payload = buffer.get(payload_start..).unwrap_or_default();
         let checksum = crc32c_append(crc32c_append(seed, covered), payload);

@@ -16,13 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::format::{CONTENT_HEAD, Place, record_bytes};
-use super::segment::{Segment, Segments};
+use super::segment::{Segment, Segments, value_span};
 use crate::store::tail::space_of;
 use crate::store::{Key, SPACE_BYTES};
 use space::Space;
 
 /// Spaces are spread over so many locks.
 const LOCKS: u64 = 16;
+
+/// So many operations are carried out before others get the lock.
+const OPS_PER_LOCK: usize = 1_024;
 
 const NO_CONTENT: u32 = u32::MAX;
 const LARGE: u32 = 1 << 31;
@@ -82,8 +85,9 @@ impl Entry {
             && u64::from(self.content.offset) == behind
     }
 
+    /// What the record takes in the log, without a content that it holds.
     fn bytes(&self, key_length: usize) -> u64 {
-        record_bytes(key_length, self.value_bytes as usize)
+        value_span(self, key_length) as u64
     }
 }
 
@@ -210,7 +214,10 @@ impl Index {
     pub(super) fn apply(&self, ops: &[Op]) {
         let mut account = Account::new(self);
         let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
-        for op in ops {
+        for (number, op) in ops.iter().enumerate() {
+            if number % OPS_PER_LOCK == 0 {
+                held = None;
+            }
             let (Op::Put { key, .. } | Op::Delete { key } | Op::DeletePrefix { prefix: key }) = op;
             let space = space_of(key.as_bytes());
             let guard = match &mut held {
@@ -241,9 +248,13 @@ impl Index {
                 }
                 Op::DeletePrefix { prefix } => {
                     if let Some(found) = guard.live.get_mut(&space) {
-                        found.remove_prefix(prefix.as_bytes(), &mut |length, old| {
+                        let dropped = found.remove_prefix(prefix.as_bytes(), &mut |length, old| {
                             account.gone(length, &old);
                         });
+                        if let Some(dropped) = dropped {
+                            self.dropped_count.fetch_add(1, Ordering::AcqRel);
+                            guard.dropped.push_back((space, dropped));
+                        }
                     }
                 }
             }

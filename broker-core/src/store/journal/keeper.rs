@@ -116,7 +116,8 @@ impl Keeper {
         if self.parts.index.reap(REAPED_PER_STEP) {
             return Step::Did;
         }
-        if self.make_spare() || self.retire() || self.write_side() || self.clean() {
+        // What is given up may become the spare.
+        if self.retire() || self.make_spare() || self.write_side() || self.clean() {
             return if self.waiting.is_some() { Step::Waiting } else { Step::Did };
         }
         Step::Idle

@@ -119,6 +119,11 @@ impl Log {
         self.buffer.len()
     }
 
+    /// Whether something was written that is not durable.
+    pub(super) const fn is_unsynced(&self) -> bool {
+        self.synced_lsn + 1 < self.next_lsn
+    }
+
     /// Whether something was written since the last mark.
     pub(super) const fn is_unmarked(&self) -> bool {
         self.unmarked
@@ -265,8 +270,15 @@ fn open_segment(
             if let Some(spare) = unfit {
                 parts.disk.remove(&spare.name).map_err(|error| fail(&error))?;
             }
-            make_spare(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes)
-                .map_err(|error| fail(&error))?
+            let made = make_spare(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes);
+            match made {
+                Ok(spare) => spare,
+                // The keeper may have taken the last room for just this.
+                Err(error) => {
+                    let spare = parts.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    spare.filter(|spare| spare.bytes >= bytes).ok_or_else(|| fail(&error))?
+                }
+            }
         }
     };
     spare.file.write_at(&header.write(), 0).map_err(|error| fail(&error))?;

@@ -313,11 +313,16 @@ impl Store for Journal {
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
         let mut pinned = Vec::with_capacity(keys.len());
         self.index.pin(keys, &mut pinned);
+        let pinned: Vec<_> =
+            pinned.into_iter().map(|pinned| pinned.map(PinnedContent::of)).collect();
         let look = self.cache.look();
-        contents.extend(pinned.into_iter().map(|pinned| {
-            let content = PinnedContent::of(pinned?);
+        let found: Vec<_> =
+            pinned.iter().map(|content| content.as_ref().and_then(|one| one.look(&look))).collect();
+        drop(look);
+        contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
+            let content = content?;
             // What is damaged in memory is read again, and the reader is told if that is too.
-            Some(match content.look(&look) {
+            Some(match found.map(|found| content.copy(&found)) {
                 Some(Ok(bytes)) => ContentRef::Loaded(bytes),
                 Some(Err(_)) | None => content::stored(content, &self.readers),
             })

@@ -135,8 +135,8 @@ impl Segment {
     pub(super) fn read_part(&self, place: Place) -> Result<Bytes, StoreError> {
         let start = u64::from(place.offset).saturating_sub(FRAME_HEAD as u64);
         let head = self.read(start, FRAME_HEAD)?;
-        let length = FrameHead::peek_length(&head).ok_or(Flaw::Magic);
-        let length = length.map_err(|flaw| self.damaged(start, flaw))? as usize;
+        let head = FrameHead::read_alone(&head, self.header.seed);
+        let length = head.map_err(|flaw| self.damaged(start, flaw))?.length as usize;
         if start + (FRAME_HEAD + length) as u64 > self.end() {
             return Err(self.damaged(start, Flaw::Short));
         }
@@ -239,10 +239,10 @@ impl<'a> FrameReader<'a> {
     pub(super) fn frame_at(&mut self, offset: u64) -> io::Result<Result<FoundFrame<'_>, Flaw>> {
         let seed = self.seed;
         let head = self.bytes_at(offset, FRAME_HEAD)?;
-        let Some(length) = FrameHead::peek_length(head) else {
-            return Ok(FrameHead::read(head, seed).map_or_else(Err, |_| Err(Flaw::Magic)));
+        let length = match FrameHead::read_alone(head, seed) {
+            Ok(head) => head.length,
+            Err(flaw) => return Ok(Err(flaw)),
         };
-        // The length is not proven yet: nothing is read that the file does not have.
         if offset + (FRAME_HEAD as u64) + u64::from(length) > self.limit {
             return Ok(Err(Flaw::Short));
         }

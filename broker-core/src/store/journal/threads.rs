@@ -1,13 +1,15 @@
 //! The two threads of a journal: one commits, one keeps.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::committer::Committer;
 use super::keeper::{Keeper, Step};
 use super::queue::{Arrival, Queue};
+use crate::store::StoreError;
 
 /// After so long without work the log says what is durable.
 const QUIET: Duration = Duration::from_secs(1);
@@ -48,17 +50,24 @@ impl Threads {
         let keep = {
             let bell = Arc::clone(&bell);
             let thread = std::thread::Builder::new().name("journal-keep".to_owned());
-            thread.spawn(move || keep(keeper, &bell))?
+            thread.spawn(move || {
+                if catch_unwind(AssertUnwindSafe(|| keep(keeper, &bell))).is_err() {
+                    // Nothing is lost by that; the log grows until the next opening.
+                    tracing::error!("the keeper panicked: the log is not given back any more");
+                }
+            })?
         };
         Ok(Self { bell, handles: Mutex::new(vec![commit, keep]) })
     }
 
     /// Waits until both have ended, which they do when the queue is closed.
     pub(super) fn join(&self) {
-        let handles =
-            std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
-        for handle in handles {
-            if handle.join().is_err() {
+        // Held meanwhile, so that nobody who asks second returns before it is done.
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        for handle in handles.drain(..) {
+            // The last owner may be a completion, on the committer's own thread.
+            let is_own = handle.thread().id() == std::thread::current().id();
+            if !is_own && handle.join().is_err() {
                 tracing::error!("a thread of the journal panicked");
             }
             // The committer ends first; then the keeper has nobody to wait for.
@@ -67,7 +76,17 @@ impl Threads {
     }
 }
 
+/// Drives the committer. Should it panic, the journal ends, and everybody who waits is told.
 fn commit(queue: &Queue, mut committer: Committer, bell: &Bell) {
+    let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, bell)));
+    if driven.is_err() {
+        committer.poison(&StoreError::Failed("the committer panicked".into()));
+    }
+    bell.ring();
+}
+
+fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
+    let mut unsynced_since: Option<Instant> = None;
     loop {
         let patience = if committer.is_busy() {
             Some(Duration::ZERO)
@@ -80,6 +99,13 @@ fn commit(queue: &Queue, mut committer: Committer, bell: &Bell) {
             Arrival::Quiet => committer.mark(),
             Arrival::Closed if committer.is_busy() => committer.turn([].into()),
             Arrival::Closed => break,
+        }
+        // Changes that nobody waits for must not stay unsynced because more of them come.
+        unsynced_since =
+            committer.is_unsynced().then(|| unsynced_since.unwrap_or_else(Instant::now));
+        if unsynced_since.is_some_and(|since| since.elapsed() >= QUIET) {
+            committer.mark();
+            unsynced_since = None;
         }
         if committer.has_news() {
             bell.ring();

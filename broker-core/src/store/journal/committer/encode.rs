@@ -1,6 +1,6 @@
 //! A batch as a frame, and what it does to the index.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::format::{
@@ -18,8 +18,14 @@ const PLACE_BYTES: usize = 8;
 /// What the operations of a group make of contents, before they are carried out on the index.
 #[derive(Default)]
 pub(super) struct Pending {
-    contents: HashMap<Key, Option<ContentAt>>,
-    prefixes: Vec<Key>,
+    /// How many operations were noted.
+    count: u32,
+    /// The content that a key was given last, and by which operation.
+    contents: HashMap<Key, (u32, Option<ContentAt>)>,
+    /// The last operation that removed all keys with a prefix.
+    prefixes: HashMap<Key, u32>,
+    /// How long prefixes are: of two or three lengths.
+    lengths: BTreeSet<usize>,
 }
 
 impl Pending {
@@ -32,32 +38,36 @@ impl Pending {
     }
 
     fn note(&mut self, op: &Op) {
+        self.count += 1;
         match op {
             Op::Put { key, entry, .. } => {
-                self.contents.insert(*key, entry.content_at());
+                self.contents.insert(*key, (self.count, entry.content_at()));
             }
             Op::Delete { key } => {
-                self.contents.insert(*key, None);
+                self.contents.insert(*key, (self.count, None));
             }
             Op::DeletePrefix { prefix } => {
-                for (key, content) in &mut self.contents {
-                    if key.as_bytes().starts_with(prefix.as_bytes()) {
-                        *content = None;
-                    }
-                }
-                self.prefixes.push(*prefix);
+                self.lengths.insert(prefix.as_bytes().len());
+                self.prefixes.insert(*prefix, self.count);
             }
         }
     }
 
     /// `None` if the group says nothing about the key.
     fn content(&self, key: &Key) -> Option<Option<ContentAt>> {
-        if let Some(content) = self.contents.get(key) {
-            return Some(*content);
+        let removed = self
+            .lengths
+            .iter()
+            .filter(|length| **length <= key.as_bytes().len())
+            .filter_map(|length| self.prefixes.get(&key.cut(*length)))
+            .max();
+        match (self.contents.get(key), removed) {
+            (Some((given, content)), removed) if removed.is_none_or(|removed| removed < given) => {
+                Some(*content)
+            }
+            (_, Some(_)) => Some(None),
+            (Some(_) | None, None) => None,
         }
-        let is_gone =
-            self.prefixes.iter().any(|prefix| key.as_bytes().starts_with(prefix.as_bytes()));
-        is_gone.then_some(None)
     }
 }
 
@@ -90,7 +100,7 @@ impl Committer {
         let batch = Arc::clone(&submission.batch);
         let reserved = batch.reserved();
         // First of all, so that whoever waits is told though writing fails.
-        self.group.done.push(Done { completion, result: Ok(()), reserved });
+        self.group.done.push_back(Done { completion, result: Ok(()), reserved });
         self.group.must_sync |= batch.is_synced();
         if batch.is_empty() {
             return Ok(());

@@ -16,8 +16,14 @@ const NODE: u64 = 64;
 pub(super) struct Space {
     /// Keys of one byte and a number, by that byte and the number's node.
     numbered: BTreeMap<(u8, u64), Node>,
-    others: BTreeMap<Tail, Entry>,
+    /// Keys of another form, by their table: so that many of one table can be taken out at once.
+    others: BTreeMap<u8, Table>,
 }
+
+type Table = BTreeMap<Tail, Entry>;
+
+/// So many keys are removed one by one; a range of more is taken out whole.
+const REMOVED_SINGLY_MAX: usize = 64;
 
 /// The entries of 64 successive numbers: a bit for each that is there, and those, in order.
 #[derive(Default)]
@@ -51,7 +57,12 @@ impl Node {
         }
         let rank = self.rank(bit);
         self.present &= !bit;
-        Some(self.entries.remove(rank))
+        let removed = self.entries.remove(rank);
+        // A straggler does not hold the room of those that left.
+        if self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
+        Some(removed)
     }
 
     /// The numbers of a node and their entries, ascending.
@@ -72,6 +83,24 @@ fn numbered(key: &[u8]) -> Option<(u8, u64)> {
     Some((*table, u64::from_be_bytes(number.try_into().ok()?)))
 }
 
+/// The first byte behind the space of a key.
+fn table_of(key: &[u8]) -> u8 {
+    key.get(SPACE_BYTES).copied().unwrap_or(0)
+}
+
+/// The least tail behind all that begin with a prefix; `None` if they are the last there can be.
+fn behind_prefix(prefix: &[u8]) -> Option<Tail> {
+    let mut end = prefix.to_vec();
+    while end.len() > SPACE_BYTES {
+        let last = end.pop()?;
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return Tail::of(&end);
+        }
+    }
+    None
+}
+
 const fn bit_of(number: u64) -> u64 {
     1 << (number % NODE)
 }
@@ -82,7 +111,7 @@ impl Space {
             Some((table, number)) => {
                 self.numbered.get(&(table, number / NODE))?.get(bit_of(number))
             }
-            None => self.others.get(&Tail::of(key)?).copied(),
+            None => self.others.get(&table_of(key))?.get(&Tail::of(key)?).copied(),
         }
     }
 
@@ -93,13 +122,18 @@ impl Space {
                 let node = self.numbered.entry((table, number / NODE)).or_default();
                 node.insert(bit_of(number), entry)
             }
-            None => self.others.insert(Tail::of(key)?, entry),
+            None => self.others.entry(table_of(key)).or_default().insert(Tail::of(key)?, entry),
         }
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let Some((table, number)) = numbered(key) else {
-            return self.others.remove(&Tail::of(key)?);
+            let table = self.others.get_mut(&table_of(key))?;
+            let old = table.remove(&Tail::of(key)?);
+            if table.is_empty() {
+                self.others.remove(&table_of(key));
+            }
+            return old;
         };
         let at = (table, number / NODE);
         let node = self.numbered.get_mut(&at)?;
@@ -112,9 +146,12 @@ impl Space {
 
     /// Takes any entry away; `gone` is told the length of its key. Returns whether there was one.
     pub(super) fn pop(&mut self, gone: &mut dyn FnMut(usize, Entry)) -> bool {
-        if let Some((tail, entry)) = self.others.pop_first() {
-            gone(tail.key(0).as_bytes().len(), entry);
-            return true;
+        while let Some(mut table) = self.others.first_entry() {
+            if let Some((tail, entry)) = table.get_mut().pop_first() {
+                gone(tail.key(0).as_bytes().len(), entry);
+                return true;
+            }
+            table.remove();
         }
         let Some(mut first) = self.numbered.first_entry() else { return false };
         let popped = first.get_mut().entries.pop();
@@ -127,18 +164,50 @@ impl Space {
         true
     }
 
-    /// Removes every key with a prefix; `gone` is told the length of each and its entry.
-    pub(super) fn remove_prefix(&mut self, prefix: &[u8], gone: &mut dyn FnMut(usize, Entry)) {
-        let mut keys = Vec::new();
-        self.visit(0, prefix, None, &mut |key, _| {
-            keys.push(key);
-            true
-        });
-        for key in keys {
-            if let Some(old) = self.remove(key.as_bytes()) {
-                gone(key.as_bytes().len(), old);
+    /// Removes every key with a prefix; `gone` is told the length of each and its entry. Many of one
+    /// table come back instead, to be given up in slices.
+    pub(super) fn remove_prefix(
+        &mut self,
+        prefix: &[u8],
+        gone: &mut dyn FnMut(usize, Entry),
+    ) -> Option<Self> {
+        loop {
+            let mut keys = Vec::new();
+            self.visit(0, prefix, None, &mut |key, _| {
+                keys.push(key);
+                keys.len() <= REMOVED_SINGLY_MAX
+            });
+            let has_more = keys.len() > REMOVED_SINGLY_MAX;
+            if has_more && let Some(dropped) = self.take_out(prefix) {
+                // Numbered keys with the prefix may be left.
+                let more = self.remove_prefix(prefix, gone);
+                debug_assert!(more.is_none(), "a table is taken out once");
+                return Some(dropped);
+            }
+            for key in keys {
+                if let Some(old) = self.remove(key.as_bytes()) {
+                    gone(key.as_bytes().len(), old);
+                }
+            }
+            if !has_more {
+                return None;
             }
         }
+    }
+
+    /// Takes out the keys of one table with a prefix that names it, if there are some of no number.
+    fn take_out(&mut self, prefix: &[u8]) -> Option<Self> {
+        let (first, tail) = (Tail::of(prefix)?, prefix.get(SPACE_BYTES..)?);
+        let table = self.others.get_mut(tail.first()?)?;
+        let mut taken = table.split_off(&first);
+        if let Some(behind) = behind_prefix(prefix) {
+            table.append(&mut taken.split_off(&behind));
+        }
+        if taken.is_empty() {
+            return None;
+        }
+        let others = BTreeMap::from([(*tail.first()?, taken)]);
+        Some(Self { numbered: BTreeMap::new(), others })
     }
 
     /// Shows the entries under a prefix, ascending by key, those behind `after`, until told to end.
@@ -180,7 +249,8 @@ impl Space {
             .peekable();
         let mut others = self
             .others
-            .range(first..)
+            .range(tail.first().copied().unwrap_or(0)..)
+            .flat_map(|(_, table)| table.range(first..))
             .map(|(tail, entry)| (*tail, tail.key(space), entry))
             .peekable();
         loop {

@@ -167,6 +167,36 @@ fn check_account(index: &Index, counted: &Segments, seed: u64) {
     assert_eq!(lock(&index.contents).shared, lock(&fresh.contents).shared, "seed {seed}");
 }
 
+/// A prefix of very many keys is taken out at once, and nothing else; what it held is given up later.
+#[test]
+fn many_keys_with_a_prefix_go_at_once() {
+    for prefix in [&[2][..], &[2, 7], &[2, 255], &[2, 7, 255], &[255, 255]] {
+        let segments = segments();
+        let index = Index::new(Arc::clone(&segments));
+        let mut model: BTreeMap<Key, Entry> = BTreeMap::new();
+        let mut random = Random::new(9);
+        for number in 0..3_000u32 {
+            let table = *random.pick(&[1, 2, 255]).unwrap();
+            let bucket = *random.pick(&[6, 7, 8, 255]).unwrap();
+            let byte = *random.pick(&[0, 255]).unwrap();
+            let key = Key::of_space(1).then(&[table, bucket, byte]).then(&number.to_be_bytes());
+            // Some with a number, which is nine bytes with the table.
+            let key = if random.one_in(4) { key.then(&[0, 0]) } else { key };
+            let entry = Entry::new(Place { segment: 1, offset: number * 100 }, 10, None);
+            index.apply(&[Op::Put { key, entry, content_is_new: false }]);
+            model.insert(key, entry);
+        }
+        let prefix = Key::of_space(1).then(prefix);
+        index.apply(&[Op::DeletePrefix { prefix }]);
+        model.retain(|key, _| !key.as_bytes().starts_with(prefix.as_bytes()));
+        let mut found = all(&index);
+        found.sort_by_key(|(key, _)| *key);
+        assert!(found.iter().map(|(key, _)| key).eq(model.keys()), "{prefix:?}");
+        while index.reap(100) {}
+        check_account(&index, &segments, 0);
+    }
+}
+
 /// A sweep finds every entry that needs the segment, each once, however small its steps.
 #[test]
 fn a_sweep_finds_what_needs_a_segment() {
