@@ -472,6 +472,24 @@ impl Config {
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
     }
 
+    /// How many files may have to be open: connections, and the segments of a journal as large as it
+    /// may be, or of a hundred gigabytes where it may be as large as the disk.
+    pub fn open_files(&self, limits: &Limits) -> u64 {
+        /// Standard streams, listeners, wakers, the files of the journal that are no segments.
+        const OTHERS: u64 = 64;
+        const JOURNAL_BYTES: u64 = 100 << 30;
+        let journal = match (self.server.ephemeral.0, self.journal.capacity_bytes.0) {
+            (true, _) => 0,
+            (false, 0) => JOURNAL_BYTES,
+            // The log may be twice as large as what is needed of it.
+            (false, bytes) => bytes.saturating_mul(2),
+        };
+        let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
+        (journal / self.journal.segment_bytes.0.max(1))
+            .saturating_add(connections)
+            .saturating_add(OTHERS)
+    }
+
     /// Connections at the same time.
     pub const fn connection_count_max(&self, limits: &Limits) -> usize {
         match self.http.connection_count_max.0 {

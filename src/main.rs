@@ -4,6 +4,7 @@ mod access;
 mod bench;
 mod cli;
 mod config;
+mod files;
 mod memory;
 mod registry;
 mod server;

@@ -16,7 +16,7 @@ use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
 use crate::config::{Loaded, differences};
-use crate::{access, memory, registry};
+use crate::{access, files, memory, registry};
 use banner::{Banner, Listener};
 use signals::Signals;
 
@@ -142,6 +142,15 @@ fn warn(loaded: &Loaded) {
              (security.i_know = true)"
         );
     }
+    let files_needed = config.open_files(&loaded.settings.limits);
+    if let Some(files_max) = files::raise_limit().filter(|files_max| *files_max < files_needed) {
+        tracing::warn!(
+            files_max,
+            files_needed,
+            "fewer files may be open than connections and a full journal need: raise the limit of \
+             open files (ulimit -n, LimitNOFILE), or lower limits.connection_count_max"
+        );
+    }
     let budget_bytes = config.budget_bytes(&loaded.settings.limits);
     if let Some(available_bytes) = memory::available_bytes().filter(|bytes| *bytes < budget_bytes) {
         tracing::warn!(
@@ -188,6 +197,8 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
             Ok(running) => transports.push((name, running)),
             Err(source) => {
                 stop(transports, Duration::ZERO).await;
+                // So that the store is closed in order.
+                broker.stop(Duration::ZERO).await?;
                 return Err(ServeError::Transport { source });
             }
         }

@@ -280,10 +280,7 @@ impl Keeper {
     /// would not free it, and would never end.
     fn is_due(&self) -> bool {
         let segment_bytes = self.parts.segment_bytes;
-        let segments = self.parts.segments.all();
-        let count = segments.len() as u64;
-        let written: u64 =
-            segments.iter().map(|segment| segment.end().saturating_sub(HEADER_BYTES)).sum();
+        let (count, written) = (self.parts.segments.count() as u64, self.written());
         let needed = self.parts.index.needed_bytes();
         let garbage = written.saturating_sub(needed);
         if self.parts.room.is_tight() {
@@ -296,6 +293,24 @@ impl Keeper {
         count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
     }
 
+    /// How much is written again at a time: the more, the longer the log is beyond what it may be. At
+    /// most as much as a group of batches, so that cleaning keeps up with any load.
+    fn move_bytes(&self) -> usize {
+        let (written, needed) = (self.written(), self.parts.index.needed_bytes());
+        let beyond = written.saturating_sub(needed.saturating_mul(2)) * 8 / needed.max(1);
+        match beyond {
+            0 | 1 => 256 << 10,
+            2 | 3 => 1 << 20,
+            _ => 4 << 20,
+        }
+    }
+
+    /// Bytes in all segments but for their heads.
+    fn written(&self) -> u64 {
+        let segments = self.parts.segments.all();
+        segments.iter().map(|segment| segment.end().saturating_sub(HEADER_BYTES)).sum()
+    }
+
     /// Writes again what is still needed of the oldest segment, a piece at a time.
     fn clean(&mut self) -> bool {
         let oldest = self.parts.segments.oldest().filter(|segment| segment.is_sealed());
@@ -305,8 +320,9 @@ impl Keeper {
         if self.is_resting || (self.sweep.is_none() && !self.is_due()) {
             return false;
         }
+        let move_bytes = self.move_bytes();
         let sweep = self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest)));
-        match sweep.next(&self.parts.index, &self.parts.segments) {
+        match sweep.next(&self.parts.index, &self.parts.segments, move_bytes) {
             Ok(sweep::Next::Post(job)) => self.post(Then::Sweep, job),
             Ok(sweep::Next::Looked) => {}
             // What came meanwhile is found by another sweep, if that is still due.

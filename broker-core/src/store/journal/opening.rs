@@ -6,7 +6,7 @@
 //! was durable when it was written, acknowledged data is damaged. Otherwise nothing from there on was
 //! ever acknowledged, and it is dropped: frames of one unsynced group reach the disk in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +19,9 @@ use super::replay::{self, ReplayOp};
 use super::segment::{FrameReader, Segment, Segments, damaged, number_of};
 use super::side;
 use crate::store::StoreError;
+
+/// What is written again when the log is opened is read in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// What was found.
 pub(super) struct Opened {
@@ -44,6 +47,8 @@ pub(super) struct LogEnd {
     pub(super) oldest: u32,
     /// Bytes behind the end that are not zero, and were never acknowledged.
     pub(super) dropped: bool,
+    /// Where the frames begin of which no later one says that they are durable.
+    pub(super) unsure: u64,
 }
 
 /// Reads the log. What is not needed any more is removed.
@@ -70,8 +75,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     };
     let log_end = find_end(newest, &told)?;
     check_chain(&files, log_end.oldest, &told)?;
-    // What was read is built upon from now on, so it must not be lost with the power after all.
-    newest.file.sync().map_err(|error| failed(&newest.name(), &error))?;
+    make_durable(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
     let needed: Vec<Arc<Segment>> =
         files.range(log_end.oldest..).map(|(_, segment)| Arc::clone(segment)).collect();
     for (place, segment) in needed.iter().enumerate() {
@@ -109,6 +113,22 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     })
 }
 
+/// Makes sure of what was read, since it is built upon from now on. A sync may have failed before, and
+/// what it lost may have been read from memory all the same: only writing it again brings it to the disk.
+fn make_durable(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut offset = log_end.unsure;
+    while offset < log_end.offset {
+        let left = usize::try_from(log_end.offset - offset).unwrap_or(PIECE_BYTES);
+        let piece = piece.get_mut(..left.min(PIECE_BYTES)).unwrap_or_default();
+        let count = newest.file.read_at(piece, offset)?;
+        let read = piece.get(..count).filter(|read| !read.is_empty());
+        newest.file.write_at(read.ok_or(io::ErrorKind::UnexpectedEof)?, offset)?;
+        offset += count as u64;
+    }
+    newest.file.sync()
+}
+
 /// Opens all files that have the name of a segment.
 pub(super) fn segment_files(
     disk: &dyn Disk,
@@ -137,6 +157,7 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
     let header = newest.header;
     let length = newest.file.length().map_err(|error| failed(&newest.name(), &error))?;
     let mut oldest = header.oldest;
+    let mut unsure: VecDeque<(u64, u64)> = VecDeque::new();
     let mut reader = FrameReader::new(&*newest.file, header.seed, length);
     let end = reader.each(HEADER_BYTES, header.first_lsn, |frame| {
         if frame.head.kind == FrameKind::Mark {
@@ -144,6 +165,10 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
                 read_mark(frame.payload).map_err(|flaw| newest.damaged(frame.offset, flaw))?;
             oldest = oldest.max(told);
         }
+        while unsure.front().is_some_and(|(lsn, _)| *lsn <= frame.head.synced) {
+            unsure.pop_front();
+        }
+        unsure.push_back((frame.head.lsn, frame.offset));
         Ok(())
     })?;
     let flaw = end.flaw.unwrap_or(Flaw::Short);
@@ -163,7 +188,8 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
         next_lsn = next_lsn.max(head.lsn + 1);
         from = offset + FRAME_HEAD as u64;
     }
-    Ok(LogEnd { offset: end.offset, next_lsn, oldest, dropped })
+    let unsure = unsure.front().map_or(end.offset, |(_, offset)| *offset);
+    Ok(LogEnd { offset: end.offset, next_lsn, oldest, dropped, unsure })
 }
 
 /// Whether the segments needed are all there, and are those of one journal.
@@ -173,13 +199,21 @@ pub(super) fn check_chain(
     told: &Told,
 ) -> Result<(), StoreError> {
     let newest = files.last_key_value().map_or(0, |(number, _)| *number).max(told.newest);
+    if oldest > newest {
+        return Err(Segments::missing(oldest));
+    }
     let mut journal = None;
+    let mut first_lsn = 0;
     for number in oldest..=newest {
         let segment = files.get(&number).ok_or_else(|| Segments::missing(number))?;
         let name = segment.name();
         if *journal.get_or_insert(segment.header.journal) != segment.header.journal {
             return Err(damaged(&name, 0, "the segment belongs to another journal"));
         }
+        if segment.header.first_lsn < first_lsn {
+            return Err(damaged(&name, 0, "the segment is older than the one before"));
+        }
+        first_lsn = segment.header.first_lsn;
     }
     Ok(())
 }
@@ -198,13 +232,12 @@ fn replay_segment(
         }
         index.replay(&[found.op]);
     };
-    let mut found = Vec::new();
-    let told = side::replay(disk, segment, end, &mut |op| found.push(op))
+    // Everything in it is proven before the first of it is carried out.
+    let told = side::replay(disk, segment, end, &mut |op| carry_out(op))
         .map_err(|error| failed(&name, &error))?;
     match told {
         Ok(()) => {
             segment.note_side();
-            found.into_iter().for_each(carry_out);
             return Ok(());
         }
         Err(Flaw::Empty) => {}
@@ -212,9 +245,6 @@ fn replay_segment(
     }
     let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
     let read = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
-        if !matches!(frame.head.kind, FrameKind::Batch | FrameKind::Moved) {
-            return Ok(());
-        }
         let mut odd = None;
         replay::records(segment, frame, |offset, record| {
             match replay::op_in_log(segment, offset, record) {

@@ -13,12 +13,15 @@ pub(super) struct ReplayOp {
     pub(super) parts: Option<Parts>,
 }
 
-/// Shows the records of a frame, each with the byte of the segment where it begins.
+/// Shows the records of a frame, if it holds some, each with the byte of the segment where it begins.
 pub(super) fn records(
     segment: &Segment,
     frame: &FoundFrame<'_>,
     mut visit: impl FnMut(u32, &LogRecord<'_>),
 ) -> Result<(), StoreError> {
+    if !frame.holds_records() {
+        return Ok(());
+    }
     let start = frame.offset + FRAME_HEAD as u64;
     let mut at = 0;
     while let Some(rest) = frame.payload.get(at..).filter(|rest| !rest.is_empty()) {

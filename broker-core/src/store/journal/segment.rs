@@ -206,6 +206,13 @@ pub(super) struct FoundFrame<'a> {
     pub(super) payload: &'a [u8],
 }
 
+impl FoundFrame<'_> {
+    /// Whether the payload is records.
+    pub(super) const fn holds_records(&self) -> bool {
+        matches!(self.head.kind, FrameKind::Batch | FrameKind::Moved)
+    }
+}
+
 /// Where reading frames ended, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FramesEnd {

@@ -14,9 +14,7 @@ use std::io;
 use crc32c::crc32c;
 
 use super::disk::Disk;
-use super::format::{
-    Fields, Flaw, FrameKind, HEADER_BYTES, LogRecord, Place, RecordContent, read_record,
-};
+use super::format::{Fields, Flaw, HEADER_BYTES, LogRecord, Place, RecordContent, read_record};
 use super::index::Index;
 use super::log::make_spare;
 use super::replay::{self, ReplayOp};
@@ -62,9 +60,6 @@ pub(super) fn draft(
     let seed = segment.header.seed;
     let mut reader = FrameReader::new(&*segment.file, seed, segment.end());
     let end = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
-        if !matches!(frame.head.kind, FrameKind::Batch | FrameKind::Moved) {
-            return Ok(());
-        }
         replay::records(segment, frame, |offset, record| {
             let record = match record {
                 LogRecord::Put { key, value, content } => {

@@ -1,4 +1,5 @@
-//! A sweep looks through the index for what still needs one segment, and has it written again.
+//! A sweep finds what still needs one segment, and has it written again: first by reading the segment,
+//! then, for contents that only records elsewhere refer to, by looking through the index.
 //!
 //! Contents that several keys refer to are kept for the end of the sweep, when all keys are known, and
 //! are written once. Small ones are written once for each key instead.
@@ -9,24 +10,28 @@ use std::sync::mpsc::Sender;
 
 use bytes::Bytes;
 
-use super::super::format::{PART_BYTES, Place};
-use super::super::index::{Entry, Index, SweepCursor};
+use super::super::format::{HEADER_BYTES, PART_BYTES, Place};
+use super::super::index::{Entry, Index, Op, SweepCursor};
 use super::super::queue::{Job, Move, MoveContent, MoveItem, MoveReply, MovedRecord};
-use super::super::segment::{Segment, Segments};
+use super::super::replay::{self, ReplayOp};
+use super::super::segment::{FrameReader, Segment, Segments};
 use crate::store::{Key, StoreError};
 
 /// Entries that are looked at before others get their turn.
 const ENTRIES_PER_LOOK: usize = 8_192;
-/// Bytes that are written again in one go.
-const MOVE_BYTES: usize = 256 << 10;
+/// Bytes of the segment that are read before others get their turn.
+const BYTES_PER_LOOK: u64 = 1 << 20;
 /// Shared contents up to this size are not worth remembering who shares them.
 const SHARED_BYTES_MIN: u32 = 128;
 
 /// A sweep.
 pub(super) struct Sweep {
     segment: Arc<Segment>,
-    /// Where to look on; `None` when all was looked at.
+    /// Up to where the segment itself was read.
+    read: u64,
+    /// Where to look on in the index; `None` when all was looked at.
     cursor: Option<SweepCursor>,
+    has_looked: bool,
     found: VecDeque<(Key, Entry)>,
     shared: BTreeMap<Place, Vec<(Key, Entry)>>,
     large: Option<LargeMove>,
@@ -55,7 +60,9 @@ impl Sweep {
     pub(super) fn of(segment: Arc<Segment>) -> Self {
         Self {
             segment,
-            cursor: Some(SweepCursor::default()),
+            read: HEADER_BYTES,
+            cursor: None,
+            has_looked: false,
             found: VecDeque::new(),
             shared: BTreeMap::new(),
             large: None,
@@ -80,13 +87,28 @@ impl Sweep {
         }
     }
 
-    /// Goes one step on.
-    pub(super) fn next(&mut self, index: &Index, segments: &Segments) -> Result<Next, StoreError> {
+    /// Goes one step on; writes about `move_bytes` again at a time.
+    pub(super) fn next(
+        &mut self,
+        index: &Index,
+        segments: &Segments,
+        move_bytes: usize,
+    ) -> Result<Next, StoreError> {
         if let Some(large) = self.large.take() {
             return self.go_on_large(large, index, segments);
         }
         if !self.found.is_empty() {
-            return self.write_found(index, segments);
+            return self.write_found(index, segments, move_bytes);
+        }
+        if self.read < self.segment.end() {
+            self.read_on(index);
+            return Ok(Next::Looked);
+        }
+        if !self.has_looked {
+            self.has_looked = true;
+            // What is left is needed by records that lie elsewhere; mostly there are none.
+            self.cursor = (self.segment.needed() > 0).then(SweepCursor::default);
+            return Ok(Next::Looked);
         }
         if let Some(cursor) = self.cursor.take() {
             let mut found = Vec::new();
@@ -101,6 +123,42 @@ impl Sweep {
         Ok(Next::End)
     }
 
+    /// Reads the next records of the segment, and keeps those that are still the ones of their keys, or
+    /// hold the content of theirs. What is damaged is left to the look at the index, which finds whether
+    /// anybody needs it.
+    fn read_on(&mut self, index: &Index) {
+        let (segment, end) = (Arc::clone(&self.segment), self.segment.end());
+        let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
+        let stop = self.read + BYTES_PER_LOOK;
+        while self.read < stop.min(end) {
+            let Ok(Ok(frame)) = reader.frame_at(self.read) else {
+                self.read = end;
+                return;
+            };
+            let span = frame.head.span();
+            let read = replay::records(&segment, &frame, |offset, record| {
+                let Some(ReplayOp { op: Op::Put { key, entry: told, .. }, .. }) =
+                    replay::op_in_log(&segment, offset, record)
+                else {
+                    return;
+                };
+                let Some(entry) = index.get(key.as_bytes()) else { return };
+                let holds = entry.content_at().is_some() && entry.content_at() == told.content_at();
+                // Who shares a content is known only when the whole index was looked at.
+                let is_shared = holds && index.is_shared(entry.content);
+                if (entry.record == told.record || holds) && !is_shared {
+                    self.found.push_back((key, entry));
+                }
+            });
+            if read.is_err() {
+                self.read = end;
+                return;
+            }
+            self.read += span;
+        }
+        self.has_found |= !self.found.is_empty();
+    }
+
     /// Whether the content itself must be written again.
     fn moves_content(&self, entry: &Entry, index: &Index) -> bool {
         let Some(content) = entry.content_at() else { return false };
@@ -112,10 +170,15 @@ impl Sweep {
             .is_some_and(|parts| parts.iter().any(|part| part.segment == self.segment.number()))
     }
 
-    fn write_found(&mut self, index: &Index, segments: &Segments) -> Result<Next, StoreError> {
+    fn write_found(
+        &mut self,
+        index: &Index,
+        segments: &Segments,
+        move_bytes: usize,
+    ) -> Result<Next, StoreError> {
         let mut items = Vec::new();
         let mut bytes = 0;
-        while bytes < MOVE_BYTES {
+        while bytes < move_bytes {
             let Some((key, entry)) = self.found.pop_front() else { break };
             let moves_content = self.moves_content(&entry, index);
             let length = entry.content_length().unwrap_or(0);
