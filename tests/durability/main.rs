@@ -218,8 +218,9 @@ fn must_have_seen_everything(run: &Run<'_>) {
     let stored = ["unknown send was stored", "unknown batch was stored"];
     assert!(stored.iter().any(|what| tally.contains_key(*what)), "not seen: any of {stored:?}");
     assert!(run.counts.kills_while_starting > 0, "{:?}", run.counts);
-    assert!(run.counts.segments > 10 * run.counts.kills, "{:?}", run.counts);
-    assert!(run.counts.segments_given_back > 5 * run.counts.kills, "{:?}", run.counts);
+    // Many times more on a machine that is not busy otherwise.
+    assert!(run.counts.segments > 2 * run.counts.kills, "{:?}", run.counts);
+    assert!(run.counts.segments_given_back > run.counts.kills, "{:?}", run.counts);
 }
 
 /// Nothing acknowledged is lost, nothing settled is back, batches are whole, order is kept, contents
