@@ -80,13 +80,14 @@ impl Entry {
             && u64::from(self.content.offset) == behind
     }
 
-    fn bytes(&self, key_length: usize) -> u64 {
+    /// How long the record is, without content.
+    pub(super) fn bytes(&self, key_length: usize) -> u64 {
         record_bytes(key_length, self.value_bytes as usize)
     }
 }
 
 /// Something that the log says, to be carried out on the index.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     /// The key has a new record. Its content is new, or is the one of another record.
     Put { key: Key, entry: Entry, content_is_new: bool },
