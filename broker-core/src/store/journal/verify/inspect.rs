@@ -56,6 +56,9 @@ pub(in super::super) struct Inspection {
     pub(in super::super) best: Arc<Index>,
 }
 
+/// What a side file says, each with the byte of the segment where that is said.
+type SideItems = Vec<(u32, ReplayOp)>;
+
 /// A file with the name of a segment.
 struct Found {
     file: Arc<dyn DiskFile>,
@@ -288,7 +291,7 @@ impl Inspection {
         disk: &dyn Disk,
         link: &Link,
         segment: &Segment,
-    ) -> io::Result<(Result<(), Flaw>, Vec<(u32, ReplayOp)>)> {
+    ) -> io::Result<(Result<(), Flaw>, SideItems)> {
         let mut items = Vec::new();
         let end = match link.extent {
             Extent::Sealed { end, .. } => end,
@@ -489,7 +492,7 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(items: Vec<(u32, ReplayOp)>) -> Self {
+    fn new(items: SideItems) -> Self {
         Self { items: items.into_iter().peekable(), differs: false, removals: 0, told_removals: 0 }
     }
 
