@@ -11,6 +11,10 @@ run *args:
 test *args:
     ./test {{args}}
 
+# Kill a broker under load so many times, with choices by a seed if one is given
+kill rounds="500" seed="":
+    PEEKLOCK_KILL_ROUNDS={{rounds}} {{ if seed == "" { "" } else { "PEEKLOCK_KILL_SEED=" + seed } }} cargo test --test durability killed -- --nocapture
+
 # Format everything
 fmt:
     cargo fmt --all

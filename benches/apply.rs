@@ -15,6 +15,7 @@ use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
+use peeklock_core::store::Reserved;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 const LIST: usize = 64;
@@ -40,7 +41,7 @@ fn main() {
             now,
             stage: StageNumber(1),
             stored_bytes: 0,
-            full: false,
+            room: Reserved::Granted,
             limits,
             tokens: &mut tokens,
         };

@@ -18,6 +18,7 @@ use peeklock_core::ids::{EntityId, LockToken, Ticket};
 use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
+use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::{StageCompletion, Tree};
@@ -64,6 +65,7 @@ fn main() {
             store,
             Arc::new(settings.limits.clone()),
             Box::new(move || entropy.next_u64()),
+            Budget::new(0),
             Box::new(|| Box::new(|| {})),
         );
         let done = Arc::new(Mutex::new(Vec::new()));

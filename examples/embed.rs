@@ -1,4 +1,5 @@
-//! A broker inside a program: prints one order that was sent, received under lock and completed.
+//! A broker inside a program: prints one order that was sent, received under lock and completed. What
+//! is not completed is in `./embed-data` and there again at the next start.
 //!
 //! `cargo run --example embed`
 
@@ -10,9 +11,11 @@ use peeklock::{Broker, Client};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let broker = Broker::builder().start().await?;
+    let broker = Broker::builder().data_dir("./embed-data")?.start().await?;
     let client = Client::new(&broker);
-    client.admin().create_queue("orders").await?;
+    if !client.admin().queue_exists("orders").await? {
+        client.admin().create_queue("orders").await?;
+    }
     client.sender("orders")?.send(Message::new("two coffees")).await?;
 
     let receiver = client.receiver("orders")?;

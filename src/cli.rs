@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and how failures are told.
 
+mod bench;
 mod check;
 mod repair;
 mod scrub;
@@ -132,6 +133,9 @@ enum Command {
     /// Make a damaged directory usable again; shows what is lost, asks, and keeps a copy
     #[command(after_help = REPAIR_HELP)]
     Repair(repair::RepairFlags),
+    /// Measure what this machine makes of a load
+    #[command(after_help = bench::HELP)]
+    Bench(bench::BenchFlags),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -172,7 +176,7 @@ struct ServeFlags {
     /// Form of log lines [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn]
+    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn,actix_http=off]
     #[arg(long, value_name = "FILTER")]
     log_filter: Option<String>,
     /// Say more in the log; twice for every frame
@@ -238,6 +242,7 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(flags)) => serve::serve(&flags),
         Some(Command::Verify(flags)) => verify::verify(&flags),
         Some(Command::Repair(flags)) => repair::repair(&flags),
+        Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
     };
@@ -263,9 +268,9 @@ impl ServeFlags {
     fn layers(&self) -> Layers {
         let level = match (self.verbose, self.quiet) {
             (0, 0) => None,
-            (0, 1) => Some("warn"),
-            (0, _) => Some("error"),
-            (1, _) => Some("info,actix_server=warn,peeklock=debug"),
+            (0, 1) => Some("warn,actix_http=off"),
+            (0, _) => Some("error,actix_http=off"),
+            (1, _) => Some("info,actix_server=warn,actix_http=off,peeklock=debug"),
             (_, _) => Some("debug,peeklock=trace"),
         };
         let level_flag = if self.quiet > 0 { "--quiet" } else { "--verbose" };

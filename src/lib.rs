@@ -12,6 +12,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In memory; `.data_dir("data")?` keeps messages durably in a directory.
 //! let broker = Broker::builder().start().await?;
 //! let client = Client::new(&broker);
 //! client.admin().create_queue("orders").await?;

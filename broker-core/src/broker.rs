@@ -37,6 +37,7 @@ pub struct Shared {
     pub(crate) edge: Edge,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) budget: Budget,
+    pub(crate) parking: Budget,
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,

@@ -121,6 +121,7 @@ impl BrokerBuilder {
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
         let loaded = namespace::load(&*store, entropy()?.next_u128().to_be_bytes())?;
+        let budget = Budget::of_broker(limits.broker_inbound_bytes_max);
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
             settings: self.settings,
@@ -128,11 +129,19 @@ impl BrokerBuilder {
             store,
             directory: Directory::default(),
             authorizer: self.authorizer,
-            budget: Budget::new(limits.broker_inbound_bytes_max),
+            parking: budget.parking(),
+            budget,
             health: Health::new(),
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
         });
+        // Not an owner of the broker: a store may live longer.
+        let watched = Arc::downgrade(&shared);
+        shared.store.watch(Box::new(move |error| {
+            if let Some(shared) = watched.upgrade() {
+                shared.health.fail(&error.to_string());
+            }
+        }));
         let arbiter_count = self.arbiter_count.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
         });

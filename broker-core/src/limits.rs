@@ -149,7 +149,8 @@ pub struct Limits {
     pub connection_inbound_bytes_max: u64,
     /// Unanswered commands of one connection; then its socket is not read (DESIGN D6).
     pub connection_inbound_count_max: usize,
-    /// Bytes of unanswered commands of all connections; then no socket is read (DESIGN D6).
+    /// Bytes of unanswered commands of all connections; then no socket is read (DESIGN D6). Sends that
+    /// wait for room in the store hold at most half of it, those beyond are refused.
     pub broker_inbound_bytes_max: u64,
     /// Unanswered commands of all connections; then no socket is read (DESIGN D6).
     pub broker_inbound_count_max: usize,

@@ -15,6 +15,8 @@ pub const COMMAND_BYTES: u64 = 4_096;
 pub struct Budget {
     room: Arc<Semaphore>,
     bytes_max: u32,
+    /// What one command takes of it at most.
+    command_bytes_max: u32,
     /// The budget of the whole broker, which a connection's draws on too.
     parent: Option<Box<Self>>,
 }
@@ -31,7 +33,23 @@ impl Budget {
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         let bytes_max = u32::try_from(bytes_max.max(COMMAND_BYTES)).unwrap_or(u32::MAX >> 3);
-        Self { room: Arc::new(Semaphore::new(bytes_max as usize)), bytes_max, parent: None }
+        let room = Arc::new(Semaphore::new(bytes_max as usize));
+        Self { room, bytes_max, command_bytes_max: bytes_max, parent: None }
+    }
+
+    /// The budget of a whole broker. A command, or a list of them, takes at most three quarters of it:
+    /// what is larger passes alone among the large, and the small may pass beside it.
+    #[must_use]
+    pub fn of_broker(bytes_max: u64) -> Self {
+        let whole = Self::new(bytes_max);
+        Self { command_bytes_max: whole.bytes_max - whole.bytes_max / 4, ..whole }
+    }
+
+    /// A budget for what waits for the store while it holds permits of this one: half as large, so
+    /// that everything else has the other half.
+    #[must_use]
+    pub fn parking(&self) -> Self {
+        Self::new(u64::from(self.bytes_max / 2))
     }
 
     /// A budget that also draws on this one.
@@ -70,7 +88,7 @@ impl Budget {
     }
 
     fn cost(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes_max)
+        u32::try_from(bytes).unwrap_or(u32::MAX).min(self.command_bytes_max)
     }
 }
 

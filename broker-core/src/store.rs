@@ -86,6 +86,9 @@ pub type Waker = Box<dyn FnOnce() + Send>;
 /// Is called exactly once with the outcome of a batch, on any thread. Must not block.
 pub type Completion = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
+/// Is called, at most once, when a store can do its work no more. Must not block.
+pub type Watcher = Box<dyn FnOnce(&StoreError) + Send>;
+
 /// A batch on its way into the store.
 pub struct Submission {
     /// Its place in the shard's order.
@@ -151,6 +154,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the records cannot be read.
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
+
+    /// Wants to be told if the store comes to its end, also while nobody asks anything of it; told at
+    /// once if it has. Stores that can always be owned again have no end and ignore it.
+    fn watch(&self, watcher: Watcher) {
+        drop(watcher);
+    }
 
     /// Makes everything completed so far final and ends the store. May wait for the medium.
     ///

@@ -29,6 +29,7 @@ struct Switched {
     unknown_landed: AtomicU32,
     unknown_lost: AtomicU32,
     busy: AtomicU32,
+    takes_no_waker: AtomicU32,
     refuses_ownership: AtomicU32,
     broken: Mutex<Vec<Shard>>,
     wakers: Mutex<Vec<Waker>>,
@@ -43,6 +44,7 @@ impl Switched {
             unknown_landed: AtomicU32::new(0),
             unknown_lost: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            takes_no_waker: AtomicU32::new(0),
             refuses_ownership: AtomicU32::new(0),
             broken: Mutex::default(),
             wakers: Mutex::default(),
@@ -77,7 +79,9 @@ impl Store for Switched {
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
         if takes(&self.busy) {
-            self.wakers.lock().unwrap().push(waker());
+            if !takes(&self.takes_no_waker) {
+                self.wakers.lock().unwrap().push(waker());
+            }
             return Reserved::Busy;
         }
         self.inner.reserve(shard, bytes, waker)
@@ -314,8 +318,7 @@ async fn sends_wait_for_room_and_everything_else_goes_on() {
     world.clock.advance(TimeSpan::from_seconds(6));
     let refused = parked.await.unwrap_err();
     assert_eq!(refused.condition(), Condition::ServerBusy);
-    // Refused once when it comes, and once more when the next command lets time pass.
-    world.store.busy.store(2, Ordering::SeqCst);
+    world.store.busy.store(1, Ordering::SeqCst);
     let mut parked = Box::pin(world.send("c"));
     tokio::select! {
         biased;
@@ -327,6 +330,17 @@ async fn sends_wait_for_room_and_everything_else_goes_on() {
         waker();
     }
     assert_eq!(parked.await.unwrap(), 2);
+    // A store that has enough wakers takes none; it is asked again after a while.
+    world.store.busy.store(1, Ordering::SeqCst);
+    world.store.takes_no_waker.store(1, Ordering::SeqCst);
+    let mut parked = Box::pin(world.send("d"));
+    tokio::select! {
+        biased;
+        _ = &mut parked => panic!("the send did not wait"),
+        counts = world.counts() => assert_eq!(counts.total(), 1),
+    }
+    world.clock.advance(TimeSpan::from_ms(100));
+    assert_eq!(parked.await.unwrap(), 3);
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 

@@ -1,10 +1,11 @@
 //! Every store of this crate passes the one suite of all stores (DESIGN D11).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use peeklock_core::store::{Journal, JournalConfig, MemoryStore, Store};
-use peeklock_core::testing::{FaultStore, store_conformance};
+use peeklock_core::testing::{FaultStore, Lost, SimulatedDisk, store_conformance};
 
 /// The store in memory keeps the contract.
 #[test]
@@ -62,4 +63,61 @@ fn journal_keeps_the_contract() {
         std::fs::remove_dir_all(&root).unwrap();
         assert!(failures.is_empty(), "segments of {segment_bytes} bytes: {failures:#?}");
     }
+}
+
+/// A journal that is small in everything, so that segments roll, records move and contents are read
+/// from the disk.
+fn small(capacity_bytes: u64) -> JournalConfig {
+    JournalConfig {
+        segment_bytes: 64 << 10,
+        cache_bytes: 10_000,
+        capacity_bytes,
+        free_bytes_min: 0,
+        shard_count: 4,
+    }
+}
+
+/// A journal on a simulated disk keeps the contract, also when the next process opens what it left.
+#[test]
+fn journal_on_a_simulated_disk_keeps_the_contract() {
+    let disk = RefCell::new(SimulatedDisk::new(1));
+    let open = |capacity_bytes| -> Arc<dyn Store> {
+        Journal::open_on(Arc::new(disk.borrow().clone()), small(capacity_bytes)).unwrap()
+    };
+    let failures = store_conformance::failures(
+        &|capacity_bytes| {
+            disk.replace(SimulatedDisk::new(1));
+            open(capacity_bytes)
+        },
+        Some(&|store| {
+            store.close().unwrap();
+            drop(store);
+            let left = disk.borrow().kill(Lost::ReadAnew);
+            disk.replace(left);
+            open(u64::MAX)
+        }),
+    );
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// A journal that is killed, and not closed, keeps it as well: what was said to be stored is there.
+#[test]
+fn journal_that_is_killed_keeps_the_contract() {
+    let disk = RefCell::new(SimulatedDisk::new(1));
+    let open = |capacity_bytes| -> Arc<dyn Store> {
+        Journal::open_on(Arc::new(disk.borrow().clone()), small(capacity_bytes)).unwrap()
+    };
+    let failures = store_conformance::failures(
+        &|capacity_bytes| {
+            disk.replace(SimulatedDisk::new(1));
+            open(capacity_bytes)
+        },
+        Some(&|store| {
+            let left = disk.borrow().kill(Lost::ReadAnew);
+            drop(store);
+            disk.replace(left);
+            open(u64::MAX)
+        }),
+    );
+    assert!(failures.is_empty(), "{failures:#?}");
 }

@@ -322,7 +322,6 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     waiting_receives_are_served_in_order_of_arrival,
     more_receives_at_once_than_allowed_are_refused with two_receivers,
     a_peek_without_number_goes_on_after_the_last,
-    a_sender_has_as_many_sends_in_flight_as_its_bound,
     overlapped_sends_of_one_sender_are_numbered_in_their_order,
     operations_of_one_entity_are_applied_in_one_order,
 ] }

@@ -23,7 +23,7 @@ use crate::error::Rejection;
 use crate::ids::{SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
-use crate::store::{Batch, Key};
+use crate::store::{Batch, Key, Reserved};
 use crate::time::Timestamp;
 
 /// Numbers the stages of a tree; grows by one with every submission.
@@ -38,8 +38,9 @@ pub struct Ctx<'a> {
     pub stage: StageNumber,
     /// Bytes that the whole tree holds, removals that are not yet durable included.
     pub stored_bytes: u64,
-    /// Whether the store is under its floor of free space (QUO-05).
-    pub full: bool,
+    /// What the store has said to a send that asks for room; a send without room is refused at its
+    /// place in SND-19, with nothing changed (QUO-05).
+    pub room: Reserved,
     /// The numbers of the namespace.
     pub limits: &'a Limits,
     /// Fresh random bits for lock tokens.

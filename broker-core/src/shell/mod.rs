@@ -4,11 +4,12 @@
 //! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
 //! lets effects out by the rules of DESIGN D5.
 
+mod parked;
 pub mod tree;
 pub mod writer;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,14 +20,13 @@ use crate::entity::{Ctx, Machine, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
+use crate::permits::Budget;
 use crate::request::{Outlet, Release, Released, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
-use crate::time::{TimeSpan, Timestamp};
+use crate::time::Timestamp;
 
+use self::parked::Parked;
 use self::tree::Tree;
-
-/// What a record needs beside keys, values and contents; part of every reservation.
-const RECORD_OVERHEAD_BYTES: u64 = 256;
 
 /// Something broke that is not the caller's doing; the tree ends and is rebuilt (DESIGN D3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,23 +80,21 @@ pub struct Shell<M> {
     /// Commands that are answered later.
     waiting: HashMap<Ticket, Reply>,
     links: HashMap<ReceiverId, Arc<dyn Outlet>>,
-    /// Sends that wait for room in the store, in order (DESIGN D11).
-    parked: VecDeque<(Timestamp, Request)>,
-    /// Made anew for each reservation that is refused; wakes the driver.
-    waker: Box<dyn Fn() -> Waker>,
+    parked: Parked,
     step: Step,
     keys: Vec<crate::store::Key>,
 }
 
 impl<M: Machine> Shell<M> {
-    /// A shell around a machine. `waker` makes what the store calls when there is room again;
-    /// `tokens` gives random bits that cannot be guessed.
+    /// A shell around a machine. `tokens` gives random bits that cannot be guessed; `parking` is what
+    /// sends draw on that wait for room in the store, and `waker` makes what wakes the driver then.
     pub fn new(
         machine: M,
         tree: Rc<RefCell<Tree>>,
         store: Arc<dyn Store>,
         limits: Arc<Limits>,
         tokens: Box<dyn FnMut() -> u64>,
+        parking: Budget,
         waker: Box<dyn Fn() -> Waker>,
     ) -> Self {
         Self {
@@ -107,8 +105,7 @@ impl<M: Machine> Shell<M> {
             tokens,
             waiting: HashMap::new(),
             links: HashMap::new(),
-            parked: VecDeque::new(),
-            waker,
+            parked: Parked::new(parking, waker),
             step: Step::default(),
             keys: Vec::new(),
         }
@@ -173,7 +170,7 @@ impl<M: Machine> Shell<M> {
 
     /// The next instant at which [`Shell::run`] has something to do, even without commands.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let parked = self.parked.front().map(|(deadline, _)| *deadline);
+        let parked = self.parked.next_deadline();
         let flush = self.tree.borrow().flush_deadline();
         [self.machine.next_deadline(), parked, flush].into_iter().flatten().min()
     }
@@ -183,7 +180,7 @@ impl<M: Machine> Shell<M> {
         for (_, reply) in self.waiting.drain() {
             out.extend(reply.answer(Err(reason.clone())));
         }
-        for (_, request) in self.parked.drain(..) {
+        for request in self.parked.drain() {
             out.extend(request.reply.answer(Err(reason.clone())));
         }
         for (receiver, outlet) in self.links.drain() {
@@ -201,7 +198,7 @@ impl<M: Machine> Shell<M> {
         let calls: Vec<Ticket> = self.waiting.keys().copied().collect();
         for call in calls {
             let command = Command::CancelReceive { call };
-            self.step(out, &mut turn, now, false, |machine, ctx, step| {
+            self.step(out, &mut turn, now, Reserved::Granted, |machine, ctx, step| {
                 machine.apply(call, crate::path::SubQueue::Main, command, ctx, step).map(|_| ())
             })?
             .ok();
@@ -216,24 +213,12 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        self.step(out, turn, now, false, |machine, ctx, step| {
+        self.step(out, turn, now, Reserved::Granted, |machine, ctx, step| {
             machine.advance(ctx, step);
             Ok(())
         })?
         .ok();
-        while let Some((deadline, request)) = self.parked.pop_front() {
-            if deadline <= now {
-                out.extend(request.reply.answer(Err(Rejection::server_busy(
-                    "the store made no progress for 5 s; wait 10 s and retry",
-                ))));
-                continue;
-            }
-            if let Some(request) = self.admit(request, now, out, turn)? {
-                self.parked.push_front((deadline, request));
-                break;
-            }
-        }
-        Ok(())
+        self.take_up_parked(now, out, turn)
     }
 
     /// Takes one command: sends wait for room in the store, all others run at once.
@@ -244,53 +229,10 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let is_send = matches!(request.command, Command::Send { .. } | Command::SendBatch { .. });
-        if !is_send {
-            return self.apply(request, now, false, out, turn).map(|_| ());
+        if matches!(request.command, Command::Send { .. } | Command::SendBatch { .. }) {
+            return self.take_send(request, now, out, turn);
         }
-        let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
-        if !self.parked.is_empty() {
-            self.parked.push_back((deadline, request));
-            return Ok(());
-        }
-        if let Some(request) = self.admit(request, now, out, turn)? {
-            self.parked.push_back((deadline, request));
-        }
-        Ok(())
-    }
-
-    /// Applies a send if the store has room for it, or refuses it if the store is full; gives it
-    /// back if the store is busy.
-    fn admit(
-        &mut self,
-        request: Request,
-        now: Timestamp,
-        out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Option<Request>, Failure> {
-        let bytes = match &request.command {
-            Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
-            Command::SendBatch { messages } => messages
-                .iter()
-                .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
-                .sum(),
-            _ => 0,
-        };
-        let shard = self.tree.borrow().shard();
-        let reserved = self.store.reserve(shard, bytes, &*self.waker);
-        match reserved {
-            Reserved::Busy => return Ok(Some(request)),
-            Reserved::Full => {
-                self.apply(request, now, true, out, turn)?;
-            }
-            Reserved::Granted => {
-                self.tree.borrow_mut().carry_reservation(bytes);
-                if !self.apply(request, now, false, out, turn)? {
-                    self.tree.borrow_mut().give_back_reservation(bytes);
-                }
-            }
-        }
-        Ok(None)
+        self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }
 
     /// Applies one command and answers it; returns whether it changed anything.
@@ -298,7 +240,7 @@ impl<M: Machine> Shell<M> {
         &mut self,
         request: Request,
         now: Timestamp,
-        full: bool,
+        room: Reserved,
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<bool, Failure> {
@@ -313,7 +255,7 @@ impl<M: Machine> Shell<M> {
         };
         let changes_before = turn.changes;
         let mut answer = None;
-        let result = self.step(out, turn, now, full, |machine, ctx, step| {
+        let result = self.step(out, turn, now, room, |machine, ctx, step| {
             answer = Some(machine.apply(ticket, sub_queue, command, ctx, step)?);
             Ok(())
         })?;
@@ -342,7 +284,7 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        self.step(out, turn, now, false, |machine, ctx, step| {
+        self.step(out, turn, now, Reserved::Granted, |machine, ctx, step| {
             machine.serve(ctx, step);
             Ok(())
         })?
@@ -360,7 +302,7 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
         now: Timestamp,
-        full: bool,
+        room: Reserved,
         run: impl FnOnce(&mut M, &mut Ctx<'_>, &mut Step) -> Result<(), Rejection>,
     ) -> Result<Result<(), Rejection>, Failure> {
         let mut step = std::mem::take(&mut self.step);
@@ -370,7 +312,7 @@ impl<M: Machine> Shell<M> {
                 now,
                 stage: tree.stage_number(),
                 stored_bytes: tree.stored_bytes(),
-                full,
+                room,
                 limits: &self.limits,
                 tokens: &mut *self.tokens,
             };

@@ -162,6 +162,12 @@ impl FaultStore {
         self.lock().overdrawn
     }
 
+    /// How many wakers it was given and has not called.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     /// How many batches of a shard wait for their fate.
     #[must_use]
     pub fn queued(&self, shard: Shard) -> usize {

@@ -5,7 +5,9 @@
 
 pub mod fault_store;
 pub mod random;
+pub mod simulated_disk;
 pub mod store_conformance;
 
 pub use fault_store::{Crash, Fate, FaultStore, Odds, Room};
 pub use random::Random;
+pub use simulated_disk::{Call, Fault, Lost, Names, SimulatedDisk};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::change::Change;
-use peeklock_core::command::{LinkEnd, MessageState};
+use peeklock_core::command::{Drain, LinkEnd, MessageState};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::entity::StageNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -82,7 +82,13 @@ impl Delayed {
             Step::List(span, requests) | Step::Late(span, requests) => {
                 let until = self.subject.now.plus(*span);
                 self.pass(until)?;
-                self.list(until, requests)
+                let mut rest = requests.as_slice();
+                while let Some(at) = first_behind_its_drain(rest) {
+                    let (list, behind) = rest.split_at(at);
+                    self.list(until, list)?;
+                    rest = behind;
+                }
+                self.list(until, rest)
             }
             Step::Full(full) => {
                 self.subject.full = *full;
@@ -396,4 +402,16 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::IdsForgotten { .. }
         | Change::Described { .. } => None,
     }
+}
+
+/// Where a list goes on behind a drain that must be carried out first. The judge here sees deliveries
+/// at the end of a list, so that they are where it looks if the list is cut there.
+fn first_behind_its_drain(requests: &[Request]) -> Option<usize> {
+    requests.iter().enumerate().position(|(at, request)| {
+        let Operation::Grant { receiver, .. } = request.operation else { return false };
+        requests.iter().take(at).any(|earlier| {
+            matches!(earlier.operation, Operation::Grant { receiver: same, drain: Drain::Yes, .. }
+                if same == receiver)
+        })
+    })
 }

@@ -20,7 +20,7 @@ use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{
-    Batch, BatchId, Fence, MemoryStore, SPACE_BYTES, Shard, Store, Submission,
+    Batch, BatchId, Fence, MemoryStore, Reserved, SPACE_BYTES, Shard, Store, Submission,
 };
 use peeklock_core::time::Timestamp;
 
@@ -158,7 +158,7 @@ impl Subject {
             now: self.now,
             stage: self.stage,
             stored_bytes: self.stored_bytes,
-            full: self.full,
+            room: if self.full { Reserved::Full } else { Reserved::Granted },
             limits: &self.limits,
             tokens: &mut tokens,
         };
@@ -417,7 +417,7 @@ fn ask(
         now,
         stage: StageNumber(u64::MAX),
         stored_bytes: 0,
-        full: false,
+        room: Reserved::Granted,
         limits,
         tokens: &mut tokens,
     };

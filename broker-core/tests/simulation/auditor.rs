@@ -18,6 +18,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use crate::book::{Acceptance, Book, Held, LinkBook, Message, Sending, is_dead};
 use crate::clients::Sent;
 use crate::image::{Image, marker};
+use crate::inspection::Occasion;
 
 use self::answers::{accepted, forget_lock, peeked, settled};
 
@@ -118,7 +119,7 @@ impl Auditor {
                 };
                 if releases {
                     book.end_locks_of(*receiver);
-                    book.ending.push(*receiver);
+                    book.ending.insert(ticket, *receiver);
                 }
             }
             Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
@@ -128,6 +129,7 @@ impl Auditor {
             Command::Update { description, .. } => {
                 book.max_delivery_count =
                     book.max_delivery_count.max(description.max_delivery_count);
+                book.updates.insert(ticket, (**description).clone());
             }
             Command::Attach { receiver, mode } => {
                 let link = LinkBook { mode: *mode, delivery_limit: 0, delivered: 0 };
@@ -176,7 +178,9 @@ impl Auditor {
                         | Command::DeleteBatch { .. }
                 );
                 match result {
-                    Ok(outcome) => self.acknowledged(&pending, outcome, store, now),
+                    Ok(outcome) => {
+                        self.acknowledged(*correlation, &pending, outcome, store, now);
+                    }
                     Err(reason) if reason.condition() == Condition::InternalError => {
                         let failures = self.books[pending.entity].failures;
                         assert!(
@@ -185,14 +189,12 @@ impl Auditor {
                         );
                         self.unknown(&pending);
                     }
-                    Err(reason) => self.refused(&pending, reason, now),
-                }
-                if let Command::Detach { receiver, .. } = &pending.command {
-                    let ending = &mut self.books[pending.entity].ending;
-                    if let Some(place) = ending.iter().position(|one| one == receiver) {
-                        ending.swap_remove(place);
+                    Err(reason) => {
+                        self.books[pending.entity].updates.remove(correlation);
+                        self.refused(&pending, reason, now);
                     }
                 }
+                self.books[pending.entity].ending.remove(correlation);
                 if unseen {
                     self.books[pending.entity].hidden_calls -= 1;
                 }
@@ -240,6 +242,7 @@ impl Auditor {
 
     fn acknowledged(
         &mut self,
+        ticket: u64,
         pending: &Pending,
         outcome: &Outcome,
         store: &FaultStore,
@@ -328,7 +331,7 @@ impl Auditor {
                 book.loss_min += count;
             }
             (Command::Update { description, .. }, Outcome::Done) => {
-                book.description = (**description).clone();
+                book.updated(ticket, (**description).clone());
             }
             (Command::Detach { receiver, .. }, Outcome::Done) => {
                 self.end_link(pending.entity, *receiver);
@@ -358,7 +361,7 @@ impl Auditor {
             if reason.detail().contains("progress") {
                 let waited = now.since(pending.asked_at);
                 assert!(waited >= TimeSpan::from_seconds(5), "busy after {waited} (DESIGN D11)");
-            } else {
+            } else if !reason.detail().contains("too many sends wait") {
                 assert!(self.was_full, "refused as full by a store with room (QUO-05)");
             }
         }
@@ -409,6 +412,14 @@ impl Auditor {
         }
     }
 
+    /// Compares what is known of an entity with what is stored of it.
+    pub fn inspect(&mut self, entity: usize, image: &Image, occasion: Occasion, now: Timestamp) {
+        let book = &mut self.books[entity];
+        let stored = image.description.clone().expect("an open entity has a description");
+        book.read_back(stored, |ticket| self.pending.contains_key(&ticket));
+        book.inspect(image, occasion, now);
+    }
+
     /// The entity failed: locks end, and what is not answered is unknown.
     pub fn failed(&mut self, entity: usize) {
         self.books[entity].failures += 1;
@@ -448,6 +459,8 @@ impl Auditor {
         book.hidden_calls = hidden_calls;
         // What is still on its way to the path reaches the new entity.
         book.links = std::mem::take(&mut self.books[entity].links);
+        book.updates = std::mem::take(&mut self.books[entity].updates);
+        book.updates.retain(|ticket, _| self.pending.contains_key(ticket));
         book.ending = std::mem::take(&mut self.books[entity].ending);
         book.max_delivery_count =
             book.max_delivery_count.max(self.books[entity].max_delivery_count);

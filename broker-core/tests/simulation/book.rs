@@ -6,7 +6,7 @@ use peeklock_core::command::ReceiveMode;
 use peeklock_core::description::QueueDescription;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::clients::Sent;
 
@@ -105,7 +105,10 @@ pub struct Acceptance {
 /// What is known of one entity.
 pub struct Book {
     pub id: EntityId,
+    /// The last that was acknowledged or read back.
     pub description: QueueDescription,
+    /// Those of later updates, by ticket: each may be in force, and durable, before it is known.
+    pub updates: BTreeMap<u64, QueueDescription>,
     /// The highest MaxDeliveryCount that ever was in force.
     pub max_delivery_count: u32,
     pub messages: BTreeMap<u64, Message>,
@@ -119,8 +122,8 @@ pub struct Book {
     pub loss_min: u64,
     /// Receive-and-delete calls that are not answered: what they took may be out of sight.
     pub hidden_calls: u32,
-    /// Holders whose end was asked for and not answered.
-    pub ending: Vec<ReceiverId>,
+    /// Holders whose end was asked for and not answered, by ticket.
+    pub ending: BTreeMap<u64, ReceiverId>,
     /// How often the entity failed.
     pub failures: u64,
     /// The last acknowledged send.
@@ -135,6 +138,7 @@ impl Book {
             id,
             max_delivery_count: description.max_delivery_count,
             description,
+            updates: BTreeMap::new(),
             messages: BTreeMap::new(),
             by_number: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -143,16 +147,45 @@ impl Book {
             loss_max: 0,
             loss_min: 0,
             hidden_calls: 0,
-            ending: Vec::new(),
+            ending: BTreeMap::new(),
             failures: 0,
             used_at: now,
             unknown_numbers: 0,
         }
     }
 
+    /// Every description that may be in force.
+    pub fn descriptions(&self) -> impl Iterator<Item = &QueueDescription> {
+        std::iter::once(&self.description).chain(self.updates.values())
+    }
+
+    /// An update was acknowledged: those asked before it are in force no more.
+    pub fn updated(&mut self, ticket: u64, description: QueueDescription) {
+        self.updates = self.updates.split_off(&(ticket + 1));
+        self.description = description;
+    }
+
+    /// What is stored is in force; nothing else can be that was asked for and is not waiting still.
+    pub fn read_back(&mut self, stored: QueueDescription, waits: impl Fn(u64) -> bool) {
+        let known = self.descriptions().any(|description| *description == stored);
+        assert!(known, "nobody asked for {stored:?}, or it was overwritten (ENT-17)");
+        self.updates.retain(|ticket, _| waits(*ticket));
+        self.description = stored;
+    }
+
+    /// How long the entity must at least be unused before it may be deleted.
+    pub fn idle_min(&self) -> TimeSpan {
+        let idle = |description: &QueueDescription| description.auto_delete_on_idle;
+        self.descriptions().map(idle).min().unwrap_or(TimeSpan::ZERO)
+    }
+
     /// Whether a message may be expired by now: it cannot have been enqueued before it was asked for.
     pub fn may_be_expired(&self, message: &Message, now: Timestamp) -> bool {
-        let default = self.description.default_message_time_to_live;
+        let default = self
+            .descriptions()
+            .map(|description| description.default_message_time_to_live)
+            .min()
+            .unwrap_or(TimeSpan::ZERO);
         let span = message.sent.time_to_live.map_or(default, |own| own.min(default));
         message.sent.scheduled_at.unwrap_or(message.asked_at).max(message.asked_at).plus(span)
             <= now

@@ -1,6 +1,7 @@
 //! What the store holds of an entity, read without the machine.
 
 use peeklock_core::change::codec::{self, RecordKey};
+use peeklock_core::description::QueueDescription;
 use peeklock_core::entity::slot::SlotState;
 use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::message::Content;
@@ -23,6 +24,7 @@ pub struct Stored {
 /// An entity as it is stored.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
+    pub description: Option<QueueDescription>,
     pub messages: Vec<Stored>,
     pub last_sequence: u64,
     pub size_bytes: u64,
@@ -34,13 +36,15 @@ impl Image {
     pub fn read(store: &FaultStore, id: EntityId) -> Option<Self> {
         let mut image = Self::default();
         let mut keys: Vec<Key> = Vec::new();
-        let mut is_there = false;
         let mut overlay_records = 0;
         store
             .scan(codec::space_key(id).as_bytes(), &mut |key, value| match codec::read_key(key)
                 .expect("every key can be read")
             {
-                RecordKey::Description => is_there = true,
+                RecordKey::Description => {
+                    let description = codec::read_description(value);
+                    image.description = Some(description.expect("a description can be read"));
+                }
                 RecordKey::Counters => {
                     let counters = codec::read_counters(value).expect("counters can be read");
                     image.last_sequence = counters.last_sequence.0;
@@ -70,6 +74,7 @@ impl Image {
             let content = content.expect("every stored message has its content");
             message.marker = marker(content.loaded().expect("it is in memory").clone());
         }
+        let is_there = image.description.is_some();
         assert!(is_there || image.messages.is_empty(), "messages without an entity are stored");
         assert_eq!(overlay_records, image.overlay_count, "overlays are stored with their messages");
         is_there.then_some(image)

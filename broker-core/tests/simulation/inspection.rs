@@ -97,7 +97,7 @@ impl Book {
     fn inspect_absent(&mut self, image: &Image, occasion: Occasion, now: Timestamp) {
         let present: std::collections::BTreeSet<u64> =
             image.messages.iter().map(|stored| stored.marker).collect();
-        let expires = !self.description.dead_lettering_on_message_expiration;
+        let expires = self.descriptions().any(|one| !one.dead_lettering_on_message_expiration);
         let (mut unexplained, mut expirable) = (Vec::new(), 0);
         for (marker, message) in &self.messages {
             if present.contains(marker)

@@ -21,6 +21,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::path::SubQueue;
+use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
@@ -113,6 +114,8 @@ pub struct World {
     /// How many tokens may be drawn until the machine panics.
     fuse: Rc<Cell<Option<u32>>>,
     room: Room,
+    /// Now and then so small that sends are refused rather than parked.
+    parking: Budget,
     clients: Clients,
     auditor: Auditor,
     seen: Seen,
@@ -146,6 +149,7 @@ impl World {
             _ => Odds { fail: 25, unknown: 25 },
         };
         let entity_count = random.index(3) + 2;
+        let parking = Budget::new(if random.one_in(4) { 20_000 } else { 64 << 20 });
         let unknown = Done::default();
         let writers = writers(&store, &unknown);
         let mut world = Self {
@@ -167,6 +171,7 @@ impl World {
             next_ticket: 1,
             fuse: Rc::default(),
             room: Room::Open,
+            parking,
             auditor: Auditor::new(config.release_on_detach),
             seen: Seen::default(),
             random,
@@ -299,6 +304,7 @@ impl World {
                 }
                 tokens.bits()
             }),
+            self.parking.clone(),
             Box::new(move || {
                 let woken = Arc::clone(&woken);
                 Box::new(move || push(&woken, seat))

@@ -160,25 +160,6 @@ pub async fn a_peek_without_number_goes_on_after_the_last(s: &Stage) {
     }
 }
 
-/// SND-13, SND-14: a bound of ten admits exactly ten.
-pub async fn a_sender_has_as_many_sends_in_flight_as_its_bound(s: &Stage) {
-    let client = open(s, &[]).await;
-    let sender = client.sender(ORDERS).unwrap().with_in_flight_max(10);
-    let mut sends: Vec<_> = (0..11).map(|_| Box::pin(sender.send(message("x")))).collect();
-    // Each has been called; the answers of the ten are not looked at yet.
-    for send in &mut sends {
-        assert_pending(send.as_mut()).await;
-    }
-    while s.counts(ORDERS).await.active < 10 {}
-    s.advance(TimeSpan::ZERO).await;
-    assert_eq!(s.counts(ORDERS).await.active, 10);
-    let last = sends.pop().unwrap();
-    for send in sends {
-        send.await.unwrap();
-    }
-    assert_eq!(last.await.unwrap().0, 11);
-}
-
 /// SND-07, SND-09: overlapped sends of one sender keep their order.
 pub async fn overlapped_sends_of_one_sender_are_numbered_in_their_order(s: &Stage) {
     let client = open(s, &[]).await;

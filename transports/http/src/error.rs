@@ -89,8 +89,10 @@ impl Refusal {
 
     /// Text that a parser does not take; `what` names it.
     pub(crate) fn parser(what: &str, error: &impl std::fmt::Display) -> Self {
-        let text: String = error.to_string().chars().take(PARSER_TEXT_CHARS_MAX).collect();
-        Self::argument(format!("{what}: {text}"))
+        let whole = error.to_string();
+        let text: String = whole.chars().take(PARSER_TEXT_CHARS_MAX).collect();
+        let more = if text.len() < whole.len() { " ..." } else { "" };
+        Self::argument(format!("{what}: {text}{more}"))
     }
 
     /// The broker gave an answer that this command does not have.

@@ -19,6 +19,10 @@
 //! JSON API it is one segment, its slashes percent-encoded: `/$api/v1/queues/eu%2Forders`, or with
 //! the backslash that counts as one (ADR-09) where a proxy takes offence: `eu%5Corders`.
 //!
+//! Every refusal is a problem+json (ERR-02) but one: bytes that are not HTTP, and a head that is too
+//! large or does not arrive in time, are answered by actix-web itself with a bare 400, 431 or 408 and
+//! the end of the connection, before any code of this crate runs; it has no hook for them.
+//!
 //! Absent on purpose: TLS and HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
 
 mod config;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, Described};
+use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
@@ -45,6 +46,18 @@ impl Admin {
     /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn queue(&self, path: &str) -> Result<Described, BrokerError> {
         self.broker.describe_queue(path).await
+    }
+
+    /// Whether there is a queue at a path.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a path that cannot be one, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn queue_exists(&self, path: &str) -> Result<bool, BrokerError> {
+        match self.broker.describe_queue(path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.condition() == Condition::EntityNotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or

@@ -115,28 +115,29 @@ async fn a_message_locked_for_a_dropped_receive_comes_back_uncounted() {
     stop(client).await;
 }
 
-/// SND-13: with a bound of 2 the third send waits until one of the two has completed.
+/// SND-13, SND-14: a bound of ten admits exactly ten, and the eleventh waits until one of them has
+/// completed.
 #[tokio::test]
 async fn the_bound_on_sends_in_flight_holds() {
     let (store, client) = held_client().await;
-    let sender = client.sender("orders").unwrap().with_in_flight_max(2);
-    let mut sends: Vec<_> = (0..20).map(|_| Box::pin(sender.send(Message::new("a")))).collect();
+    let sender = client.sender("orders").unwrap().with_in_flight_max(10);
+    let mut sends: Vec<_> = (0..25).map(|_| Box::pin(sender.send(Message::new("a")))).collect();
     for send in &mut sends {
         assert!(futures_util::poll!(send).is_pending());
     }
     let_go(&store, &client).await;
     let mut numbers = Vec::new();
-    let mut rest = sends.split_off(2);
+    let mut rest = sends.split_off(10);
     for send in sends {
         numbers.push(send.await.unwrap().0);
     }
-    // Two were on their way; the third gets its place only now.
-    assert_eq!(numbers, [1, 2]);
-    assert_eq!(client.admin().queue("orders").await.unwrap().counts.active, 2);
+    // Ten were on their way; the others get their places only now, when they are asked again.
+    assert_eq!(numbers, (1..=10).collect::<Vec<u64>>());
+    assert_eq!(client.admin().queue("orders").await.unwrap().counts.active, 10);
     for send in rest.drain(..) {
         numbers.push(send.await.unwrap().0);
     }
-    assert_eq!(numbers, (1..=20).collect::<Vec<u64>>());
+    assert_eq!(numbers, (1..=25).collect::<Vec<u64>>());
     // A list larger than the bound takes all of it and passes alone.
     let many = sender.send_many((0..50).map(|_| Message::new("a")).collect()).await;
     assert!(many.iter().all(Result::is_ok));
@@ -332,4 +333,16 @@ async fn a_message_taken_ahead_is_locked_and_counts_when_its_lock_ends() {
     assert_eq!(arrivals.recv().await, Some(2), "its credit allows one more");
     drop(consumer);
     stop(client).await;
+}
+
+/// Whether there is a queue is an answer, and only what can be no path is an error.
+#[tokio::test]
+async fn a_queue_exists_or_not() {
+    let (_, client) = client().await;
+    let admin = client.admin();
+    assert!(admin.queue_exists("Orders").await.unwrap(), "paths have no case (ADR-06)");
+    assert!(!admin.queue_exists("others").await.unwrap());
+    let refused = admin.queue_exists(&dead_letter_path("orders")).await;
+    assert!(refused.is_err(), "a sub-queue is no queue (DLQ-02)");
+    client.broker().stop(Duration::ZERO).await.unwrap();
 }

@@ -33,6 +33,14 @@ pub(super) struct Call {
     pub(super) deadline: Timestamp,
 }
 
+/// How far a link may be sent from now on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) delivery_limit: u64,
+    pub(super) byte_limit: u64,
+    pub(super) drain: Drain,
+}
+
 /// A receiver link.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
@@ -62,25 +70,31 @@ impl Link {
 }
 
 impl Queue {
-    /// Sets how far a link may be sent (AMQP 2.6.7).
+    /// Sets how far a link may be sent (AMQP 2.6.7). A drain before it in the same list is carried
+    /// out first, so that a list means what its commands mean one by one.
     pub(super) fn grant(
         &mut self,
         ticket: Ticket,
         receiver: ReceiverId,
-        delivery_limit: u64,
-        byte_limit: u64,
-        drain: Drain,
-        ctx: &Ctx<'_>,
+        grant: Grant,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        if let Some(link) = self.links.get(&receiver)
+            && link.drain.is_some()
+        {
+            let which = link.sub_queue;
+            self.expire(ctx, step);
+            self.match_demand(which, ctx, step);
+            self.draining.retain(|draining| *draining != receiver);
+            self.end_drain(receiver, step);
+        }
         let Some(link) = self.links.get_mut(&receiver) else {
             return Err(unknown_link(receiver));
         };
-        if link.drain.is_some() {
-            return Err(Rejection::invalid_operation("link is being drained already"));
-        }
-        link.delivery_limit = delivery_limit;
-        link.byte_limit = byte_limit;
-        let answer = match drain {
+        link.delivery_limit = grant.delivery_limit;
+        link.byte_limit = grant.byte_limit;
+        let answer = match grant.drain {
             Drain::No => Answer::Now(Outcome::Granted { unused: link.credit() }, Gate::Open),
             Drain::Yes => {
                 link.drain = Some(ticket);
@@ -254,18 +268,18 @@ impl Queue {
     /// Gives back the credit of links that are drained (RCV-18).
     pub(super) fn end_drains(&mut self, step: &mut Step) {
         for receiver in std::mem::take(&mut self.draining) {
-            let Some(link) = self.links.get_mut(&receiver) else { continue };
-            let Some(ticket) = link.drain.take() else { continue };
-            let unused = link.credit();
-            link.delivery_limit = link.delivered;
-            let gate = gate_of(link.mode);
-            self.seat(receiver);
-            step.effects.push(Effect::Answer {
-                ticket,
-                result: Ok(Outcome::Granted { unused }),
-                gate,
-            });
+            self.end_drain(receiver, step);
         }
+    }
+
+    fn end_drain(&mut self, receiver: ReceiverId, step: &mut Step) {
+        let Some(link) = self.links.get_mut(&receiver) else { return };
+        let Some(ticket) = link.drain.take() else { return };
+        let unused = link.credit();
+        link.delivery_limit = link.delivered;
+        let gate = gate_of(link.mode);
+        self.seat(receiver);
+        step.effects.push(Effect::Answer { ticket, result: Ok(Outcome::Granted { unused }), gate });
     }
 }
 

@@ -35,7 +35,7 @@ mod update;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::demand::{Call, Demand, Link};
+use self::demand::{Call, Demand, Grant, Link};
 use self::duplicate::DuplicateHistory;
 use self::idle::Usage;
 use self::tally::Tally;
@@ -311,7 +311,8 @@ impl Machine for Queue {
             }
             Command::Attach { receiver, mode } => self.attach(sub_queue, receiver, mode, ctx),
             Command::Grant { receiver, delivery_limit, byte_limit, drain } => {
-                self.grant(ticket, receiver, delivery_limit, byte_limit, drain, ctx)
+                let grant = Grant { delivery_limit, byte_limit, drain };
+                self.grant(ticket, receiver, grant, ctx, step)
             }
             Command::Detach { receiver, end } => self.detach(receiver, end, ctx, step),
             Command::Settle { token, settlement } => {

@@ -10,6 +10,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::Defect;
 use crate::path::SubQueue;
+use crate::store::Reserved;
 use crate::time::Timestamp;
 
 impl Queue {
@@ -105,10 +106,16 @@ impl Queue {
                 return Err(rejection.clone());
             }
         }
-        if ctx.full {
-            return Err(Rejection::server_busy(
-                "the store is under its floor of free space; wait 10 s and retry",
-            ));
+        match ctx.room {
+            Reserved::Granted => {}
+            Reserved::Busy => {
+                return Err(Rejection::server_busy("the store has no room just now"));
+            }
+            Reserved::Full => {
+                return Err(Rejection::server_busy(
+                    "the store is under its floor of free space; wait 10 s and retry",
+                ));
+            }
         }
         let size_bytes_max = self.size_bytes_max();
         if ctx.stored_bytes.saturating_add(total) > size_bytes_max {

@@ -151,9 +151,11 @@ impl Committer {
         }
     }
 
-    /// Writes a mark.
+    /// Writes a mark, if the journal goes on: a mark behind a failure would vouch for what was lost.
     pub(super) fn mark(&mut self) {
-        if let Err(error) = self.log.mark(None) {
+        if self.queue.ended().is_none()
+            && let Err(error) = self.log.mark(None)
+        {
             self.poison(&error, VecDeque::new());
         }
     }
@@ -209,6 +211,7 @@ impl Committer {
         self.group.must_sync = false;
         self.group.pending = None;
         self.index.apply(&self.group.ops);
+        self.log.seal();
         self.group.ops.clear();
         for place in self.group.held_parts.drain(..) {
             if let Some(segment) = self.segments.get(place.segment) {

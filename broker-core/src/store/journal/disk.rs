@@ -8,6 +8,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
@@ -60,6 +61,52 @@ pub trait DiskFile: Send + Sync {
 
     /// Makes the bytes of the file and its length durable.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// A disk whose names are never said to be durable once making them durable has failed: what was lost
+/// then is on no list of things still to be written.
+pub(super) struct OnceFailed {
+    disk: Arc<dyn Disk>,
+    has_failed: AtomicBool,
+}
+
+impl OnceFailed {
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, has_failed: AtomicBool::new(false) }
+    }
+}
+
+impl Disk for OnceFailed {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.has_failed.load(Ordering::SeqCst) {
+            return Err(io::Error::other("an earlier sync of the directory has failed"));
+        }
+        self.disk.sync().inspect_err(|_| self.has_failed.store(true, Ordering::SeqCst))
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
 }
 
 /// A directory of the operating system, locked to this process.

@@ -18,6 +18,9 @@
 //! To change a stored type: give the segment header the next version, write only that, and go on
 //! reading every earlier one. Golden files of each version stay in the tests for ever.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 

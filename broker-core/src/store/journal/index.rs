@@ -8,6 +8,8 @@
 //! counted once.
 
 mod space;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -477,6 +479,10 @@ impl<'a> Account<'a> {
     }
 
     fn put(&mut self, key_length: usize, entry: &Entry, is_new: bool, old: Option<&Entry>) {
+        debug_assert!(
+            self.segments.get(entry.record.segment).is_none_or(|segment| !segment.is_sealed()),
+            "what a sealed segment holds was judged by the index, which did not know this record"
+        );
         self.record(key_length, entry);
         let content = entry.content_at();
         let kept = old.and_then(Entry::content_at).filter(|_| !is_new);

@@ -3,7 +3,7 @@
 //! It keeps a spare segment ready, writes side files of sealed ones, frees dropped spaces in slices,
 //! and gives the log back from its oldest end: what is still needed there is written again at the end
 //! of the log, and the segment goes when nothing is. Segments go in their order, so that a removal is
-//! never forgotten while an older segment still has what it removed (decision 6).
+//! never forgotten while an older segment still has what it removed (decision 7).
 //!
 //! One step at a time, by a thread or a test. Only the committer writes to the log.
 
@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, PoisonError};
 
 use super::disk::Disk;
+use super::format::HEADER_BYTES;
 use super::index::Index;
 use super::log::{Spare, SpareSlot, make_spare};
 use super::queue::{Job, MoveReply, Queue};
@@ -26,6 +27,11 @@ use sweep::Sweep;
 const REAPED_PER_STEP: usize = 4_096;
 /// So few segments are left alone: two that are written and read, and what a restart leaves.
 const SEGMENTS_MIN: u64 = 3;
+
+/// On a full disk one part in so many of the log may be garbage.
+const TIGHT_GARBAGE_PART: u64 = 8;
+/// So many times what is needed may the segments hold.
+const SPARSE_FACTOR: u64 = 4;
 
 /// What a step has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +63,11 @@ pub(super) struct Keeper {
     spare_number: u64,
     /// A spare could not be made; it is tried again when the keeper is idle next time.
     no_spare: bool,
+    /// That was said.
+    told_no_spare: bool,
+    /// A sweep found nothing to write, and yet the segment is needed: by a content whose batch is to
+    /// come. It is tried again when the keeper is idle next time.
+    is_resting: bool,
     /// What cannot be given up: something of it cannot be read.
     stuck: Option<u32>,
 }
@@ -73,7 +84,16 @@ enum Then {
 
 impl Keeper {
     pub(super) const fn new(parts: KeeperParts) -> Self {
-        Self { parts, waiting: None, sweep: None, spare_number: 0, no_spare: false, stuck: None }
+        Self {
+            parts,
+            waiting: None,
+            sweep: None,
+            spare_number: 0,
+            no_spare: false,
+            told_no_spare: false,
+            is_resting: false,
+            stuck: None,
+        }
     }
 
     /// Does one thing.
@@ -105,6 +125,7 @@ impl Keeper {
     /// Looks at the disk again, as often as the keeper has nothing to do.
     pub(super) fn look_around(&mut self) {
         self.no_spare = false;
+        self.is_resting = false;
         self.note_free();
         // Nobody is called for good when capacity comes back by deletions alone.
         if !self.parts.room.is_tight() {
@@ -153,9 +174,14 @@ impl Keeper {
         self.spare_number += 1;
         let name = format!("spare-k{:09}.log", self.spare_number);
         match make_spare(&*self.parts.disk, &name, self.parts.segment_bytes) {
-            Ok(spare) => self.keep(spare),
+            Ok(spare) => {
+                self.told_no_spare = false;
+                self.keep(spare);
+            }
             Err(error) => {
-                tracing::warn!(%error, "no room for a spare segment");
+                if !std::mem::replace(&mut self.told_no_spare, true) {
+                    tracing::warn!(%error, "no room for a spare segment; sends are refused");
+                }
                 self.no_spare = true;
                 self.note_free();
             }
@@ -184,7 +210,7 @@ impl Keeper {
     }
 
     fn give_up_below(&mut self, oldest: u32) {
-        self.sweep = None;
+        self.end_sweep();
         for segment in self.parts.segments.all() {
             if segment.number() >= oldest {
                 break;
@@ -231,7 +257,7 @@ impl Keeper {
             return false;
         };
         let (disk, index) = (&*self.parts.disk, &self.parts.index);
-        if let Err(error) = trim(segment, self.parts.segment_bytes) {
+        if let Err(error) = segment.trim(self.parts.segment_bytes / 8) {
             tracing::debug!(%error, "a sealed segment could not be trimmed");
         }
         match side::draft(disk, segment, index, place == 0) {
@@ -248,16 +274,25 @@ impl Keeper {
         true
     }
 
-    /// Whether the log holds more garbage than it may.
+    /// Whether the log holds more garbage than it may. Garbage is what was written and is needed no
+    /// more; that a segment has a head and ends where the next frame did not fit is not: writing again
+    /// would not free it, and would never end.
     fn is_due(&self) -> bool {
         let segment_bytes = self.parts.segment_bytes;
-        let count = self.parts.segments.count() as u64;
-        let log = count * segment_bytes;
-        let garbage = log.saturating_sub(self.parts.index.needed_bytes());
+        let segments = self.parts.segments.all();
+        let count = segments.len() as u64;
+        let written: u64 =
+            segments.iter().map(|segment| segment.end().saturating_sub(HEADER_BYTES)).sum();
+        let needed = self.parts.index.needed_bytes();
+        let garbage = written.saturating_sub(needed);
         if self.parts.room.is_tight() {
-            return count > 2 && garbage > 2 * segment_bytes;
+            // Frames have heads: what was moved once must not be moved again for those.
+            let garbage_max = (2 * segment_bytes).max(written / TIGHT_GARBAGE_PART);
+            return count > 2 && garbage > garbage_max;
         }
-        count > SEGMENTS_MIN && garbage > log / 2
+        // Restarts leave segments with little in them: files that are mostly not there count too.
+        let is_sparse = count * segment_bytes > needed.saturating_mul(SPARSE_FACTOR);
+        count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
     }
 
     /// Writes again what is still needed of the oldest segment, a piece at a time.
@@ -266,7 +301,7 @@ impl Keeper {
         let Some(oldest) = oldest.filter(|segment| self.stuck != Some(segment.number())) else {
             return false;
         };
-        if self.sweep.is_none() && !self.is_due() {
+        if self.is_resting || (self.sweep.is_none() && !self.is_due()) {
             return false;
         }
         let sweep = self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest)));
@@ -274,7 +309,10 @@ impl Keeper {
             Ok(sweep::Next::Post(job)) => self.post(Then::Sweep, job),
             Ok(sweep::Next::Looked) => {}
             // What came meanwhile is found by another sweep, if that is still due.
-            Ok(sweep::Next::End) => self.sweep = None,
+            Ok(sweep::Next::End) => {
+                self.is_resting = !sweep.has_found();
+                self.end_sweep();
+            }
             Err(error) => self.give_in(&oldest, &error),
         }
         true
@@ -285,15 +323,15 @@ impl Keeper {
     fn give_in(&mut self, segment: &Segment, error: &StoreError) {
         tracing::error!(%error, "the log cannot be given back any more: `peeklock verify` tells what is damaged");
         self.stuck = Some(segment.number());
-        self.sweep = None;
+        self.end_sweep();
     }
-}
 
-/// Gives back the unused end of a segment that was sealed early, as by a restart.
-fn trim(segment: &Segment, segment_bytes: u64) -> std::io::Result<()> {
-    let (end, length) = (segment.end(), segment.file.length()?);
-    if length.saturating_sub(end) > segment_bytes / 8 {
-        segment.file.truncate(end)?;
+    /// Ends a sweep, wherever it is. Parts that it has written for nothing are not held any more.
+    fn end_sweep(&mut self) {
+        for place in self.sweep.take().into_iter().flat_map(Sweep::abandon) {
+            if let Some(segment) = self.parts.segments.get(place.segment) {
+                segment.release();
+            }
+        }
     }
-    Ok(())
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!  frame ──► buffer ──(flush: one write)──► active segment ──(sync)──► durable
 //!                                               │ full
-//!                                               └─► sealed; the spare becomes the active one
+//!                                               └─► the spare becomes the active one; sealed
+//!                                                   when the index knows all that it holds
 //! ```
 //!
 //! A segment is in the directory under its name only when its header is durable, and its predecessor
@@ -74,6 +75,8 @@ pub(super) struct Log {
     oldest: u32,
     /// Whether something was written since the last mark.
     unmarked: bool,
+    /// Full segments that still hold frames of the group being written.
+    rolled: Vec<Arc<Segment>>,
 }
 
 impl Log {
@@ -107,6 +110,7 @@ impl Log {
             synced_lsn: next_lsn - 1,
             oldest,
             unmarked: false,
+            rolled: Vec::new(),
         })
     }
 
@@ -185,7 +189,8 @@ impl Log {
     }
 
     /// Says in the log what is durable by now, so that damage to it can be told from what was never
-    /// acknowledged; and which segment is the oldest still needed, if that has changed.
+    /// acknowledged; and which segment is the oldest still needed, if that has changed. Everything
+    /// written was carried out on the index before.
     pub(super) fn mark(&mut self, oldest: Option<u32>) -> Result<(), StoreError> {
         self.sync()?;
         let oldest = oldest.unwrap_or(self.oldest).max(self.oldest);
@@ -195,7 +200,17 @@ impl Log {
         self.sync()?;
         self.oldest = oldest;
         self.unmarked = false;
+        self.seal();
         Ok(())
+    }
+
+    /// Seals the segments that are full, now that what was written was carried out on the index. A
+    /// sealed segment is judged by the index: sealed before, its last records would look dead, be left
+    /// out of its side file, or go with the segment.
+    pub(super) fn seal(&mut self) {
+        for segment in self.rolled.drain(..) {
+            segment.seal();
+        }
     }
 
     /// Ends the log in order: everything is durable, and the manifest tells where it ends.
@@ -208,7 +223,7 @@ impl Log {
             .map_err(|error| failed("written", super::manifest::NAME, &error))
     }
 
-    /// Seals the active segment and begins the next.
+    /// Ends the active segment and begins the next. It is sealed by [`Log::seal`].
     fn roll(&mut self, payload_max: u64) -> Result<(), StoreError> {
         self.sync()?;
         let header = SegmentHeader {
@@ -222,8 +237,7 @@ impl Log {
         };
         let bytes = self.parts.segment_bytes.max(HEADER_BYTES + frame_span(payload_max));
         let next = open_segment(&mut self.parts, header, bytes)?;
-        self.active.seal();
-        self.active = next;
+        self.rolled.push(std::mem::replace(&mut self.active, next));
         self.active_bytes = bytes;
         self.buffer_at = HEADER_BYTES;
         Ok(())
@@ -279,7 +293,12 @@ pub(super) fn make_spare(disk: &dyn Disk, name: &str, bytes: u64) -> io::Result<
 
 /// Whether a file is a spare; none outlives the process that made it.
 pub(super) fn is_spare(name: &str) -> bool {
-    name.starts_with("spare-")
+    name.strip_prefix("spare-")
+        .and_then(|rest| rest.strip_suffix(".log"))
+        .map(|rest| rest.strip_prefix('k').unwrap_or(rest))
+        .is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
 }
 
 fn failed(what: &str, name: &str, error: &io::Error) -> StoreError {

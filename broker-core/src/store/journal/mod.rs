@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::cache::Cache;
 use self::committer::Committer;
 use self::content::{PinnedContent, Readers};
-use self::disk::{Disk, OsDisk};
+use self::disk::{Disk, OnceFailed, OsDisk};
 use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
@@ -53,6 +53,7 @@ use self::threads::Threads;
 use crate::content_ref::ContentRef;
 use crate::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
+    Watcher,
 };
 
 /// How a journal is kept. All sizes are in bytes.
@@ -169,6 +170,7 @@ impl Journal {
         readers: Readers,
         opened: Opened,
     ) -> Result<(Self, Committer, Keeper), StoreError> {
+        let disk: Arc<dyn Disk> = Arc::new(OnceFailed::new(disk));
         let Opened { segments, index, manifest, newest, end, next_lsn, oldest } = opened;
         let segment_bytes = config.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let spare = Arc::default();
@@ -326,6 +328,10 @@ impl Store for Journal {
         // What a journal that has ended holds is not known.
         self.ended()?;
         scan::scan(&self.index, &self.segments, prefix, visit)
+    }
+
+    fn watch(&self, watcher: Watcher) {
+        self.queue.watch(watcher);
     }
 
     fn close(&self) -> Result<(), StoreError> {

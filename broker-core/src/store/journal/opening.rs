@@ -93,6 +93,10 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
         );
     }
     let header = newest.header;
+    // Nothing is written there any more; restarts, one after the other, must not fill the disk.
+    if let Err(error) = newest.trim(0) {
+        tracing::debug!(%error, "the newest segment could not be trimmed");
+    }
     remove_leftovers(disk, &names, log_end.oldest)?;
     Ok(Opened {
         segments,
@@ -236,7 +240,7 @@ pub(super) fn remove_leftovers(
 ) -> Result<(), StoreError> {
     for name in names {
         let is_left = is_spare(name)
-            || name.ends_with(".draft")
+            || side::is_draft(name)
             || number_of(name).is_some_and(|number| number < oldest)
             || side::segment_of(name).is_some_and(|number| number < oldest);
         if is_left {

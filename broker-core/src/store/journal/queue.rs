@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::format::Place;
 use super::index::Entry;
-use crate::store::{BatchId, Completion, Fence, Key, Shard, StoreError, Submission};
+use crate::store::{BatchId, Completion, Fence, Key, Shard, StoreError, Submission, Watcher};
 
 /// Something for the committer to do.
 pub(super) enum Job {
@@ -77,6 +77,7 @@ struct State {
     jobs: VecDeque<Job>,
     ended: Option<StoreError>,
     closing: bool,
+    watchers: Vec<Watcher>,
 }
 
 /// What the committer's thread wakes up for.
@@ -136,8 +137,26 @@ impl Queue {
     /// Ends the journal. Returns what came and will not be done.
     pub(super) fn poison(&self, error: &StoreError) -> VecDeque<Job> {
         let mut state = self.lock();
-        state.ended.get_or_insert_with(|| error.clone());
-        std::mem::take(&mut state.jobs)
+        let why = state.ended.get_or_insert_with(|| error.clone()).clone();
+        let (jobs, watchers) =
+            (std::mem::take(&mut state.jobs), std::mem::take(&mut state.watchers));
+        drop(state);
+        for watcher in watchers {
+            watcher(&why);
+        }
+        jobs
+    }
+
+    /// Lets somebody be told of the end.
+    pub(super) fn watch(&self, watcher: Watcher) {
+        let mut state = self.lock();
+        match state.ended.clone() {
+            Some(error) => {
+                drop(state);
+                watcher(&error);
+            }
+            None => state.watchers.push(watcher),
+        }
     }
 
     /// Why the journal has ended.

@@ -79,6 +79,16 @@ impl Segment {
         self.sealed.store(true, Ordering::Release);
     }
 
+    /// Gives back the end of the file that nothing will be written to, if that is more than so many
+    /// bytes.
+    pub(super) fn trim(&self, more_than: u64) -> io::Result<()> {
+        let (end, length) = (self.end(), self.file.length()?);
+        if length.saturating_sub(end) > more_than {
+            self.file.truncate(end)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn has_side(&self) -> bool {
         self.has_side.load(Ordering::Acquire)
     }

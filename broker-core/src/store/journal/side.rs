@@ -45,6 +45,11 @@ pub(super) fn segment_of(name: &str) -> Option<u32> {
     super::segment::number_of(&name.strip_suffix(SUFFIX).map(|stem| format!("{stem}.log"))?)
 }
 
+/// Whether a file was to become a side file.
+pub(super) fn is_draft(name: &str) -> bool {
+    name.ends_with(".draft") && segment_of(name).is_some()
+}
+
 /// Writes the draft of the side file of a sealed segment: durable, not yet under its name. What it
 /// leaves out must be durable before it gets that.
 pub(super) fn draft(

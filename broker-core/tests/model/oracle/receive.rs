@@ -156,7 +156,13 @@ impl Oracle {
     ) -> Answered {
         let demand = Demand::Link(receiver);
         self.check_link(receiver)?;
-        self.end_drain(receiver);
+        // RCV-18: a drain delivers what is there, also when the next grant is right behind it.
+        if self.link(receiver).drain.is_some() {
+            self.sweep();
+            let sub_queue = self.link(receiver).sub_queue;
+            self.match_demand(sub_queue);
+            self.end_drain(receiver);
+        }
         let link = self.link(receiver);
         link.delivery_limit = delivery_limit;
         link.byte_limit = byte_limit;
@@ -239,16 +245,7 @@ impl Oracle {
         // EXP-35: a receive that finds only expired messages has moved or dropped them.
         self.sweep();
         for sub_queue in [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter] {
-            while let Some(demand) = self.first_demand(sub_queue) {
-                if self.first_available(sub_queue).is_none() {
-                    break;
-                }
-                self.touch();
-                match demand {
-                    Demand::Call(ticket) => self.serve_call(sub_queue, ticket),
-                    Demand::Link(receiver) => self.serve_link(sub_queue, receiver),
-                }
-            }
+            self.match_demand(sub_queue);
         }
         // RCV-10: what may not wait is answered now.
         let hasty: Vec<u64> = self
@@ -273,6 +270,19 @@ impl Oracle {
             self.end_drain(receiver);
             self.last_use.idle_from = self.now;
             self.last_use.possible = self.now;
+        }
+    }
+
+    fn match_demand(&mut self, sub_queue: SubQueue) {
+        while let Some(demand) = self.first_demand(sub_queue) {
+            if self.first_available(sub_queue).is_none() {
+                return;
+            }
+            self.touch();
+            match demand {
+                Demand::Call(ticket) => self.serve_call(sub_queue, ticket),
+                Demand::Link(receiver) => self.serve_link(sub_queue, receiver),
+            }
         }
     }
 

@@ -83,7 +83,9 @@ impl Auditor {
                 );
                 known.deliveries += 1;
                 // Whoever is being detached may be detached behind this.
-                let lasts = delivery.holder.is_none_or(|holder| !book.ending.contains(&holder));
+                let lasts = delivery
+                    .holder
+                    .is_none_or(|holder| !book.ending.values().any(|one| *one == holder));
                 known.lock = lasts.then_some(Held {
                     token: grant.token,
                     until: grant.until,

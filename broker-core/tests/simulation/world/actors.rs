@@ -16,7 +16,10 @@ impl World {
     /// Runs an actor: its mail, then what is in its inlet, or its timer. Returns whether there was any.
     pub(super) fn run(&mut self, entity: usize) -> bool {
         self.wake();
-        if let Some(mail) = self.entities[entity].mail.pop_front() {
+        // Commands may overtake notices: who hears that something is durable can ask before the
+        // actor has read the notice of it.
+        let overtakes = !self.entities[entity].inlet.is_empty() && self.random.one_in(4);
+        if !overtakes && let Some(mail) = self.entities[entity].mail.pop_front() {
             match mail {
                 Mail::Committed(stage) => {
                     self.turn(entity, |shell, now, out| shell.committed(stage, now, out));

@@ -44,7 +44,7 @@ impl World {
         };
         self.note(|| format!("{entity} is rebuilt with {} messages", image.messages.len()));
         self.seen.rebuilds += 1;
-        self.auditor.books[entity].inspect(&image, Occasion::Restart, self.now);
+        self.auditor.inspect(entity, &image, Occasion::Restart, self.now);
         let (seat, tree, shell) = self.open(entity, id, &description);
         let of = &mut self.entities[entity];
         (of.seat, of.tree, of.shell, of.ending) = (seat, tree, Some(shell), None);
@@ -56,7 +56,7 @@ impl World {
     /// The entity was idle for its AutoDeleteOnIdle: ends it as the namespace does.
     pub(super) fn retire(&mut self, entity: usize) {
         let book = &self.auditor.books[entity];
-        let idle = book.description.auto_delete_on_idle;
+        let idle = book.idle_min();
         let unused = self.now.since(book.used_at).plus(TimeSpan::from_seconds(60));
         assert!(unused >= idle, "deleted after {unused} without use, not {idle} (TMP-07)");
         let counts = self.entities[entity].shell.as_ref().map(|shell| shell.machine().counts());

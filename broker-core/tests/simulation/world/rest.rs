@@ -78,7 +78,7 @@ impl World {
         assert!(of.tree.borrow().is_quiet(), "something is left on its way");
         assert_eq!(of.tree.borrow().stored_bytes(), image.size_bytes, "the account is wrong");
         twin.check_invariants().unwrap_or_else(|broken| panic!("restored: {broken}"));
-        self.auditor.books[entity].inspect(&image, Occasion::Rest, self.now);
+        self.auditor.inspect(entity, &image, Occasion::Rest, self.now);
         self.compare_peeks(entity, &image);
     }
 

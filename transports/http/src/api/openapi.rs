@@ -6,7 +6,9 @@ use super::{lock, messages, queues};
 
 /// The JSON API of Peeklock. A queue is one percent-encoded path segment: the slashes of its path are
 /// `%2F` (or `%5C`, a backslash, where a proxy takes offence), and a sub-queue has its suffix, as in
-/// `orders%2F$deadletterqueue`. Every error is `application/problem+json`.
+/// `orders%2F$deadletterqueue`. Every error is `application/problem+json`, whose `code` is for
+/// programs; only what is not HTTP at all, and a head that is too large or does not arrive in time, is
+/// answered with a bare 400, 431 or 408 and the end of the connection.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Peeklock", license(name = "MIT OR Apache-2.0")),

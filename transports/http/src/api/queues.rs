@@ -86,7 +86,13 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
     Ok(queue(StatusCode::OK, described))
 }
 
-/// Change properties of a queue; those that are not named keep their value (RFC 7396).
+/// Change properties of a queue.
+///
+/// A merge patch (RFC 7396): a property that is not named keeps its value. `null` clears `forwardTo`,
+/// `forwardDeadLetteredMessagesTo` and `userMetadata`; any other property always has a value and keeps
+/// it. (Clients that replace the whole description, as the Service Bus SDKs do, clear those three by
+/// leaving them out.) What was fixed at creation may only be repeated. Without `If-Match` the patch is
+/// applied to whatever is there.
 #[utoipa::path(patch, path = "/queues/{queue}", tag = "queues",
     params(("queue" = String, Path),
         ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \

@@ -191,6 +191,8 @@ async fn messages_are_scheduled_and_cancelled() {
     expect(&server, &cancel, json!({ "sequenceNumbers": [1] }), 204).await;
     expect(&server, &cancel, json!({ "sequenceNumbers": [1] }), 404).await;
     server.clock.advance(peeklock_core::time::TimeSpan::from_minutes(60));
+    // A look waits until what is due is durable; only then is it offered to anybody (SCH-03).
+    expect(&server, &format!("GET {Q}/messages"), Value::Null, 200).await;
     assert_eq!(receive(&server).await["body"], "b");
     let wrong = json!({ "scheduledEnqueueTimeUtc": "soon", "messages": [] });
     expect(&server, &format!("POST {Q}/messages/schedule"), wrong, 400).await;

@@ -30,6 +30,7 @@ pub(super) struct Sweep {
     found: VecDeque<(Key, Entry)>,
     shared: BTreeMap<Place, Vec<(Key, Entry)>>,
     large: Option<LargeMove>,
+    has_found: bool,
 }
 
 /// A large content whose parts are being written again.
@@ -58,7 +59,18 @@ impl Sweep {
             found: VecDeque::new(),
             shared: BTreeMap::new(),
             large: None,
+            has_found: false,
         }
+    }
+
+    /// Whether there was anything that needs the segment.
+    pub(super) const fn has_found(&self) -> bool {
+        self.has_found
+    }
+
+    /// The parts that were written again and that no record refers to yet.
+    pub(super) fn abandon(self) -> Vec<Place> {
+        self.large.map(|large| large.parts).unwrap_or_default()
     }
 
     /// Takes the committer's answer.
@@ -71,7 +83,7 @@ impl Sweep {
     /// Goes one step on.
     pub(super) fn next(&mut self, index: &Index, segments: &Segments) -> Result<Next, StoreError> {
         if let Some(large) = self.large.take() {
-            return self.go_on_large(large, segments);
+            return self.go_on_large(large, index, segments);
         }
         if !self.found.is_empty() {
             return self.write_found(index, segments);
@@ -79,6 +91,7 @@ impl Sweep {
         if let Some(cursor) = self.cursor.take() {
             let mut found = Vec::new();
             self.cursor = index.sweep(self.segment.number(), cursor, ENTRIES_PER_LOOK, &mut found);
+            self.has_found |= !found.is_empty();
             self.found.extend(found);
             return Ok(Next::Looked);
         }
@@ -179,6 +192,7 @@ impl Sweep {
     fn go_on_large(
         &mut self,
         mut large: LargeMove,
+        index: &Index,
         segments: &Segments,
     ) -> Result<Next, StoreError> {
         if large.written < large.content.len() {
@@ -188,16 +202,18 @@ impl Sweep {
             self.large = Some(large);
             return Ok(Next::Post(Box::new(|answer| Job::MovePart(piece, answer))));
         }
-        let LargeMove { content, parts: places, users, .. } = large;
         let mut moved = Vec::new();
-        for (key, entry) in users {
-            // Whoever is gone meanwhile is left out by the committer; a record that cannot be read any
-            // more is one of those.
-            if let Some(segment) = segments.get(entry.record.segment) {
-                let value = segment.read_value(&entry, key.as_bytes())?;
-                moved.push(MovedRecord { key, expected: entry, value });
+        for (key, entry) in &large.users {
+            match self.read_user(*key, *entry, index, segments) {
+                Ok(user) => moved.extend(user),
+                Err(error) => {
+                    // Its parts are held until somebody ends the sweep.
+                    self.large = Some(large);
+                    return Err(error);
+                }
             }
         }
+        let LargeMove { content, parts: places, .. } = large;
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let content = MoveContent::Parts { places, length };
         let items = vec![MoveItem { content, users: moved }];

@@ -1,0 +1,81 @@
+//! Failure: a tree that ended is opened again from the store, unless it ends too often (DESIGN D3).
+
+use std::time::{Duration, Instant};
+
+use actix::{AsyncContext, Handler, Message};
+
+use super::{NamespaceActor, State, refuse};
+use crate::error::Rejection;
+use crate::ids::EntityId;
+
+/// So many failures within [`FAILURE_WINDOW`] close an entity for good.
+const FAILURES_MAX: usize = 3;
+const FAILURE_WINDOW: Duration = Duration::from_secs(60);
+
+/// A tree ended and has nothing on its way any more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(in crate::actor) struct TreeFailed {
+    pub(in crate::actor) id: EntityId,
+    pub(in crate::actor) why: String,
+}
+
+impl NamespaceActor {
+    /// Takes the shard of an entity over again; if that fails the store is of no more use.
+    pub(super) fn recover_writer(&self, id: EntityId) -> bool {
+        let Some(writer) = self.writer(id) else { return false };
+        match writer.recover() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, "the store failed for good");
+                self.shared.health.fail(&error.to_string());
+                false
+            }
+        }
+    }
+}
+
+impl NamespaceActor {
+    pub(super) fn close(&mut self, id: EntityId, why: &str) {
+        let Some(entity) = self.entities.get_mut(&id) else { return };
+        tracing::error!(entity = %entity.path, why, "entity is closed until the broker is restarted");
+        entity.state = State::Closed;
+        entity.actor = None;
+        let reason =
+            Rejection::internal(format!("`{}` failed too often and is closed", entity.path));
+        entity.inlet.close(&reason);
+        refuse(entity.answer.take(), reason);
+        // Its path answers with the reason, rather than that there is nothing.
+        let (key, entry) = (entity.key.clone(), entity.entry(id));
+        self.directory().insert(key, entry);
+    }
+}
+
+impl Handler<TreeFailed> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, TreeFailed { id, why }: TreeFailed, context: &mut Self::Context) {
+        crate::telemetry::count_rebuild();
+        let Some(entity) = self.entities.get_mut(&id) else { return };
+        if entity.state == State::Retiring {
+            self.recover_writer(id);
+            return;
+        }
+        if self.stopping {
+            // What it had not stored is answered; the next start opens it from the store.
+            entity.actor = None;
+            self.end_if_retired();
+            return;
+        }
+        let now = Instant::now();
+        entity.failures.push_back(now);
+        entity.failures.retain(|at| now.duration_since(*at) < FAILURE_WINDOW);
+        let too_often = entity.failures.len() >= FAILURES_MAX;
+        entity.actor = None;
+        if !self.recover_writer(id) || too_often {
+            self.close(id, &why);
+            return;
+        }
+        self.open(id, context.address());
+    }
+}

@@ -1,0 +1,282 @@
+//! Sends that wait for room in the store (DESIGN D11).
+//!
+//! ```text
+//!   send ──reserve──► granted ─────────────────────────► applied with the reservation
+//!            │ busy       ▲
+//!            ▼            │ the waker was called
+//!   checks of SND-19 ──► parked, in order ──5 s──► checks again ──► ServerBusy
+//!            │
+//!            └─ refused at once: it would be whatever the store says
+//! ```
+//!
+//! Two bounds: what is parked in a broker draws on a budget of its own, a share of what its permits
+//! allow, so that other commands still pass; and a shell has one waker with the store at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Failure, Shell, Turn};
+use crate::command::Command;
+use crate::condition::Condition;
+use crate::effect::{Answer, Gate};
+use crate::entity::Machine;
+use crate::error::Rejection;
+use crate::permits::{Budget, Permit};
+use crate::request::{Release, Request};
+use crate::store::{Reserved, Waker};
+use crate::time::{TimeSpan, Timestamp};
+
+/// What a record needs beside keys, values and contents; part of every reservation.
+const RECORD_OVERHEAD_BYTES: u64 = 256;
+/// A turn takes at most this many parked sends up again.
+const TAKEN_UP_PER_TURN: usize = 256;
+/// When to ask a store again that took no waker, because it has enough of them.
+const ASK_AGAIN_AFTER: TimeSpan = TimeSpan::from_ms(100);
+
+/// The sends of one shell that wait for room.
+pub(super) struct Parked {
+    sends: VecDeque<ParkedSend>,
+    budget: Budget,
+    /// Makes what wakes the driver of the shell.
+    waker: Box<dyn Fn() -> Waker>,
+    /// Whether the store has a waker and has not called it.
+    is_noted: Arc<AtomicBool>,
+    /// When to ask again, if the store has none.
+    ask_at: Timestamp,
+}
+
+struct ParkedSend {
+    deadline: Timestamp,
+    request: Request,
+    _place: Permit,
+}
+
+impl Parked {
+    pub(super) fn new(budget: Budget, waker: Box<dyn Fn() -> Waker>) -> Self {
+        Self {
+            sends: VecDeque::new(),
+            budget,
+            waker,
+            is_noted: Arc::default(),
+            ask_at: Timestamp::NONE,
+        }
+    }
+
+    /// When something is to be done even if the store says nothing.
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        let deadline = self.sends.front()?.deadline;
+        Some(if self.is_noted() { deadline } else { deadline.min(self.ask_at) })
+    }
+
+    /// Takes all of them out.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Request> {
+        self.sends.drain(..).map(|parked| parked.request)
+    }
+
+    fn is_noted(&self) -> bool {
+        self.is_noted.load(Ordering::Acquire)
+    }
+
+    /// A waker for the store: a real one if it has none of this shell's, so that a store that
+    /// refuses for long is not flooded.
+    fn note(&self) -> Waker {
+        if self.is_noted.swap(true, Ordering::AcqRel) {
+            return Box::new(|| {});
+        }
+        let noted = Noted(Arc::clone(&self.is_noted));
+        let wake = (self.waker)();
+        Box::new(move || {
+            drop(noted);
+            wake();
+        })
+    }
+}
+
+/// Ends when the store calls the waker, or drops it.
+struct Noted(Arc<AtomicBool>);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl<M: Machine> Shell<M> {
+    /// Takes a send: applies it if the store has room, or refuses it if the store is full; parks it if
+    /// the store is busy.
+    pub(super) fn take_send(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        if self.parked.sends.is_empty() {
+            let bytes = send_bytes(&request.command);
+            let room = self.reserve(bytes, now);
+            if room != Reserved::Busy {
+                return self.admit(request, bytes, room, now, out, turn);
+            }
+        }
+        self.park(request, now, out, turn)
+    }
+
+    /// Takes up what was parked, in order, as far as the store has room again; what has waited for
+    /// too long is refused.
+    pub(super) fn take_up_parked(
+        &mut self,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        for _ in 0..TAKEN_UP_PER_TURN {
+            let Some(first) = self.parked.sends.front() else { return Ok(()) };
+            let (deadline, bytes) = (first.deadline, send_bytes(&first.request.command));
+            let room =
+                if self.parked.is_noted() { Reserved::Busy } else { self.reserve(bytes, now) };
+            if room == Reserved::Busy && deadline > now {
+                return Ok(());
+            }
+            let Some(ParkedSend { request, .. }) = self.parked.sends.pop_front() else {
+                return Ok(());
+            };
+            if room != Reserved::Busy {
+                self.admit(request, bytes, room, now, out, turn)?;
+                continue;
+            }
+            if let Some(request) = self.check(request, now, out, turn)? {
+                let wait = self.limits.send_wait_max;
+                let rejection = Rejection::server_busy(format!(
+                    "the store made no progress for {} s; wait 10 s and retry",
+                    wait.as_seconds_f64()
+                ));
+                // It promises nothing, and what was staged before may not become durable soon.
+                out.extend(request.reply.answer(Err(rejection)));
+            }
+        }
+        // The rest comes after whatever else is ready on this arbiter.
+        self.parked.ask_at = now;
+        Ok(())
+    }
+
+    /// Asks the store for room; what it grants is carried by the stage.
+    fn reserve(&mut self, bytes: u64, now: Timestamp) -> Reserved {
+        let shard = self.tree.borrow().shard();
+        let room = self.store.reserve(shard, bytes, &|| self.parked.note());
+        match room {
+            Reserved::Granted => self.tree.borrow_mut().carry_reservation(bytes),
+            Reserved::Busy => self.parked.ask_at = now.plus(ASK_AGAIN_AFTER),
+            Reserved::Full => {}
+        }
+        room
+    }
+
+    /// Applies a send with what the store has said, and gives back what it does not use.
+    fn admit(
+        &mut self,
+        request: Request,
+        bytes: u64,
+        room: Reserved,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        let changed = self.apply(request, now, room, out, turn)?;
+        if room == Reserved::Granted && !changed {
+            self.tree.borrow_mut().give_back_reservation(bytes);
+        }
+        Ok(())
+    }
+
+    /// Lets a send wait, unless it needs no room or finds no place.
+    #[cold]
+    fn park(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
+        let Some(place) = self.parked.budget.try_acquire(send_bytes(&request.command)) else {
+            let detail = "too many sends wait for room in the store; wait 10 s and retry";
+            out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
+            return Ok(());
+        };
+        let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
+        self.parked.sends.push_back(ParkedSend { deadline, request, _place: place });
+        Ok(())
+    }
+
+    /// Answers a send that needs no room: above all one that is refused by a check that comes before
+    /// that of room (SND-19). Gives back any other.
+    #[cold]
+    fn check(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Option<Request>, Failure> {
+        let (ticket, sub_queue) = (request.ticket, request.sub_queue);
+        let command = request.command.clone();
+        let mut answer = None;
+        let result = self.step(out, turn, now, Reserved::Busy, |machine, ctx, step| {
+            answer = Some(machine.apply(ticket, sub_queue, command, ctx, step)?);
+            Ok(())
+        })?;
+        let result = match (result, answer) {
+            (Err(rejection), _) if rejection.condition() == Condition::ServerBusy => {
+                return Ok(Some(request));
+            }
+            (Err(rejection), _) => Err(rejection),
+            (Ok(()), Some(Answer::Now(outcome, _))) => Ok(self.resolve(outcome)?),
+            (Ok(()), Some(Answer::Later) | None) => return Ok(Some(request)),
+        };
+        self.let_out(request.reply.answer(result), Gate::Commit, out);
+        Ok(None)
+    }
+}
+
+fn send_bytes(command: &Command) -> u64 {
+    match command {
+        Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
+        Command::SendBatch { messages } => messages
+            .iter()
+            .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
+            .sum(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// DESIGN D11: a store that refuses again and again wakes the driver once; a waker that it drops
+    /// counts as called.
+    #[test]
+    fn a_store_has_one_waker_that_wakes() {
+        let woken = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&woken);
+        let waker = Box::new(move || {
+            let counter = Arc::clone(&counter);
+            Box::new(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }) as Waker
+        });
+        let parked = Parked::new(Budget::new(0), waker);
+        let wakers: Vec<Waker> = (0..3).map(|_| parked.note()).collect();
+        for waker in wakers {
+            waker();
+        }
+        assert_eq!((woken.load(Ordering::Relaxed), parked.is_noted()), (1, false));
+        drop(parked.note());
+        assert!(!parked.is_noted());
+        parked.note()();
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+    }
+}

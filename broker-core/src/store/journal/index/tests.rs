@@ -1,0 +1,192 @@
+use std::collections::BTreeMap;
+use std::io;
+
+use super::super::disk::DiskFile;
+use super::super::format::SegmentHeader;
+use super::*;
+use crate::testing::Random;
+
+const SEGMENTS: u32 = 4;
+
+/// A file that nobody reads in these tests.
+struct NoFile;
+
+impl DiskFile for NoFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Ok(0)
+    }
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn segments() -> Arc<Segments> {
+    let segments = Segments::default();
+    for number in 1..=SEGMENTS {
+        let header = SegmentHeader {
+            journal: 1,
+            number,
+            shard_count: 1,
+            seed: 0,
+            first_lsn: 1,
+            synced: 0,
+            oldest: 1,
+            previous_end: 0,
+        };
+        segments.insert(Arc::new(Segment::new(header, Arc::new(NoFile), 0)));
+    }
+    Arc::new(segments)
+}
+
+/// Keys of messages, and of every other form, close together.
+fn any_key(random: &mut Random) -> Key {
+    let space = Key::of_space(random.below(3));
+    let table = [u8::try_from(random.below(3)).unwrap()];
+    let number = (random.below(4) * 60 + random.below(8)).to_be_bytes();
+    match random.below(5) {
+        0 => space.then(&table),
+        1 => space.then(&table).then(&number).then(&[0, 1]),
+        2 => space.then(&table).then(&number[4..]),
+        _ => space.then(&table).then(&number),
+    }
+}
+
+fn put(random: &mut Random, places: &mut u32, contents: &[(Key, Entry)]) -> Op {
+    *places += 100;
+    let segment = u32::try_from(random.between(1, u64::from(SEGMENTS))).unwrap();
+    let record = Place { segment, offset: *places };
+    let length = u32::try_from(random.below(500)).unwrap();
+    let new = ContentAt { place: Place { segment, offset: *places + 50 }, length, is_large: false };
+    let (content, content_is_new) = match random.below(4) {
+        0 => (None, false),
+        1 => (random.pick(contents).and_then(|(_, entry)| entry.content_at()), false),
+        _ => (Some(new), true),
+    };
+    let entry = Entry::new(record, 40, content);
+    Op::Put { key: any_key(random), entry, content_is_new }
+}
+
+fn all(index: &Index) -> Vec<(Key, Entry)> {
+    let mut all = Vec::new();
+    index.each(&mut |key, entry| all.push((key, *entry)));
+    all
+}
+
+/// The index agrees with a plain map under any operations, in pages of any size; and what it counts as
+/// needed is what a count from nothing finds.
+#[test]
+fn the_index_agrees_with_a_plain_map() {
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let segments = segments();
+        let index = Index::new(Arc::clone(&segments));
+        let mut model: BTreeMap<Key, Entry> = BTreeMap::new();
+        let mut places = 0;
+        for _ in 0..300 {
+            let here: Vec<(Key, Entry)> = model.iter().map(|(key, entry)| (*key, *entry)).collect();
+            let op = match random.below(12) {
+                0 => Op::DeletePrefix { prefix: any_key(&mut random) },
+                1 if random.one_in(6) => {
+                    Op::DeletePrefix { prefix: Key::of_space(random.below(3)) }
+                }
+                1..=3 => Op::Delete { key: any_key(&mut random) },
+                _ => put(&mut random, &mut places, &here),
+            };
+            match &op {
+                Op::Put { key, entry, .. } => {
+                    model.insert(*key, *entry);
+                }
+                Op::Delete { key } => {
+                    model.remove(key);
+                }
+                Op::DeletePrefix { prefix } => {
+                    model.retain(|key, _| !key.as_bytes().starts_with(prefix.as_bytes()));
+                }
+            }
+            index.apply(&[op]);
+        }
+        for (key, entry) in &model {
+            assert_eq!(index.get(key.as_bytes()), Some(*entry), "seed {seed}");
+        }
+        let prefix = any_key(&mut random);
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let mut page = Vec::new();
+            let limit = random.index(5) + 1;
+            index.page(prefix.as_bytes(), after.as_ref(), limit, &mut page);
+            after = page.last().map(|(key, _)| *key);
+            found.extend(page);
+            if after.is_none() {
+                break;
+            }
+        }
+        let expected: Vec<(Key, Entry)> = model
+            .iter()
+            .filter(|(key, _)| key.as_bytes().starts_with(prefix.as_bytes()))
+            .map(|(key, entry)| (*key, *entry))
+            .collect();
+        assert_eq!(found, expected, "seed {seed}: in the order of the keys, each once");
+        while index.reap(7) {}
+        check_account(&index, &segments, seed);
+        for space in 0..3 {
+            index.apply(&[Op::DeletePrefix { prefix: Key::of_space(space) }]);
+        }
+        while index.reap(13) {}
+        assert_eq!(index.needed_bytes(), 0, "seed {seed}: nothing is left, nothing is needed");
+        assert!(segments.all().iter().all(|segment| segment.needed() == 0), "seed {seed}");
+        assert!(!index.is_shared(Place::default()) && lock(&index.contents).shared.is_empty());
+    }
+}
+
+/// What was counted as entries came and went is what counting all of them anew gives.
+fn check_account(index: &Index, counted: &Segments, seed: u64) {
+    let fresh_segments = segments();
+    let fresh = Index::new(Arc::clone(&fresh_segments));
+    let ops: Vec<Op> = all(index)
+        .into_iter()
+        .map(|(key, entry)| Op::Put { key, entry, content_is_new: true })
+        .collect();
+    fresh.replay(&ops);
+    assert_eq!(fresh.open_account(), Ok(()), "seed {seed}");
+    assert_eq!(index.needed_bytes(), fresh.needed_bytes(), "seed {seed}");
+    for (was, is) in fresh_segments.all().iter().zip(counted.all()) {
+        assert_eq!(was.needed(), is.needed(), "seed {seed}: segment {}", is.number());
+    }
+    assert_eq!(lock(&index.contents).shared, lock(&fresh.contents).shared, "seed {seed}");
+}
+
+/// A sweep finds every entry that needs the segment, each once, however small its steps.
+#[test]
+fn a_sweep_finds_what_needs_a_segment() {
+    let mut random = Random::new(5);
+    let index = Index::new(segments());
+    let mut places = 0;
+    let ops: Vec<Op> = (0..500).map(|_| put(&mut random, &mut places, &[])).collect();
+    index.apply(&ops);
+    for limit in [1, 3, 1_000] {
+        let (mut found, mut cursor) = (Vec::new(), Some(SweepCursor::default()));
+        while let Some(from) = cursor {
+            cursor = index.sweep(2, from, limit, &mut found);
+        }
+        let expected: Vec<(Key, Entry)> = all(&index)
+            .into_iter()
+            .filter(|(_, entry)| entry.record.segment == 2 || entry.content.segment == 2)
+            .collect();
+        found.sort_by_key(|(key, _)| *key);
+        let mut expected = expected;
+        expected.sort_by_key(|(key, _)| *key);
+        assert_eq!(found, expected, "steps of {limit}");
+    }
+}

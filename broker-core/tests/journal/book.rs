@@ -1,0 +1,168 @@
+//! What was submitted, in its order, and what was answered.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use peeklock_core::store::{
+    Batch, BatchId, Completion, Fence, Shard, Store, StoreError, Submission,
+};
+
+use crate::oracle::{Op, State, batch_of};
+
+type Outcome = Result<(), StoreError>;
+
+/// Answers in the order in which they came: a batch's place in the book, and its outcome.
+type Answers = Arc<Mutex<Vec<(usize, Outcome)>>>;
+
+pub struct Submitted {
+    pub shard: Shard,
+    /// Shards that it touches beside its own.
+    pub others: Vec<usize>,
+    pub ops: Vec<Op>,
+    pub synced: bool,
+    pub outcome: Option<Outcome>,
+}
+
+/// Everything since the store was opened.
+pub struct Book {
+    /// What was stored then.
+    pub base: State,
+    /// Per shard: who owns it, and the first id of this owner.
+    pub owners: Vec<(Fence, BatchId)>,
+    pub batches: Vec<Submitted>,
+    /// Those that were said to be stored, in the order in which that was said: the order of the log.
+    pub stored: Vec<usize>,
+    next: Vec<BatchId>,
+    answers: Answers,
+}
+
+impl Book {
+    pub fn new(base: State, owners: Vec<(Fence, BatchId)>) -> Self {
+        let next = owners.iter().map(|(_, next)| *next).collect();
+        Self {
+            base,
+            owners,
+            batches: Vec::new(),
+            stored: Vec::new(),
+            next,
+            answers: Answers::default(),
+        }
+    }
+
+    /// Submits a batch under the next id of a shard; `others` own what else it touches.
+    pub fn submit(
+        &mut self,
+        store: &dyn Store,
+        shard: usize,
+        others: &[usize],
+        (ops, synced): (Vec<Op>, bool),
+    ) {
+        let batch = batch_of(&ops, synced);
+        self.submit_batch(store, (shard, others), (ops, synced), batch);
+    }
+
+    /// The same with a batch that carries a reservation.
+    pub fn submit_reserved(
+        &mut self,
+        store: &dyn Store,
+        shard: usize,
+        (ops, synced): (Vec<Op>, bool),
+        reserved_bytes: u64,
+    ) {
+        let mut batch = batch_of(&ops, synced);
+        batch.carry_reservation(reserved_bytes);
+        self.submit_batch(store, (shard, &[]), (ops, synced), batch);
+    }
+
+    fn submit_batch(
+        &mut self,
+        store: &dyn Store,
+        (shard, others): (usize, &[usize]),
+        (ops, synced): (Vec<Op>, bool),
+        batch: Batch,
+    ) {
+        let batch = Arc::new(batch);
+        let fences = [shard].iter().chain(others).map(|of| self.owners[*of].0).collect();
+        let id = self.next[shard];
+        self.next[shard] = BatchId(id.0 + 1);
+        let place = self.batches.len();
+        let shard = self.owners[shard].0.shard;
+        self.batches.push(Submitted { shard, others: others.to_vec(), ops, synced, outcome: None });
+        let answers = Arc::clone(&self.answers);
+        let completion: Completion = Box::new(move |outcome| {
+            answers.lock().unwrap_or_else(PoisonError::into_inner).push((place, outcome));
+        });
+        store.submit(Submission { id, fences, batch }, completion);
+        self.take_answers();
+    }
+
+    /// Notes what has been answered; the answers of a shard come in its order, and none is good after
+    /// a bad one.
+    pub fn take_answers(&mut self) {
+        let answers = std::mem::take(&mut *self.answers.lock().unwrap());
+        for (place, outcome) in answers {
+            let shard = self.batches[place].shard;
+            let of_shard = |batch: &&Submitted| batch.shard == shard;
+            let before = self.batches[..place].iter().filter(of_shard).next_back();
+            if let Some(before) = before {
+                match &before.outcome {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => {
+                        assert!(outcome.is_err(), "stored after a failure: {error}");
+                    }
+                    None => panic!("batch {place} was answered before the one before it"),
+                }
+            }
+            let after = self.batches[place + 1..].iter().find(of_shard);
+            assert!(after.is_none_or(|after| after.outcome.is_none()), "answers out of order");
+            let batch = &mut self.batches[place];
+            assert!(batch.outcome.is_none(), "batch {place} was answered twice");
+            if outcome.is_ok() {
+                self.stored.push(place);
+            }
+            batch.outcome = Some(outcome);
+        }
+    }
+
+    pub fn is_all_answered(&self) -> bool {
+        self.batches.iter().all(|batch| batch.outcome.is_some())
+    }
+
+    /// The first failure that was answered.
+    pub fn failure(&self) -> Option<&StoreError> {
+        self.batches.iter().find_map(|batch| batch.outcome.as_ref()?.as_ref().err())
+    }
+
+    /// Whether a shard waits for answers to what touches it.
+    pub fn is_waiting(&self, shard: usize) -> bool {
+        self.batches
+            .iter()
+            .filter(|batch| batch.outcome.is_none())
+            .any(|batch| usize::from(batch.shard.0) == shard || batch.others.contains(&shard))
+    }
+
+    /// Whether a batch of several shards that this one is among waits for its answer.
+    pub fn is_shared(&self, shard: usize) -> bool {
+        self.batches
+            .iter()
+            .filter(|batch| batch.outcome.is_none() && !batch.others.is_empty())
+            .any(|batch| usize::from(batch.shard.0) == shard || batch.others.contains(&shard))
+    }
+
+    /// What the store must show now: everything that it has said to be stored.
+    pub fn completed(&self) -> State {
+        let mut state = self.base.clone();
+        for place in &self.stored {
+            state.apply(&self.batches[*place].ops);
+        }
+        state
+    }
+
+    /// Per shard, in their order, the batches that may be stored or not.
+    pub fn uncertain(&self) -> Vec<Vec<&Submitted>> {
+        let mut of_shards: Vec<Vec<&Submitted>> = vec![Vec::new(); self.owners.len()];
+        for batch in self.batches.iter().filter(|batch| !matches!(batch.outcome, Some(Ok(())))) {
+            of_shards[usize::from(batch.shard.0)].push(batch);
+        }
+        of_shards
+    }
+}

@@ -1,0 +1,305 @@
+//! Every call to the disk fails once, in each of its ways: the journal goes on correctly or is ended
+//! at once; everybody is answered; and nothing that was said to be stored is lost (DESIGN D12).
+//!
+//! What is stored is judged on three disks: the one that has nothing but what was synced, one that a
+//! random crash leaves, and the one that the next process finds after a kill.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use peeklock_core::store::journal::{Journal, JournalConfig};
+use peeklock_core::store::{BatchId, Fence, Shard, Store, StoreError};
+use peeklock_core::testing::{Call, Fault, Lost, Names, Random, SimulatedDisk};
+
+use crate::book::Book;
+use crate::generator::Load;
+use crate::judge::{Ending, judge};
+use crate::number;
+use crate::oracle::{SPACES, State};
+
+const FAULTS: [Fault; 3] = [Fault::Whole, Fault::Partly, Fault::Done];
+/// How many runs, each with other work.
+const SCRIPTS: u64 = 1;
+const STEPS: u64 = 36;
+/// Calls to read are many and alike: beyond these only every so many fail.
+const READS: u64 = 40;
+const READ_STRIDE: u64 = 29;
+
+fn config() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: 16 << 10,
+        cache_bytes: 2_000,
+        free_bytes_min: 0,
+        shard_count: 2,
+        ..JournalConfig::default()
+    }
+}
+
+type Opened = (Arc<Journal>, Vec<(Fence, BatchId)>);
+
+fn open(disk: &SimulatedDisk) -> Result<Opened, StoreError> {
+    let journal = Journal::manual(Arc::new(disk.clone()), config(), 3)?;
+    let owners =
+        (0..2).map(|shard| journal.acquire(Shard(shard))).collect::<Result<_, StoreError>>()?;
+    Ok((journal, owners))
+}
+
+/// A planned failure: the n-th call of a kind.
+type Plan = (Call, u64, Fault);
+
+/// How a run ended.
+struct Run {
+    disk: SimulatedDisk,
+    book: Book,
+    ending: Ending,
+    /// Calls on the disks before this one.
+    calls: BTreeMap<Call, u64>,
+    /// Whether a call has failed on one of those.
+    has_failed: bool,
+}
+
+impl Run {
+    fn has_failed(&self) -> bool {
+        self.has_failed || self.disk.failure_count() > 0
+    }
+
+    fn calls_of(&self, call: Call) -> u64 {
+        self.calls.get(&call).copied().unwrap_or(0) + self.disk.call_count_of(call)
+    }
+
+    /// The process is killed, and what is planned is still to come.
+    fn kill(&mut self, plan: Option<Plan>) {
+        self.calls = Call::ALL.into_iter().map(|call| (call, self.calls_of(call))).collect();
+        self.has_failed = self.has_failed();
+        self.disk = self.disk.kill(Lost::ReadAnew);
+        if let Some((call, count, fault)) = plan.filter(|_| !self.has_failed) {
+            self.disk.fail(call, count - self.calls_of(call), fault);
+        }
+    }
+}
+
+/// Does the same work every time, until it is done or the journal has ended.
+fn run(script: u64, plan: Option<Plan>, traced: bool) -> Run {
+    let disk = SimulatedDisk::new(script);
+    if traced {
+        disk.record();
+    }
+    if let Some((call, count, fault)) = plan {
+        disk.fail(call, count, fault);
+    }
+    let mut random = Random::new(script);
+    let load = Load { keys: 20, large_one_in: 100, lazy_one_in: 4, deletes: 4 };
+    let mut run = Run {
+        disk,
+        book: Book::new(State::default(), Vec::new()),
+        ending: Ending::Sudden,
+        calls: BTreeMap::new(),
+        has_failed: false,
+    };
+    for session in 0..3 {
+        let (journal, owners) = match open(&run.disk) {
+            Ok(opened) => opened,
+            Err(error) => {
+                must_be_planned(&run, &error);
+                return run;
+            }
+        };
+        let found = match State::read(&*journal) {
+            Ok(found) => found,
+            Err(error) => {
+                must_be_planned(&run, &error);
+                return run;
+            }
+        };
+        if let Err(what) = judge(&run.book, &found, run.ending) {
+            panic!("{what}");
+        }
+        run.book = Book::new(found, owners);
+        run.ending = Ending::Sudden;
+        if !work(&mut run, &journal, (&mut random, &load)) {
+            return run;
+        }
+        if session == 1 {
+            // A kill between two sessions, a closing between the others.
+            run.kill(plan);
+            continue;
+        }
+        let closed = journal.close();
+        run.book.take_answers();
+        assert!(run.book.is_all_answered(), "a closing answers everybody");
+        match closed {
+            Ok(()) => run.ending = Ending::Closed,
+            Err(_) => {
+                assert!(run.has_failed(), "a closing failed, though nothing did");
+                return run;
+            }
+        }
+    }
+    run
+}
+
+fn must_be_planned(run: &Run, error: &StoreError) {
+    assert!(run.has_failed(), "nothing has failed, and yet: {error}");
+    assert!(matches!(error, StoreError::Failed(_)), "a failing disk is no damage: {error}");
+}
+
+/// Returns whether the journal still works.
+fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) -> bool {
+    for step in 0..STEPS {
+        let shard = random.index(2);
+        let spaces = [SPACES[shard], SPACES[shard + 2]];
+        let batch = load.batch(random, &spaces);
+        run.book.submit(journal, shard, &[], batch);
+        if step % 3 == 0 {
+            journal.turn_committer();
+        }
+        if step % 2 == 0 {
+            journal.turn_keeper();
+        }
+        if step % 17 == 0 {
+            journal.mark();
+        }
+        run.book.take_answers();
+        if run.book.failure().is_some() {
+            must_have_ended(run, journal, (random, load));
+            return false;
+        }
+    }
+    for _ in 0..200 {
+        let (kept, committed) = (journal.turn_keeper(), journal.turn_committer());
+        if !committed && !kept {
+            break;
+        }
+    }
+    run.book.take_answers();
+    if run.book.failure().is_some() {
+        must_have_ended(run, journal, (random, load));
+        return false;
+    }
+    assert!(run.book.is_all_answered(), "everything is answered when all is done");
+    match State::read(journal) {
+        Ok(found) => {
+            let difference = run.book.completed().difference(&found);
+            assert!(difference.is_none(), "while it is open: {difference:?}");
+            true
+        }
+        Err(error) => {
+            must_be_planned(run, &error);
+            // A failing read is no end.
+            State::read(journal).is_ok()
+        }
+    }
+}
+
+/// Once a batch has failed, everything else fails, at once, with the right error.
+fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) {
+    let error = run.book.failure().unwrap().clone();
+    must_be_planned(run, &error);
+    for shard in 0..2 {
+        let batch = load.batch(random, &[SPACES[shard]]);
+        run.book.submit(journal, shard, &[], batch);
+    }
+    for _ in 0..10 {
+        journal.turn_committer();
+        journal.turn_keeper();
+    }
+    run.book.take_answers();
+    assert!(run.book.is_all_answered(), "after a failure everybody is answered");
+    for batch in run.book.batches.iter().rev().take(2) {
+        let refused = matches!(batch.outcome, Some(Err(StoreError::Failed(_))));
+        assert!(refused, "after a failure everything fails: {:?}", batch.outcome);
+    }
+    assert!(matches!(journal.acquire(Shard(0)), Err(StoreError::Failed(_))));
+    assert!(journal.scan(&[0; 8], &mut |_, _| {}).is_err(), "an ended journal is not scanned");
+    assert!(journal.close().is_err(), "an ended journal is not closed in order");
+}
+
+/// Opens what is left on a disk, and finds everything that was said to be stored.
+fn must_hold(run: &Run, disk: &SimulatedDisk, what: &str) {
+    let (journal, _) = open(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = State::read(&*journal).unwrap_or_else(|error| panic!("{what}: {error}"));
+    if let Err(difference) = judge(&run.book, &found, run.ending) {
+        panic!("{what}: {difference}");
+    }
+}
+
+fn check(script: u64, plan: Plan) {
+    let run = run(script, Some(plan), false);
+    let synced = SimulatedDisk::holding(&run.disk.durable_files(), 1);
+    run.disk.heal();
+    let killed = run.disk.kill(Lost::ReadAnew);
+    must_hold(&run, &synced, "of what was synced");
+    for seed in 0..3 {
+        let crashed = killed.fork().crash_with(&mut Random::new(seed), Names::AnyOrder);
+        must_hold(&run, &crashed, "after a crash");
+    }
+    must_hold(&run, &killed, "after a kill");
+}
+
+/// Every call of a kind fails, one run for each.
+fn fail_each(calls: &[Call]) {
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for script in 1..=number("PEEKLOCK_JOURNAL_SCRIPTS").unwrap_or(SCRIPTS) {
+        let clean = run(script, None, false);
+        assert!(clean.book.failure().is_none());
+        must_hold(&clean, &clean.disk.kill(Lost::ReadAnew), "of a clean run");
+        let totals = totals(script);
+        for call in calls {
+            for at in 1..=totals[call] {
+                if *call == Call::Read && at > READS && at % READ_STRIDE != 0 {
+                    continue;
+                }
+                for fault in FAULTS {
+                    count += 1;
+                    let plan = (*call, at, fault);
+                    if catch_unwind(AssertUnwindSafe(|| check(script, plan))).is_err() {
+                        failed.push(format!("script {script}: {call:?} {at} {fault:?}"));
+                        if failed.len() == 1 && number("PEEKLOCK_JOURNAL_TRACE").is_some() {
+                            catch_unwind(|| {
+                                for line in run(script, Some(plan), true).disk.take_trace() {
+                                    eprintln!("{line}");
+                                }
+                            })
+                            .ok();
+                        }
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("{count} failures of {calls:?}");
+    assert!(
+        count > 0 && failed.is_empty(),
+        "{} fail: {:#?}",
+        failed.len(),
+        &failed[..failed.len().min(20)]
+    );
+}
+
+/// How many calls of each kind a clean run makes, over all its sessions.
+fn totals(script: u64) -> BTreeMap<Call, u64> {
+    let run = run(script, None, false);
+    Call::ALL.into_iter().map(|call| (call, run.calls_of(call))).collect()
+}
+
+#[test]
+fn no_failing_write_loses_anything() {
+    fail_each(&[Call::Write]);
+}
+
+#[test]
+fn no_failing_sync_loses_anything() {
+    fail_each(&[Call::Sync, Call::SyncNames]);
+}
+
+#[test]
+fn no_failing_change_of_a_file_loses_anything() {
+    fail_each(&[Call::Allocate, Call::Truncate, Call::Create, Call::Rename, Call::Remove]);
+}
+
+#[test]
+fn no_failing_look_loses_anything() {
+    fail_each(&[Call::List, Call::Open, Call::Length, Call::Read, Call::FreeBytes]);
+}

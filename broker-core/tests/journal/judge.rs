@@ -1,0 +1,77 @@
+//! What an ending may have taken, and what not.
+//!
+//! The order of answers is the order of the log. Of what was said to be stored, the newest may be
+//! gone, back to the last batch that must be kept. Only if none of it is gone, batches whose answer
+//! nobody has got may be there too: of each shard the first ones, in its order. Shards do not wait for
+//! each other, and the batches without an answer do not touch what those of others touch.
+
+use crate::book::Book;
+use crate::oracle::State;
+
+/// Which acknowledged batches an ending may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Batches nobody waited for, together with everything after them.
+    Sudden,
+    /// None.
+    Closed,
+}
+
+/// Checks what an opening found. Returns how many batches are there, the least if several numbers
+/// give the same.
+pub fn judge(book: &Book, found: &State, ending: Ending) -> Result<usize, String> {
+    let must_be_kept = |place: &usize| ending == Ending::Closed || book.batches[*place].synced;
+    let kept_min = book.stored.iter().rposition(must_be_kept).map_or(0, |index| index + 1);
+    let mut nearest = (usize::MAX, String::new());
+    let mut compare = |state: &State, what: &dyn Fn() -> String| match state.difference(found) {
+        None => true,
+        Some((differing, difference)) => {
+            if differing < nearest.0 {
+                nearest = (differing, format!("nearest is {}: {difference}", what()));
+            }
+            false
+        }
+    };
+    let mut state = book.base.clone();
+    for count in 0..=book.stored.len() {
+        if let Some(index) = count.checked_sub(1) {
+            state.apply(&book.batches[book.stored[index]].ops);
+        }
+        let is_same = compare(&state, &|| format!("the state after {count} answers"));
+        if is_same && count >= kept_min {
+            return Ok(count);
+        }
+    }
+    let uncertain = book.uncertain();
+    let mut counts = vec![0; uncertain.len()];
+    while next_combination(&mut counts, &uncertain.iter().map(Vec::len).collect::<Vec<_>>()) {
+        let mut state = state.clone();
+        for (batches, count) in uncertain.iter().zip(&counts) {
+            for batch in &batches[..*count] {
+                state.apply(&batch.ops);
+            }
+        }
+        if compare(&state, &|| format!("all answers, and {counts:?} unanswered batches of shards"))
+        {
+            return Ok(book.stored.len() + counts.iter().sum::<usize>());
+        }
+    }
+    Err(format!(
+        "{ending:?} end: of {} stored and {} other batches at least {kept_min} had to be kept; {}",
+        book.stored.len(),
+        book.batches.len() - book.stored.len(),
+        nearest.1
+    ))
+}
+
+/// Counts up through all combinations; `false` after the last.
+fn next_combination(counts: &mut [usize], limits: &[usize]) -> bool {
+    for (count, limit) in counts.iter_mut().zip(limits) {
+        if *count < *limit {
+            *count += 1;
+            return true;
+        }
+        *count = 0;
+    }
+    false
+}

@@ -1,0 +1,379 @@
+//! One client: each of its requests stands in the ledger before it leaves. Uses both the REST plane
+//! and the JSON API.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::connection::{Connection, Lost, Response};
+use crate::ledger::{
+    Description, Id, Ledger, Op, Outcome, Part, Print, Seen, Sent, Standing, Verdict, message_id,
+};
+
+/// The broker was killed; there is nothing more to ask of it.
+#[derive(Debug)]
+pub struct Over;
+
+/// A message to be sent.
+pub struct Draft {
+    pub sent: Sent,
+    pub body: Vec<u8>,
+    /// Over REST a message goes without.
+    pub property: String,
+}
+
+/// A message that was received under lock.
+pub struct Held {
+    pub seen: Seen,
+    pub token: String,
+}
+
+/// What a receive gave; under lock with tokens.
+pub type Received = Vec<Held>;
+
+pub struct Client<'a> {
+    connection: Connection,
+    ledger: &'a Ledger,
+    killed: &'a AtomicBool,
+    sender: usize,
+}
+
+impl<'a> Client<'a> {
+    /// A client that knows by a flag when the broker may be gone.
+    pub const fn new(
+        address: String,
+        ledger: &'a Ledger,
+        killed: &'a AtomicBool,
+        sender: usize,
+    ) -> Self {
+        Self { connection: Connection::new(address), ledger, killed, sender }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.killed.load(Ordering::SeqCst)
+    }
+
+    /// Asks and writes down what came of it; refusals are the judge's.
+    fn ask(
+        &mut self,
+        queue: &str,
+        op: Op,
+        (method, target): (&str, &str),
+        (headers, body): (&[(&str, &str)], &[u8]),
+        read: impl FnOnce(&Response) -> Result<Outcome, String>,
+    ) -> Result<(Outcome, Option<Response>), Over> {
+        let ticket = self.ledger.begin(queue, op);
+        match self.connection.ask(method, target, headers, body) {
+            Ok(response) => {
+                let outcome = if response.status < 300 {
+                    read(&response).unwrap_or_else(|what| {
+                        self.ledger.complain(format!("{method} {target}: {what}"));
+                        Outcome::Unknown
+                    })
+                } else {
+                    Outcome::Refused(refusal(&response))
+                };
+                self.ledger.end(&ticket, outcome.clone());
+                Ok((outcome, Some(response)))
+            }
+            Err(lost) => {
+                if !self.is_over() {
+                    self.ledger.complain(format!("{method} {target}: alive, but {lost:?}"));
+                }
+                if matches!(lost, Lost::NotSent(_)) {
+                    self.ledger.end(&ticket, Outcome::NotSent);
+                }
+                Err(Over)
+            }
+        }
+    }
+
+    fn post(
+        &mut self,
+        queue: &str,
+        op: Op,
+        target: &str,
+        body: &Value,
+        read: impl FnOnce(&Response) -> Result<Outcome, String>,
+    ) -> Result<Outcome, Over> {
+        let body = serde_json::to_vec(body).unwrap();
+        Ok(self.ask(queue, op, ("POST", target), (&[JSON], &body), read)?.0)
+    }
+
+    pub fn create(&mut self, queue: &str, description: &Description) -> Result<Outcome, Over> {
+        let op = Op::Create(description.clone());
+        let body = serde_json::to_vec(description).unwrap();
+        let target = queue_target(queue, Part::Main);
+        Ok(self.ask(queue, op, ("PUT", &target), (&[JSON], &body), done)?.0)
+    }
+
+    pub fn update(&mut self, queue: &str, changes: &Description) -> Result<Outcome, Over> {
+        let op = Op::Update(changes.clone());
+        let body = serde_json::to_vec(changes).unwrap();
+        let target = queue_target(queue, Part::Main);
+        Ok(self.ask(queue, op, ("PATCH", &target), (&[JSON], &body), done)?.0)
+    }
+
+    pub fn delete(&mut self, queue: &str) -> Result<Outcome, Over> {
+        let target = queue_target(queue, Part::Main);
+        Ok(self.ask(queue, Op::Delete, ("DELETE", &target), (&[], &[]), done)?.0)
+    }
+
+    /// Sends one message over REST, which does not tell its number.
+    pub fn send_raw(&mut self, queue: &str, draft: &Draft) -> Result<Outcome, Over> {
+        let op = Op::Send { sender: self.sender, messages: vec![draft.sent.clone()] };
+        let properties = json!({ "MessageId": message_id(draft.sent.id) }).to_string();
+        let headers = [("BrokerProperties", properties.as_str())];
+        let target = format!("/{queue}/messages");
+        Ok(self.ask(queue, op, ("POST", &target), (&headers, &draft.body), done)?.0)
+    }
+
+    /// Sends one message over the JSON API.
+    pub fn send(&mut self, queue: &str, draft: &Draft) -> Result<Outcome, Over> {
+        let op = Op::Send { sender: self.sender, messages: vec![draft.sent.clone()] };
+        let target = format!("{}/messages", queue_target(queue, Part::Main));
+        self.post(queue, op, &target, &written(draft), |response| {
+            let number = json_body(response)?["sequenceNumber"].as_u64();
+            Ok(Outcome::Numbers(vec![number.ok_or("no number")?]))
+        })
+    }
+
+    /// Sends messages that are stored together; those with an instant are scheduled for the first's.
+    pub fn send_batch(&mut self, queue: &str, drafts: &[Draft]) -> Result<Outcome, Over> {
+        let messages = drafts.iter().map(|draft| draft.sent.clone()).collect();
+        let op = Op::Send { sender: self.sender, messages };
+        let mut body = json!({ "messages": drafts.iter().map(written).collect::<Vec<_>>() });
+        let operation = match drafts.first().and_then(|draft| draft.sent.due) {
+            Some(due) => {
+                body["scheduledEnqueueTimeUtc"] = instant(due).into();
+                "schedule"
+            }
+            None => "batch",
+        };
+        let target = format!("{}/messages/{operation}", queue_target(queue, Part::Main));
+        self.post(queue, op, &target, &body, |response| {
+            let body = json_body(response)?;
+            let numbers = body["sequenceNumbers"].as_array().ok_or("no numbers")?;
+            Ok(Outcome::Numbers(numbers.iter().filter_map(Value::as_u64).collect()))
+        })
+    }
+
+    /// Receives what is there; waits for a message so long.
+    pub fn receive(
+        &mut self,
+        queue: &str,
+        part: Part,
+        deletes: bool,
+        (count_max, wait_seconds): (u64, f64),
+    ) -> Result<Received, Over> {
+        let op = Op::Receive { part, deletes, count_max };
+        let target = format!("{}/messages/receive", queue_target(queue, part));
+        let body =
+            json!({ "mode": mode(deletes), "maxCount": count_max, "waitSeconds": wait_seconds });
+        let mut held = Vec::new();
+        self.post(queue, op, &target, &body, |response| {
+            held = read_messages(response)?;
+            Ok(delivered(&held))
+        })?;
+        Ok(held)
+    }
+
+    /// Receives one message over REST.
+    pub fn receive_raw(&mut self, queue: &str, deletes: bool) -> Result<Received, Over> {
+        let op = Op::Receive { part: Part::Main, deletes, count_max: 1 };
+        let method = if deletes { "DELETE" } else { "POST" };
+        let target = format!("/{queue}/messages/head?timeout=0");
+        let mut held = Vec::new();
+        self.ask(queue, op, (method, &target), (&[], &[]), |response| {
+            if response.status != 204 {
+                held.push(read_raw(response)?);
+            }
+            Ok(delivered(&held))
+        })?;
+        Ok(held)
+    }
+
+    /// Receives deferred messages by their numbers.
+    pub fn receive_deferred(
+        &mut self,
+        queue: &str,
+        messages: &[(Id, u64)],
+        deletes: bool,
+    ) -> Result<Received, Over> {
+        let ids = messages.iter().map(|(id, _)| *id).collect();
+        let numbers: Vec<u64> = messages.iter().map(|(_, number)| *number).collect();
+        let op = Op::ReceiveDeferred { ids, deletes };
+        let target = format!("{}/messages/receive-deferred", queue_target(queue, Part::Main));
+        let body = json!({ "mode": mode(deletes), "sequenceNumbers": numbers });
+        let mut held = Vec::new();
+        self.post(queue, op, &target, &body, |response| {
+            held = read_messages(response)?;
+            Ok(delivered(&held))
+        })?;
+        Ok(held)
+    }
+
+    /// Settles a message; the mark is a property that it gets.
+    pub fn settle(
+        &mut self,
+        queue: &str,
+        part: Part,
+        held: &Held,
+        verdict: Verdict,
+        mark: Option<String>,
+        reason: Option<String>,
+    ) -> Result<Outcome, Over> {
+        let Some(id) = held.seen.id() else { return Ok(Outcome::NotSent) };
+        let mut body = json!({});
+        if let Some(mark) = &mark {
+            body["applicationProperties"] = json!({ "mark": mark });
+        }
+        let operation = match verdict {
+            Verdict::Complete => "complete",
+            Verdict::Abandon => "abandon",
+            Verdict::Defer => "defer",
+            Verdict::Release => "release",
+            Verdict::DeadLetter => {
+                body["reason"] = json!(reason);
+                "dead-letter"
+            }
+        };
+        let op = Op::Settle { id, verdict, mark, reason };
+        let target = format!("{}/locks/{}/{operation}", queue_target(queue, part), held.token);
+        self.post(queue, op, &target, &body, done)
+    }
+
+    /// Completes over REST.
+    pub fn complete_raw(&mut self, queue: &str, held: &Held) -> Result<Outcome, Over> {
+        let Some(id) = held.seen.id() else { return Ok(Outcome::NotSent) };
+        let op = Op::Settle { id, verdict: Verdict::Complete, mark: None, reason: None };
+        let target = format!("/{queue}/messages/{}/{}", held.seen.number, held.token);
+        Ok(self.ask(queue, op, ("DELETE", &target), (&[], &[]), done)?.0)
+    }
+
+    pub fn cancel(&mut self, queue: &str, messages: &[(Id, u64)]) -> Result<Outcome, Over> {
+        let op = Op::Cancel { ids: messages.iter().map(|(id, _)| *id).collect() };
+        let numbers: Vec<u64> = messages.iter().map(|(_, number)| *number).collect();
+        let target = format!("{}/messages/cancel-scheduled", queue_target(queue, Part::Main));
+        self.post(queue, op, &target, &json!({ "sequenceNumbers": numbers }), done)
+    }
+}
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// The resource of a queue or of its dead-letter queue.
+pub fn queue_target(queue: &str, part: Part) -> String {
+    let suffix = match part {
+        Part::Main => "",
+        Part::DeadLetter => "%2F%24DeadLetterQueue",
+    };
+    format!("/$api/v1/queues/{queue}{suffix}")
+}
+
+/// The condition of a refusal.
+pub fn refusal(response: &Response) -> String {
+    let problem = json_body(response).unwrap_or_default();
+    match problem["code"].as_str() {
+        Some(code) => code.to_owned(),
+        None => response.status.to_string(),
+    }
+}
+
+pub fn json_body(response: &Response) -> Result<Value, String> {
+    serde_json::from_slice(&response.body).map_err(|error| format!("no JSON: {error}"))
+}
+
+/// The messages of an answer of the JSON API.
+pub fn read_messages(response: &Response) -> Result<Vec<Held>, String> {
+    #[derive(serde::Deserialize)]
+    struct Messages {
+        messages: Vec<Value>,
+    }
+    let read: Messages =
+        serde_json::from_slice(&response.body).map_err(|error| format!("no messages: {error}"))?;
+    read.messages.iter().map(read_message).collect()
+}
+
+fn read_message(message: &Value) -> Result<Held, String> {
+    let properties = &message["applicationProperties"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let property = text(&properties["property"]).unwrap_or_default();
+    let print = match (&message["body"], &message["bodyBase64"]) {
+        (Value::String(body), _) => Print::of(body.as_bytes(), &property),
+        (_, Value::String(body)) => {
+            let body = STANDARD.decode(body).map_err(|error| format!("no Base64: {error}"))?;
+            Print::of(&body, &property)
+        }
+        _ => return Err("a message without body".to_owned()),
+    };
+    let seen = Seen {
+        message_id: text(&message["messageId"]).unwrap_or_default(),
+        number: message["sequenceNumber"].as_u64().ok_or("a message without number")?,
+        print,
+        standing: standing(message["state"].as_str())?,
+        count: message["deliveryCount"].as_u64().ok_or("a message without count")?,
+        reason: text(&properties["DeadLetterReason"]),
+        mark: text(&properties["mark"]),
+    };
+    Ok(Held { seen, token: text(&message["lockToken"]).unwrap_or_default() })
+}
+
+fn read_raw(response: &Response) -> Result<Held, String> {
+    let properties = response.header("brokerproperties").ok_or("no BrokerProperties")?;
+    let properties: Value =
+        serde_json::from_str(properties).map_err(|error| format!("BrokerProperties: {error}"))?;
+    let header =
+        |name: &str| -> Option<String> { serde_json::from_str(response.header(name)?).ok() };
+    let seen = Seen {
+        message_id: properties["MessageId"].as_str().unwrap_or_default().to_owned(),
+        number: properties["SequenceNumber"].as_u64().ok_or("a message without number")?,
+        print: Print::of(&response.body, &header("property").unwrap_or_default()),
+        standing: standing(properties["State"].as_str())?,
+        count: properties["DeliveryCount"].as_u64().ok_or("a message without count")?,
+        reason: header("deadletterreason"),
+        mark: header("mark"),
+    };
+    Ok(Held { seen, token: properties["LockToken"].as_str().unwrap_or_default().to_owned() })
+}
+
+fn standing(name: Option<&str>) -> Result<Standing, String> {
+    match name {
+        Some("Active") => Ok(Standing::Active),
+        Some("Deferred") => Ok(Standing::Deferred),
+        Some("Scheduled") => Ok(Standing::Scheduled),
+        other => Err(format!("the state {other:?}")),
+    }
+}
+
+fn delivered(held: &[Held]) -> Outcome {
+    Outcome::Delivered(held.iter().map(|held| held.seen.clone()).collect())
+}
+
+fn done(_: &Response) -> Result<Outcome, String> {
+    Ok(Outcome::Done)
+}
+
+const fn mode(deletes: bool) -> &'static str {
+    if deletes { "receiveAndDelete" } else { "peekLock" }
+}
+
+/// A message in JSON; bodies that are text go as text.
+fn written(draft: &Draft) -> Value {
+    let mut message = json!({
+        "messageId": message_id(draft.sent.id),
+        "applicationProperties": { "property": draft.property },
+    });
+    match std::str::from_utf8(&draft.body) {
+        Ok(text) => message["body"] = text.into(),
+        Err(_) => message["bodyBase64"] = STANDARD.encode(&draft.body).into(),
+    }
+    message
+}
+
+/// An instant in RFC 3339, from milliseconds since 1970.
+fn instant(milliseconds: u64) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(milliseconds)).to_string()
+}

@@ -1,0 +1,524 @@
+//! The messages of one queue, from its creation to its deletion.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::inspection::QueueSeen;
+use crate::ledger::{Id, Outcome, Part, Print, Seen, Sent, Standing, Verdict};
+
+/// How much earlier than its instant by the clock of the clients a message may be enqueued.
+const CLOCK_SLACK_MS: u64 = 100;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum State {
+    NotStored,
+    There(There),
+    Gone,
+}
+
+/// How a message that is there stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct There {
+    place: Place,
+    /// Failed deliveries.
+    count: u64,
+    mark: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Active,
+    Deferred,
+    Scheduled,
+    Dead { reason: Option<String> },
+}
+
+/// What is known of a message.
+struct Message {
+    print: Print,
+    due: Option<u64>,
+    /// All that are possible; at least one.
+    states: Vec<State>,
+    /// The last number that it was seen under.
+    number: Option<u64>,
+    /// Which round, sender and tick stored it, and its place in the batch.
+    sent: (u32, usize, u64, usize),
+    history: Vec<Note>,
+}
+
+/// One line of a message's history.
+struct Note {
+    what: &'static str,
+    is_certain: bool,
+}
+
+#[derive(Default)]
+pub struct QueueBook {
+    messages: BTreeMap<Id, Message>,
+    /// Which message has or had which number.
+    numbers: HashMap<u64, Id>,
+    /// The highest number known, and the one that was when the round began.
+    number_max: u64,
+    number_max_before: u64,
+    round: u32,
+    /// Receives for good whose answer was lost may have taken so many from the queue, and from its
+    /// dead-letter queue.
+    losses: [u64; 2],
+    /// What was sent together and is there as a whole or not at all; of unknown outcome.
+    open_batches: Vec<Vec<Id>>,
+    /// What was to be cancelled together; of unknown outcome.
+    open_cancels: Vec<Vec<Id>>,
+    /// What was stored together in this round.
+    batches: Vec<Vec<Id>>,
+    findings: Vec<(&'static str, u64)>,
+}
+
+type Complain<'a> = &'a mut dyn FnMut(String);
+
+impl State {
+    /// What a settlement makes of it.
+    pub fn settled(
+        &self,
+        verdict: Verdict,
+        mark: Option<&String>,
+        reason: Option<&String>,
+        count_max: u64,
+    ) -> Self {
+        let Self::There(there) = self else { return self.clone() };
+        let mut there = there.clone();
+        if let Some(mark) = mark {
+            there.mark = Some(mark.clone());
+        }
+        match verdict {
+            Verdict::Complete => return Self::Gone,
+            Verdict::Release => {}
+            Verdict::Defer => there.place = Place::Deferred,
+            Verdict::DeadLetter => there.place = Place::Dead { reason: reason.cloned() },
+            Verdict::Abandon => {
+                there.count += 1;
+                let has_limit = !matches!(there.place, Place::Dead { .. });
+                if has_limit && there.count >= count_max {
+                    // SET-35, SET-36.
+                    let reason = Some("MaxDeliveryCountExceeded".to_owned());
+                    there.place = Place::Dead { reason };
+                }
+            }
+        }
+        Self::There(there)
+    }
+}
+
+impl Message {
+    fn new(sent: &Sent, origin: (u32, usize, u64, usize)) -> Self {
+        Self {
+            print: sent.print,
+            due: sent.due,
+            states: vec![State::NotStored],
+            number: None,
+            sent: origin,
+            history: Vec::new(),
+        }
+    }
+
+    fn stored(&self) -> State {
+        let place = if self.due.is_some() { Place::Scheduled } else { Place::Active };
+        State::There(There { place, count: 0, mark: None })
+    }
+
+    fn note(&mut self, what: &'static str, is_certain: bool) {
+        self.history.push(Note { what, is_certain });
+    }
+
+    /// Whether it may be there.
+    fn is_there(&self) -> bool {
+        self.states.iter().any(|state| matches!(state, State::There(_)))
+    }
+
+    /// Whether it was certainly stored, even if it is gone since.
+    fn was_stored(&self) -> bool {
+        !self.states.contains(&State::NotStored)
+    }
+
+    fn is_due(&self, at: u64) -> bool {
+        self.due.is_none_or(|due| due <= at + CLOCK_SLACK_MS)
+    }
+
+    /// The possible state that looks like this, if there is one; a scheduled message may have been
+    /// enqueued since.
+    fn like(&self, found: &There, at: u64) -> Option<State> {
+        let found = State::There(found.clone());
+        if self.states.contains(&found) {
+            return Some(found);
+        }
+        let scheduled = State::There(There { place: Place::Scheduled, count: 0, mark: None });
+        let enqueued = State::There(There { place: Place::Active, count: 0, mark: None });
+        let is_enqueued = found == enqueued && self.states.contains(&scheduled) && self.is_due(at);
+        is_enqueued.then_some(enqueued)
+    }
+
+    fn told(&self) -> String {
+        let mut told = String::new();
+        for note in &self.history {
+            let doubt = if note.is_certain { "" } else { "?" };
+            told.push_str(&format!(" {}{doubt}", note.what));
+        }
+        format!(
+            "number {:?}, {} bytes, sent in round {} by client {}, may be {:?}; history:{told}",
+            self.number, self.print.bytes, self.sent.0, self.sent.1, self.states
+        )
+    }
+}
+
+impl QueueBook {
+    /// How many messages may be there.
+    pub fn message_count(&self) -> usize {
+        self.messages.values().filter(|message| message.is_there()).count()
+    }
+
+    /// How often what was found since the last call.
+    pub fn take_findings(&mut self) -> Vec<(&'static str, u64)> {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// Whether one of these may be enqueued by now.
+    pub fn may_be_due(&self, ids: &[Id], at: u64) -> bool {
+        ids.iter().filter_map(|id| self.messages.get(id)).any(|message| message.is_due(at))
+    }
+
+    /// Messages were sent, all together or none.
+    pub fn send(
+        &mut self,
+        round: u32,
+        (sender, tick): (usize, u64),
+        messages: Vec<Sent>,
+        outcome: &Outcome,
+        complain: Complain<'_>,
+    ) {
+        self.round = round;
+        let ids: Vec<Id> = messages.iter().map(|sent| sent.id).collect();
+        if let Outcome::Numbers(numbers) = outcome
+            && numbers.len() != ids.len()
+        {
+            complain(format!("{} numbers for {} messages", numbers.len(), ids.len()));
+        }
+        for (place, sent) in messages.into_iter().enumerate() {
+            let origin = (round, sender, tick, place);
+            let number = match outcome {
+                Outcome::Numbers(numbers) => numbers.get(place).copied(),
+                _ => None,
+            };
+            let message =
+                self.messages.entry(sent.id).or_insert_with(|| Message::new(&sent, origin));
+            let was_stored = message.was_stored();
+            let may_be_new = message.states.contains(&State::NotStored);
+            if !was_stored {
+                message.sent = origin;
+            }
+            let stored = message.stored();
+            match (outcome, number) {
+                (Outcome::Unknown, _) => {
+                    message.note("sent", false);
+                    if may_be_new && !message.states.contains(&stored) {
+                        message.states.push(stored);
+                    }
+                }
+                // DUP-02: it is there already, or was.
+                (_, Some(0)) => {
+                    message.note("dropped as duplicate", true);
+                    if message.states == [State::NotStored] {
+                        complain(format!(
+                            "m{} is taken for a duplicate, and was never stored: {}",
+                            sent.id,
+                            message.told()
+                        ));
+                    }
+                    message.states.retain(|state| *state != State::NotStored);
+                }
+                (Outcome::Done | Outcome::Numbers(_), number) => {
+                    message.note("sent", true);
+                    if was_stored {
+                        complain(format!(
+                            "m{} was stored again, as {number:?} (DUP-08): {}",
+                            sent.id,
+                            message.told()
+                        ));
+                    }
+                    message.states = vec![stored];
+                    if let Some(number) = number {
+                        self.numbered(sent.id, number, complain);
+                    }
+                }
+                _ => message.note("refused", true),
+            }
+        }
+        match outcome {
+            Outcome::Unknown if ids.len() > 1 => self.open_batches.push(ids),
+            Outcome::Done | Outcome::Numbers(_) if ids.len() > 1 => self.batches.push(ids),
+            _ => {}
+        }
+    }
+
+    /// A message was seen under a number.
+    fn numbered(&mut self, id: Id, number: u64, complain: Complain<'_>) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        if message.number == Some(number) {
+            return;
+        }
+        // SCH-03: only a scheduled message ever gets another one, and that is higher.
+        if let Some(before) = message.number
+            && (message.due.is_none() || number < before)
+        {
+            complain(format!("m{id} had the number {before}, and has {number}"));
+        }
+        message.number = Some(number);
+        if let Some(other) = self.numbers.insert(number, id)
+            && other != id
+        {
+            complain(format!("the number {number} was m{other}'s, and is m{id}'s (MSG-12)"));
+        }
+        let is_of_this_round = message.sent.0 == self.round;
+        if is_of_this_round && number <= self.number_max_before {
+            let before = self.number_max_before;
+            complain(format!("m{id} has the number {number}, though {before} was given before"));
+        }
+        self.number_max = self.number_max.max(number);
+    }
+
+    /// Messages came to a client, under lock or for good.
+    pub fn deliver(
+        &mut self,
+        part: Part,
+        deletes: bool,
+        at: u64,
+        delivered: &[Seen],
+        complain: Complain<'_>,
+    ) {
+        for seen in delivered {
+            let mut found = found(part, seen);
+            if !deletes {
+                // SET-30.
+                found.count = found.count.saturating_sub(1);
+            }
+            let Some(id) = self.known(seen, complain) else { continue };
+            let Some(message) = self.messages.get_mut(&id) else { continue };
+            message.note(if deletes { "received for good" } else { "received" }, true);
+            if found.place == Place::Scheduled {
+                complain(format!("m{id} was delivered as {:?}", seen.standing));
+            }
+            let like = if deletes {
+                // Shows no certain count (RCV-08).
+                let counts = message.states.iter().filter_map(|state| match state {
+                    State::There(there) => Some(There { count: there.count, ..found.clone() }),
+                    State::NotStored | State::Gone => None,
+                });
+                counts.filter_map(|found| message.like(&found, at)).next()
+            } else {
+                message.like(&found, at)
+            };
+            match like {
+                Some(_) if deletes => message.states = vec![State::Gone],
+                Some(state) => message.states = vec![state],
+                None => {
+                    complain(format!("m{id} was delivered as {found:?}; {}", message.told()));
+                    message.states = vec![State::There(found)];
+                }
+            }
+        }
+    }
+
+    /// Which message this is; what does not change in a message must be as it was sent.
+    fn known(&mut self, seen: &Seen, complain: Complain<'_>) -> Option<Id> {
+        let Some(id) = seen.id() else {
+            complain(format!("the message {} was never sent", seen.message_id));
+            return None;
+        };
+        let Some(message) = self.messages.get(&id) else {
+            complain(format!("m{id} was never sent to this queue, number {}", seen.number));
+            return None;
+        };
+        if message.print != seen.print {
+            complain(format!("m{id} has {:?} and not {:?}", seen.print, message.print));
+        }
+        self.numbered(id, seen.number, complain);
+        Some(id)
+    }
+
+    /// A receive for good whose answer was lost.
+    pub fn lose(&mut self, part: Part, count_max: u64) {
+        self.losses[part as usize] += count_max;
+    }
+
+    /// Something was done to messages, certainly or perhaps.
+    pub fn change(&mut self, ids: &[Id], is_certain: bool, change: impl Fn(&State) -> State) {
+        for id in ids {
+            let Some(message) = self.messages.get_mut(id) else { continue };
+            message.note("changed", is_certain);
+            let changed: Vec<State> = message.states.iter().map(&change).collect();
+            if is_certain {
+                message.states = changed;
+            } else {
+                for state in changed {
+                    if !message.states.contains(&state) {
+                        message.states.push(state);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A cancellation whose answer was lost.
+    pub fn cancel_unknown(&mut self, ids: Vec<Id>) {
+        self.change(&ids, false, |_| State::Gone);
+        self.open_cancels.push(ids);
+    }
+
+    /// Holds everything against what was found.
+    pub fn look(&mut self, round: u32, queue: &QueueSeen, at: u64, complain: Complain<'_>) {
+        self.round = round;
+        let mut there: HashMap<Id, There> = HashMap::new();
+        let main = queue.main.iter().map(|seen| (Part::Main, seen));
+        let dead = queue.dead.iter().map(|seen| (Part::DeadLetter, seen));
+        for (part, seen) in main.chain(dead) {
+            let Some(id) = self.known(seen, complain) else { continue };
+            if there.insert(id, found(part, seen)).is_some() {
+                complain(format!("m{id} is there twice, now as {}", seen.number));
+            }
+        }
+        self.close_batches(&there, complain);
+        self.close_cancels(&there, complain);
+        for (id, message) in &mut self.messages {
+            let found = there.get(id);
+            let state = match found {
+                Some(found) => message.like(found, at),
+                None => {
+                    message.states.iter().find(|state| !matches!(state, State::There(_))).cloned()
+                }
+            };
+            let state = match (state, found) {
+                (Some(state), _) => state,
+                (None, Some(found)) => {
+                    complain(format!("m{id} is there as {found:?}; {}", message.told()));
+                    State::There(found.clone())
+                }
+                (None, None) => {
+                    let part = match message.states.first() {
+                        Some(State::There(There { place: Place::Dead { .. }, .. })) => {
+                            Part::DeadLetter
+                        }
+                        _ => Part::Main,
+                    };
+                    let was_deferred = |state: &State| {
+                        matches!(state, State::There(There { place: Place::Deferred, .. }))
+                    };
+                    let loss = &mut self.losses[part as usize];
+                    if *loss > 0 && !message.states.iter().all(was_deferred) {
+                        *loss -= 1;
+                        message.note("taken by a lost answer", true);
+                        self.findings.push(("taken by a lost answer", 1));
+                    } else {
+                        complain(format!("m{id} is lost; {}", message.told()));
+                    }
+                    State::Gone
+                }
+            };
+            if message.states.len() > 1 {
+                let what = match (&state, message.states.contains(&State::NotStored)) {
+                    (State::There(_), true) => "unknown send was stored",
+                    (State::NotStored, _) => "unknown send was not stored",
+                    (State::Gone, _) => "unknown settlement was carried out",
+                    (State::There(_), false) => "unknown settlement, still there",
+                };
+                self.findings.push((what, 1));
+            }
+            message.states = vec![state];
+        }
+        self.check_order(complain);
+    }
+
+    /// SND-29: a batch of which one message was stored was stored whole.
+    fn close_batches(&mut self, there: &HashMap<Id, There>, complain: Complain<'_>) {
+        for batch in std::mem::take(&mut self.open_batches) {
+            let stored = |id: &Id| {
+                there.contains_key(id) || self.messages.get(id).is_some_and(Message::was_stored)
+            };
+            let count = batch.iter().filter(|id| stored(id)).count();
+            if count == 0 {
+                self.findings.push(("unknown batch was not stored", 1));
+                continue;
+            }
+            self.findings.push(("unknown batch was stored", 1));
+            let missing = |id: &&Id| !stored(id);
+            if self.losses == [0, 0] && count < batch.len() {
+                let missing: Vec<&Id> = batch.iter().filter(missing).collect();
+                complain(format!("of the batch {batch:?} these are missing: {missing:?}"));
+            }
+            for id in &batch {
+                if let Some(message) = self.messages.get_mut(id) {
+                    message.states.retain(|state| *state != State::NotStored);
+                }
+            }
+            self.batches.push(batch);
+        }
+    }
+
+    /// SCH-05: several are cancelled all or none.
+    fn close_cancels(&mut self, there: &HashMap<Id, There>, complain: Complain<'_>) {
+        for cancel in std::mem::take(&mut self.open_cancels) {
+            let count = cancel.iter().filter(|id| there.contains_key(id)).count();
+            if count > 0 && count < cancel.len() {
+                complain(format!("of {cancel:?} {count} are left of a cancellation"));
+            }
+        }
+    }
+
+    /// SND-09, SND-31: numbers ascend as one client sends, and follow each other in a batch.
+    fn check_order(&self, complain: Complain<'_>) {
+        for batch in &self.batches {
+            let numbers: Vec<(usize, u64)> = batch
+                .iter()
+                .enumerate()
+                .filter_map(|(place, id)| {
+                    let message = self.messages.get(id)?;
+                    Some((place, message.number.filter(|_| message.due.is_none())?))
+                })
+                .collect();
+            let follow = |one: &(usize, u64), next: &(usize, u64)| {
+                next.1.checked_sub(one.1) == Some((next.0 - one.0) as u64)
+            };
+            if !numbers.is_sorted_by(follow) {
+                complain(format!("the batch {batch:?} has the numbers {numbers:?}"));
+            }
+        }
+        let sent_now = |message: &&Message| message.sent.0 == self.round && message.due.is_none();
+        let mut sent: Vec<_> = self
+            .messages
+            .values()
+            .filter(sent_now)
+            .filter_map(|message| Some((message.sent, message.number?)))
+            .collect();
+        sent.sort_unstable();
+        for pair in sent.windows(2) {
+            let [(one, number), (next, next_number)] = pair else { continue };
+            if one.1 == next.1 && number >= next_number {
+                complain(format!("client {} sent {number} before {next_number}", one.1));
+            }
+        }
+    }
+
+    /// What comes now belongs to the next round.
+    pub fn close_round(&mut self) {
+        self.number_max_before = self.number_max;
+        self.losses = [0, 0];
+        self.batches.clear();
+    }
+}
+
+/// How a message was found.
+fn found(part: Part, seen: &Seen) -> There {
+    let place = match (part, seen.standing) {
+        (Part::DeadLetter, _) => Place::Dead { reason: seen.reason.clone() },
+        (Part::Main, Standing::Active) => Place::Active,
+        (Part::Main, Standing::Deferred) => Place::Deferred,
+        (Part::Main, Standing::Scheduled) => Place::Scheduled,
+    };
+    There { place, count: seen.count, mark: seen.mark.clone() }
+}

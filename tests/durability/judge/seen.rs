@@ -1,0 +1,25 @@
+//! What a queue says of itself: counts and messages must agree (CNT).
+
+use crate::inspection::QueueSeen;
+use crate::ledger::Standing;
+
+/// Holds the counts of a queue against its messages.
+pub fn count(queue: &QueueSeen, complain: &mut impl FnMut(String)) {
+    let runtime = queue.description.get("runtime").cloned().unwrap_or_default();
+    let said = |name: &str| runtime[name].as_u64().unwrap_or(u64::MAX);
+    let found = |standing: Standing| {
+        queue.main.iter().filter(|seen| seen.standing == standing).count() as u64
+    };
+    // A scheduled message may be enqueued between both.
+    let said_both = said("activeMessageCount") + said("scheduledMessageCount");
+    let found_both = found(Standing::Active) + found(Standing::Scheduled);
+    for (what, said, found) in [
+        ("active and scheduled", said_both, found_both),
+        ("deferred", said("deferredMessageCount"), found(Standing::Deferred)),
+        ("dead-lettered", said("deadLetterMessageCount"), queue.dead.len() as u64),
+    ] {
+        if said != found {
+            complain(format!("says {said} {what} messages, and shows {found}"));
+        }
+    }
+}

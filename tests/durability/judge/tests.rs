@@ -1,0 +1,282 @@
+//! The judge against cases made by hand: what it must let pass, and what it must not.
+
+use serde_json::json;
+
+use super::Judge;
+use crate::inspection::{QueueSeen, Snapshot};
+use crate::ledger::{
+    Description, Entry, Id, Op, Outcome, Part, Print, Seen, Sent, Standing, Verdict, message_id,
+};
+
+/// A case: requests to one queue, round by round.
+struct Case {
+    judge: Judge,
+    entries: Vec<Entry>,
+    tick: u64,
+}
+
+const DONE: Outcome = Outcome::Done;
+const UNKNOWN: Outcome = Outcome::Unknown;
+
+fn print(id: Id) -> Print {
+    Print { bytes: 10, hash: id }
+}
+
+fn description() -> Description {
+    json!({ "maxDeliveryCount": 3, "userMetadata": "first" }).as_object().unwrap().clone()
+}
+
+fn seen(id: Id, number: u64) -> Seen {
+    Seen {
+        message_id: message_id(id),
+        number,
+        print: print(id),
+        standing: Standing::Active,
+        count: 0,
+        reason: None,
+        mark: None,
+    }
+}
+
+fn delivered(id: Id, number: u64) -> Outcome {
+    Outcome::Delivered(vec![Seen { count: 1, ..seen(id, number) }])
+}
+
+fn sending(ids: &[Id]) -> Op {
+    let sent = |id: &Id| Sent { id: *id, print: print(*id), due: None };
+    Op::Send { sender: 1, messages: ids.iter().map(sent).collect() }
+}
+
+fn settling(id: Id, verdict: Verdict) -> Op {
+    Op::Settle { id, verdict, mark: None, reason: Some("mine".to_owned()) }
+}
+
+const RECEIVE: Op = Op::Receive { part: Part::Main, deletes: false, count_max: 1 };
+const TAKE: Op = Op::Receive { part: Part::Main, deletes: true, count_max: 1 };
+
+fn snapshot(main: Vec<Seen>, dead: Vec<Seen>, properties: &Description) -> Snapshot {
+    let count = |standing| main.iter().filter(|seen| seen.standing == standing).count();
+    let mut description = properties.clone();
+    let runtime = json!({
+        "activeMessageCount": count(Standing::Active),
+        "scheduledMessageCount": count(Standing::Scheduled),
+        "deferredMessageCount": count(Standing::Deferred),
+        "deadLetterMessageCount": dead.len(),
+    });
+    description.insert("runtime".to_owned(), runtime);
+    let queue = QueueSeen { description, main, dead };
+    Snapshot { queues: [("q".to_owned(), queue)].into(), taken_at: 1_000 }
+}
+
+impl Case {
+    /// A queue, and nothing in it.
+    fn new() -> Self {
+        let case = Self { judge: Judge::new(), entries: Vec::new(), tick: 0 };
+        case.ask(Op::Create(description()), DONE)
+    }
+
+    fn ask(mut self, op: Op, outcome: Outcome) -> Self {
+        let (begun, ended) = (self.tick, self.tick + 1);
+        self.tick += 2;
+        self.entries.push(Entry {
+            queue: "q".to_owned(),
+            op,
+            outcome,
+            begun,
+            ended,
+            ended_at: 1_000,
+        });
+        self
+    }
+
+    /// Message 1, acknowledged as number 1.
+    fn sent() -> Self {
+        Self::new().ask(sending(&[1]), Outcome::Numbers(vec![1]))
+    }
+
+    /// Message 1, with a client.
+    fn held() -> Self {
+        Self::sent().ask(RECEIVE, delivered(1, 1))
+    }
+
+    fn find(&mut self, found: &Snapshot) -> Vec<String> {
+        self.judge.judge(std::mem::take(&mut self.entries), found)
+    }
+
+    #[track_caller]
+    fn fine(mut self, main: Vec<Seen>, dead: Vec<Seen>) -> Self {
+        let complaints = self.find(&snapshot(main, dead, &description()));
+        assert_eq!(complaints, [""; 0]);
+        self
+    }
+
+    #[track_caller]
+    fn wrong(mut self, main: Vec<Seen>, dead: Vec<Seen>, what: &str) {
+        let complaints = self.find(&snapshot(main, dead, &description()));
+        let complaint = complaints.first().map_or("", |first| first);
+        assert!(complaint.contains(what), "{complaints:?}");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there() {
+    Case::sent().fine(vec![seen(1, 1)], vec![]);
+    Case::sent().wrong(vec![], vec![], "m1 is lost");
+    // It stays there, round after round.
+    Case::sent().fine(vec![seen(1, 1)], vec![]).wrong(vec![], vec![], "m1 is lost");
+}
+
+#[test]
+fn what_is_unknown_may_be_either_once() {
+    let unknown = || Case::new().ask(sending(&[1]), UNKNOWN);
+    unknown().fine(vec![], vec![]).wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    unknown().fine(vec![seen(1, 1)], vec![]).wrong(vec![], vec![], "m1 is lost");
+}
+
+#[test]
+fn what_was_refused_or_never_sent_is_not_there() {
+    let busy = Outcome::Refused("ServerBusy".to_owned());
+    let refused = || Case::new().ask(sending(&[1]), busy.clone());
+    refused().fine(vec![], vec![]);
+    refused().wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    Case::new().wrong(vec![seen(1, 1)], vec![], "m1 was never sent");
+    let refused = Outcome::Refused("InternalError".to_owned());
+    Case::new().ask(sending(&[1]), refused).wrong(vec![], vec![], "was refused with");
+}
+
+#[test]
+fn what_was_settled_stays_settled() {
+    let complete = |outcome| Case::held().ask(settling(1, Verdict::Complete), outcome);
+    complete(DONE).fine(vec![], vec![]);
+    complete(DONE).wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    complete(DONE).ask(RECEIVE, delivered(1, 1)).wrong(vec![], vec![], "m1 was delivered as");
+    complete(UNKNOWN).fine(vec![], vec![]).wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    complete(UNKNOWN).fine(vec![seen(1, 1)], vec![]);
+    let taken = || Case::sent().ask(TAKE, delivered(1, 1));
+    taken().fine(vec![], vec![]);
+    taken().wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+}
+
+#[test]
+fn a_lost_answer_may_have_taken_as_many_as_it_could() {
+    let two = || Case::sent().ask(sending(&[2]), Outcome::Numbers(vec![2])).ask(TAKE, UNKNOWN);
+    two().fine(vec![seen(1, 1), seen(2, 2)], vec![]);
+    two().fine(vec![seen(2, 2)], vec![]).wrong(vec![], vec![], "m2 is lost");
+    two().wrong(vec![], vec![], "m2 is lost");
+}
+
+#[test]
+fn a_batch_is_whole_or_absent() {
+    let batch = || Case::new().ask(sending(&[1, 2]), UNKNOWN);
+    batch().fine(vec![], vec![]);
+    batch().fine(vec![seen(1, 1), seen(2, 2)], vec![]);
+    batch().wrong(vec![seen(2, 2)], vec![], "these are missing: [1]");
+    batch().ask(RECEIVE, delivered(1, 1)).ask(settling(1, Verdict::Complete), DONE).wrong(
+        vec![],
+        vec![],
+        "these are missing: [2]",
+    );
+    batch().wrong(vec![seen(1, 1), seen(2, 3)], vec![], "has the numbers");
+}
+
+#[test]
+fn numbers_ascend_and_are_not_given_twice() {
+    let two = || Case::new().ask(sending(&[1]), DONE).ask(sending(&[2]), DONE);
+    two().fine(vec![seen(1, 1), seen(2, 2)], vec![]);
+    two().wrong(vec![seen(2, 1), seen(1, 2)], vec![], "client 1 sent 2 before 1");
+    let gone = Case::held().ask(settling(1, Verdict::Complete), DONE).fine(vec![], vec![]);
+    gone.ask(sending(&[2]), DONE).wrong(vec![seen(2, 1)], vec![], "was m1's, and is m2's");
+    Case::sent().wrong(vec![seen(1, 2)], vec![], "had the number 1, and has 2");
+    let later =
+        Case::new().ask(sending(&[1]), Outcome::Numbers(vec![7])).fine(vec![seen(1, 7)], vec![]);
+    later.ask(sending(&[2]), DONE).wrong(
+        vec![seen(2, 6), seen(1, 7)],
+        vec![],
+        "though 7 was given before",
+    );
+}
+
+#[test]
+fn contents_counts_marks_and_places_are_kept() {
+    let other = Seen { print: print(9), ..seen(1, 1) };
+    Case::sent().wrong(vec![other], vec![], "m1 has Print");
+    let abandoned = || Case::held().ask(settling(1, Verdict::Abandon), DONE);
+    let counted = |count| Seen { count, ..seen(1, 1) };
+    abandoned().fine(vec![counted(1)], vec![]);
+    abandoned().wrong(vec![counted(0)], vec![], "m1 is there as");
+    let marked = Op::Settle {
+        id: 1,
+        verdict: Verdict::Abandon,
+        mark: Some("mark".to_owned()),
+        reason: None,
+    };
+    Case::held().ask(marked, DONE).wrong(vec![counted(1)], vec![], "m1 is there as");
+    let deferred = || Case::held().ask(settling(1, Verdict::Defer), DONE);
+    deferred().fine(vec![Seen { standing: Standing::Deferred, ..seen(1, 1) }], vec![]);
+    deferred().wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    let dead = || Case::held().ask(settling(1, Verdict::DeadLetter), DONE);
+    let with = |reason: &str| Seen { reason: Some(reason.to_owned()), ..seen(1, 1) };
+    dead().fine(vec![], vec![with("mine")]);
+    dead().wrong(vec![], vec![with("another")], "m1 is there as");
+    dead().wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    dead().wrong(vec![seen(1, 1)], vec![with("mine")], "m1 is there twice");
+}
+
+#[test]
+fn too_many_failures_dead_letter() {
+    let again = |case: Case, count| {
+        let delivered = Outcome::Delivered(vec![Seen { count, ..seen(1, 1) }]);
+        case.ask(RECEIVE, delivered).ask(settling(1, Verdict::Abandon), DONE)
+    };
+    let failed = || again(again(again(Case::sent(), 1), 2), 3);
+    let reason = Some("MaxDeliveryCountExceeded".to_owned());
+    failed().fine(vec![], vec![Seen { count: 3, reason, ..seen(1, 1) }]);
+    failed().wrong(vec![Seen { count: 3, ..seen(1, 1) }], vec![], "m1 is there as");
+}
+
+#[test]
+fn what_is_scheduled_waits_and_what_was_cancelled_is_gone() {
+    let sent = |due| Sent { id: 1, print: print(1), due: Some(due) };
+    let scheduled = |due| {
+        let op = Op::Send { sender: 1, messages: vec![sent(due)] };
+        Case::new().ask(op, Outcome::Numbers(vec![1]))
+    };
+    let waiting = || Seen { standing: Standing::Scheduled, ..seen(1, 1) };
+    scheduled(900_000).fine(vec![waiting()], vec![]);
+    scheduled(900_000).wrong(vec![seen(1, 2)], vec![], "m1 is there as");
+    scheduled(900).fine(vec![seen(1, 2)], vec![]);
+    scheduled(900).wrong(vec![], vec![], "m1 is lost");
+    let cancel = || Op::Cancel { ids: vec![1] };
+    scheduled(900_000).ask(cancel(), DONE).wrong(vec![waiting()], vec![], "m1 is there as");
+    scheduled(900_000).ask(cancel(), UNKNOWN).fine(vec![], vec![]);
+    let not_found = Outcome::Refused("MessageNotFound".to_owned());
+    scheduled(900).ask(cancel(), not_found.clone()).fine(vec![seen(1, 2)], vec![]);
+    scheduled(900_000).ask(cancel(), not_found).wrong(vec![waiting()], vec![], "was refused");
+}
+
+#[test]
+fn duplicates_are_dropped_after_a_restart_too() {
+    let dropped = Outcome::Numbers(vec![0]);
+    let kept = || Case::sent().fine(vec![seen(1, 1)], vec![]);
+    kept().ask(sending(&[1]), dropped.clone()).fine(vec![seen(1, 1)], vec![]);
+    let again = || Outcome::Numbers(vec![2]);
+    kept().ask(sending(&[1]), again()).wrong(vec![seen(1, 1)], vec![], "m1 was stored again");
+    let lost = || Case::new().ask(sending(&[1]), UNKNOWN).fine(vec![], vec![]);
+    lost().ask(sending(&[1]), again()).fine(vec![seen(1, 2)], vec![]);
+    lost().ask(sending(&[1]), dropped).wrong(vec![], vec![], "and was never stored");
+}
+
+#[test]
+fn queues_are_kept_with_their_descriptions() {
+    let changes = json!({ "userMetadata": "second" }).as_object().unwrap().clone();
+    Case::new().ask(Op::Update(changes.clone()), UNKNOWN).fine(vec![], vec![]);
+    Case::new().ask(Op::Update(changes), DONE).wrong(vec![], vec![], "should be one of");
+    Case::sent().ask(Op::Delete, DONE).wrong(vec![], vec![], "should be one of");
+    Case::sent().ask(Op::Delete, UNKNOWN).fine(vec![seen(1, 1)], vec![]);
+    // Deleted whole or not at all.
+    Case::sent().ask(Op::Delete, UNKNOWN).wrong(vec![], vec![], "m1 is lost");
+    let nothing = || Snapshot { queues: [].into(), taken_at: 1_000 };
+    assert_eq!(Case::sent().ask(Op::Delete, UNKNOWN).find(&nothing()), [""; 0]);
+    assert_eq!(Case::sent().ask(Op::Delete, DONE).find(&nothing()), [""; 0]);
+    assert_eq!(Case::sent().find(&nothing()), ["queue q: is gone, with 1 messages"]);
+}

@@ -1,0 +1,540 @@
+//! The load: clients that ask for anything of several queues at a time. It remembers only what it
+//! needs to ask for something sensible; whether an answer was right is not its business.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::client::{Client, Draft, Held, Over, Received};
+use crate::inspection::Snapshot;
+use crate::ledger::{Description, Id, Ledger, Outcome, Part, Print, Sent, Standing, Verdict, now};
+use crate::process::Broker;
+use crate::random::Random;
+
+/// Clients at a time.
+pub const CLIENTS: usize = 8;
+/// Messages that lie there from the first round to the last, while others come and go.
+const ARCHIVE: u64 = 1_500;
+/// So far ahead that it never comes.
+const FAR_MS: u64 = 4 * 3_600_000;
+
+/// The queues that are there in every round, with MaxDeliveryCount.
+const QUEUES: [(&str, u64); 8] = [
+    ("archive", 10),
+    ("orders", 2_147_483_647),
+    ("tiny", 10),
+    ("large", 1_000_000),
+    ("once", 1_000_000),
+    ("churn", 10),
+    ("later", 1_000_000),
+    ("strict", 3),
+];
+
+/// What all clients of all rounds share.
+pub struct Load {
+    seed: u64,
+    next_id: AtomicU64,
+    /// Ids that the queue with duplicate detection was sent before the restart, and must drop when
+    /// they come again; and those since.
+    again: Mutex<Vec<Id>>,
+    next_again: Mutex<Vec<Id>>,
+}
+
+/// What the clients of a round think that is in a queue.
+#[derive(Default)]
+struct Field {
+    backlog: AtomicI64,
+    dead: AtomicI64,
+    deferred: Mutex<Vec<(Id, u64)>>,
+    scheduled: Mutex<Vec<(Id, u64)>>,
+}
+
+type Fields = BTreeMap<String, Field>;
+
+impl Load {
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            next_id: AtomicU64::new(1),
+            again: Mutex::new(Vec::new()),
+            next_again: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Creates the queues, and fills what stays.
+    pub fn prepare(&self, broker: &Broker, ledger: &Ledger) {
+        let alive = AtomicBool::new(false);
+        let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
+        let mut prepare = || -> Result<(), Over> {
+            for (name, count_max) in QUEUES {
+                let mut description = properties(count_max, "permanent");
+                if name == "once" {
+                    description.insert("requiresDuplicateDetection".to_owned(), json!(true));
+                    description
+                        .insert("duplicateDetectionHistoryTimeWindow".to_owned(), json!("PT4H"));
+                }
+                client.create(name, &description)?;
+            }
+            for _ in 0..ARCHIVE / 100 {
+                let drafts: Vec<Draft> = (0..100).map(|_| self.draft(1_024)).collect();
+                client.send_batch("archive", &drafts)?;
+            }
+            Ok(())
+        };
+        // The ledger complains when this fails.
+        let _prepared = prepare();
+    }
+
+    /// Lets clients loose until the broker is killed, which is after so long.
+    pub fn run(
+        &self,
+        broker: Broker,
+        ledger: &Ledger,
+        snapshot: Option<&Snapshot>,
+        random: &mut Random,
+        time: Duration,
+    ) {
+        let fields = fields(snapshot);
+        self.again.lock().unwrap().append(&mut self.next_again.lock().unwrap());
+        let killed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let client = Client::new(broker.address.clone(), ledger, &killed, number);
+                let (fields, random) = (&fields, random.fork());
+                let fleeting = format!("fleeting-{number}");
+                let exists = snapshot.is_some_and(|all| all.queues.contains_key(&fleeting));
+                scope.spawn(move || {
+                    let load = self;
+                    let mut worker = Worker { load, client, fields, random, fleeting, exists };
+                    while !worker.client.is_over() && worker.act().is_ok() {}
+                });
+            }
+            std::thread::sleep(time);
+            killed.store(true, Ordering::SeqCst);
+            broker.kill();
+        });
+    }
+
+    /// Takes everything out; what was to be sent again is sent before.
+    pub fn drain(&self, broker: &Broker, ledger: &Ledger, snapshot: &Snapshot) {
+        let alive = AtomicBool::new(false);
+        let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
+        let mut drain = || -> Result<(), Over> {
+            let mut again = std::mem::take(&mut *self.again.lock().unwrap());
+            again.append(&mut self.next_again.lock().unwrap());
+            for id in again {
+                client.send("once", &self.draft_of(id, 300))?;
+            }
+            for (name, queue) in &snapshot.queues {
+                let those = |standing: Standing| -> Vec<(Id, u64)> {
+                    let seen = queue.main.iter().filter(|seen| seen.standing == standing);
+                    seen.filter_map(|seen| Some((seen.id()?, seen.number))).collect()
+                };
+                for deferred in those(Standing::Deferred).chunks(8) {
+                    client.receive_deferred(name, deferred, true)?;
+                }
+                let scheduled = those(Standing::Scheduled);
+                for scheduled in scheduled {
+                    // Refused if it was enqueued meanwhile.
+                    client.cancel(name, &[scheduled])?;
+                }
+                // What is still to be enqueued is so within 2 s.
+                let wait = if name == "later" { 3.0 } else { 0.0 };
+                while !client.receive(name, Part::Main, true, (64, wait))?.is_empty() {}
+                while !client.receive(name, Part::DeadLetter, true, (64, 0.0))?.is_empty() {}
+            }
+            Ok(())
+        };
+        // The ledger complains when this fails.
+        let _drained = drain();
+    }
+
+    fn draft(&self, bytes: u64) -> Draft {
+        self.draft_of(self.next_id.fetch_add(1, Ordering::Relaxed), bytes)
+    }
+
+    /// The message of this id, the same whenever it is asked for. Most bodies are text, which is
+    /// quicker to read as JSON; some are not.
+    fn draft_of(&self, id: Id, bytes: u64) -> Draft {
+        let mut random = Random::new(self.seed ^ id.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let is_text = bytes > 10_000 || random.chance(70);
+        let mut body = Vec::with_capacity(usize::try_from(bytes + 8).unwrap());
+        while (body.len() as u64) < bytes {
+            let bits = random.bits();
+            let letters = (bits & 0x0F0F_0F0F_0F0F_0F0F).wrapping_add(0x6161_6161_6161_6161);
+            body.extend_from_slice(&(if is_text { letters } else { bits }).to_le_bytes());
+        }
+        body.truncate(usize::try_from(bytes).unwrap());
+        let property = format!("of {id}");
+        let sent = Sent { id, print: Print::of(&body, &property), due: None };
+        Draft { sent, body, property }
+    }
+}
+
+fn fields(snapshot: Option<&Snapshot>) -> Fields {
+    let mut fields: Fields = BTreeMap::new();
+    for (name, _) in QUEUES {
+        fields.insert(name.to_owned(), Field::default());
+    }
+    for (name, queue) in snapshot.into_iter().flat_map(|snapshot| &snapshot.queues) {
+        let field = fields.entry(name.clone()).or_default();
+        field.dead = AtomicI64::new(i64::try_from(queue.dead.len()).unwrap());
+        for seen in &queue.main {
+            let Some(id) = seen.id() else { continue };
+            match seen.standing {
+                Standing::Active => *field.backlog.get_mut() += 1,
+                Standing::Deferred => field.deferred.get_mut().unwrap().push((id, seen.number)),
+                Standing::Scheduled => field.scheduled.get_mut().unwrap().push((id, seen.number)),
+            }
+        }
+    }
+    fields
+}
+
+fn properties(count_max: u64, metadata: &str) -> Description {
+    let properties = json!({
+        // No lock ends by itself while a test looks.
+        "lockDuration": "PT5M",
+        "maxDeliveryCount": count_max,
+        "userMetadata": metadata,
+    });
+    properties.as_object().unwrap().clone()
+}
+
+/// One client in one round.
+struct Worker<'a> {
+    load: &'a Load,
+    client: Client<'a>,
+    fields: &'a Fields,
+    random: Random,
+    /// A queue that nobody else uses.
+    fleeting: String,
+    exists: bool,
+}
+
+type Did = Result<(), Over>;
+
+impl Worker<'_> {
+    fn act(&mut self) -> Did {
+        match self.random.below(100) {
+            0..22 => self.orders("orders", 12),
+            22..32 => self.orders("strict", 60),
+            32..45 => self.tiny(),
+            45..57 => self.large(),
+            57..70 => self.once(),
+            70..84 => self.churn(),
+            84..93 => self.later(),
+            _ => self.fleeting(),
+        }
+    }
+
+    fn field(&self, queue: &str) -> &Field {
+        &self.fields[queue]
+    }
+
+    /// Whether to send rather than receive, so that about so many are there.
+    fn is_short(&mut self, queue: &str, target: i64) -> bool {
+        let backlog = self.field(queue).backlog.load(Ordering::Relaxed);
+        self.random.chance(if backlog < target { 70 } else { 20 })
+    }
+
+    fn drafts(&mut self, count: (u64, u64), bytes: (u64, u64)) -> Vec<Draft> {
+        let count = self.random.between(count.0, count.1);
+        (0..count).map(|_| self.load.draft(self.random.between(bytes.0, bytes.1))).collect()
+    }
+
+    fn sent(&self, queue: &str, outcome: &Outcome, count: usize) {
+        if matches!(outcome, Outcome::Done | Outcome::Numbers(_)) {
+            self.field(queue).backlog.fetch_add(i64::try_from(count).unwrap(), Ordering::Relaxed);
+        }
+    }
+
+    fn send_some(&mut self, queue: &str, count_max: u64, bytes: (u64, u64)) -> Did {
+        let drafts = match self.random.below(3) {
+            0 if count_max > 1 => self.drafts((2, count_max), bytes),
+            _ => self.drafts((1, 1), bytes),
+        };
+        let outcome = match &*drafts {
+            [draft] if self.random.chance(40) => {
+                let bare = Draft {
+                    sent: Sent { print: Print::of(&draft.body, ""), ..draft.sent.clone() },
+                    body: draft.body.clone(),
+                    property: String::new(),
+                };
+                self.client.send_raw(queue, &bare)?
+            }
+            [draft] => self.client.send(queue, draft)?,
+            _ => self.client.send_batch(queue, &drafts)?,
+        };
+        self.sent(queue, &outcome, drafts.len());
+        Ok(())
+    }
+
+    fn receive(&mut self, queue: &str, deletes: bool, count_max: u64) -> Result<Received, Over> {
+        let count_max = self.random.between(1, count_max);
+        let wait = if self.random.chance(10) { 0.02 } else { 0.0 };
+        let received = self.client.receive(queue, Part::Main, deletes, (count_max, wait))?;
+        let count = i64::try_from(received.len()).unwrap();
+        self.field(queue).backlog.fetch_sub(count, Ordering::Relaxed);
+        Ok(received)
+    }
+
+    /// All that can be done to messages.
+    fn orders(&mut self, queue: &str, abandon_percent: u64) -> Did {
+        let dead = self.field(queue).dead.load(Ordering::Relaxed);
+        let deferred = self.field(queue).deferred.lock().unwrap().len();
+        if self.random.chance(if dead > 30 { 30 } else { 5 }) {
+            return self.dead_letters(queue);
+        }
+        if deferred > 0 && self.random.chance(if deferred > 20 { 40 } else { 10 }) {
+            return self.deferred(queue);
+        }
+        if self.is_short(queue, 150) {
+            return self.send_some(queue, 8, (100, 3_000));
+        }
+        for held in self.receive(queue, false, 8)? {
+            self.settle(queue, &held, abandon_percent)?;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Option<String> {
+        self.random.chance(40).then(|| format!("mark {}", self.random.below(1_000_000)))
+    }
+
+    fn settle(&mut self, queue: &str, held: &Held, abandon_percent: u64) -> Did {
+        let verdict = match self.random.below(100) {
+            chance if chance < abandon_percent => Verdict::Abandon,
+            chance => match chance % 20 {
+                0..3 => Verdict::Defer,
+                3..6 => Verdict::DeadLetter,
+                6 => Verdict::Release,
+                // It stays locked, until the broker is gone.
+                7 => return Ok(()),
+                _ => Verdict::Complete,
+            },
+        };
+        let mark = if matches!(verdict, Verdict::Complete | Verdict::Release) {
+            None
+        } else {
+            self.mark()
+        };
+        let reason = (verdict == Verdict::DeadLetter)
+            .then(|| format!("reason {}", self.random.below(1_000_000)));
+        let outcome = self.client.settle(queue, Part::Main, held, verdict, mark, reason)?;
+        if let (Outcome::Done, Some(id)) = (outcome, held.seen.id()) {
+            let field = self.field(queue);
+            match verdict {
+                Verdict::Defer => field.deferred.lock().unwrap().push((id, held.seen.number)),
+                Verdict::DeadLetter => {
+                    field.dead.fetch_add(1, Ordering::Relaxed);
+                }
+                Verdict::Abandon if held.seen.standing == Standing::Deferred => {
+                    // Unless it has failed too often.
+                    if queue != "strict" {
+                        field.deferred.lock().unwrap().push((id, held.seen.number));
+                    }
+                }
+                Verdict::Abandon | Verdict::Release | Verdict::Complete => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn deferred(&mut self, queue: &str) -> Did {
+        let count = usize::try_from(self.random.between(1, 3)).unwrap();
+        let taken: Vec<(Id, u64)> = {
+            let mut deferred = self.field(queue).deferred.lock().unwrap();
+            let first = deferred.len().saturating_sub(count);
+            deferred.drain(first..).collect()
+        };
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let deletes = self.random.chance(25);
+        let received = self.client.receive_deferred(queue, &taken, deletes)?;
+        for held in received.iter().filter(|_| !deletes) {
+            self.settle(queue, held, 20)?;
+        }
+        Ok(())
+    }
+
+    fn dead_letters(&mut self, queue: &str) -> Did {
+        let part = Part::DeadLetter;
+        for held in self.client.receive(queue, part, false, (6, 0.0))? {
+            let verdict = match self.random.below(10) {
+                0 => return Ok(()),
+                1..3 => Verdict::Abandon,
+                _ => Verdict::Complete,
+            };
+            let mark = if verdict == Verdict::Abandon { self.mark() } else { None };
+            self.client.settle(queue, part, &held, verdict, mark, None)?;
+            if verdict == Verdict::Complete {
+                self.field(queue).dead.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn tiny(&mut self) -> Did {
+        if self.is_short("tiny", 400) {
+            return self.send_some("tiny", 50, (0, 24));
+        }
+        let deletes = self.random.chance(30);
+        let count_max = if deletes { 6 } else { 12 };
+        let received = self.receive("tiny", deletes, count_max)?;
+        self.complete_unless("tiny", deletes, &received)
+    }
+
+    fn complete_unless(&mut self, queue: &str, deleted: bool, received: &Received) -> Did {
+        for held in received.iter().filter(|_| !deleted) {
+            if self.random.chance(50) {
+                self.client.complete_raw(queue, held)?;
+            } else {
+                let verdict = Verdict::Complete;
+                self.client.settle(queue, Part::Main, held, verdict, None, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Contents on both sides of the 256 KiB above which they go in parts, and up to 1 MiB.
+    fn large(&mut self) -> Did {
+        if self.is_short("large", 8) {
+            let bytes = match self.random.below(5) {
+                0 => (50_000, 200_000),
+                1 => (261_700, 262_300),
+                2 => (262_301, 400_000),
+                3 => (400_000, 1_000_000),
+                _ => (1_047_000, 1_048_000),
+            };
+            if bytes.1 <= 262_300 && self.random.chance(50) {
+                let drafts = self.drafts((2, 3), bytes);
+                let outcome = self.client.send_batch("large", &drafts)?;
+                self.sent("large", &outcome, drafts.len());
+                return Ok(());
+            }
+            return self.send_some("large", 1, bytes);
+        }
+        let deletes = self.random.chance(40);
+        let received = self.client.receive_raw("large", deletes)?;
+        self.field("large")
+            .backlog
+            .fetch_sub(i64::try_from(received.len()).unwrap(), Ordering::Relaxed);
+        for held in received.iter().filter(|_| !deletes) {
+            if self.random.chance(70) {
+                self.client.complete_raw("large", held)?;
+            } else {
+                let (verdict, mark) = (Verdict::Abandon, self.mark());
+                self.client.settle("large", Part::Main, held, verdict, mark, None)?;
+                self.field("large").backlog.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what was sent before the restart, and new messages, some of them twice at once.
+    fn once(&mut self) -> Did {
+        let again = self.load.again.lock().unwrap().pop();
+        if let Some(id) = again {
+            self.client.send("once", &self.load.draft_of(id, 300))?;
+            return Ok(());
+        }
+        if self.is_short("once", 60) {
+            let draft = self.load.draft(300);
+            let sent = self.client.send("once", &draft);
+            // For the next round: whether it was acknowledged or not.
+            self.load.next_again.lock().unwrap().push(draft.sent.id);
+            self.sent("once", &sent?, 1);
+            if self.random.chance(10) {
+                self.client.send("once", &draft)?;
+            }
+            return Ok(());
+        }
+        let received = self.receive("once", false, 4)?;
+        self.complete_unless("once", false, &received)
+    }
+
+    /// What comes goes at once, so that whole segments are given back.
+    fn churn(&mut self) -> Did {
+        if self.is_short("churn", 24) {
+            let drafts = self.drafts((4, 8), (4_000, 12_000));
+            let outcome = self.client.send_batch("churn", &drafts)?;
+            self.sent("churn", &outcome, drafts.len());
+            return Ok(());
+        }
+        let deletes = self.random.chance(60);
+        let received = self.receive("churn", deletes, 12)?;
+        self.complete_unless("churn", deletes, &received)
+    }
+
+    fn later(&mut self) -> Did {
+        let scheduled = self.field("later").scheduled.lock().unwrap().len();
+        if scheduled > 0 && self.random.chance(if scheduled > 100 { 60 } else { 25 }) {
+            let count = usize::try_from(self.random.between(1, 3)).unwrap();
+            let taken: Vec<(Id, u64)> = {
+                let mut scheduled = self.field("later").scheduled.lock().unwrap();
+                let first = scheduled.len().saturating_sub(count);
+                scheduled.drain(first..).collect()
+            };
+            if !taken.is_empty() {
+                self.client.cancel("later", &taken)?;
+            }
+            return Ok(());
+        }
+        if self.is_short("later", 60) {
+            let is_far = self.random.chance(50);
+            let ahead = if is_far { FAR_MS } else { self.random.between(1, 1_500) };
+            let due = Some(now() + ahead);
+            let mut drafts = self.drafts((1, 4), (50, 500));
+            drafts.iter_mut().for_each(|draft| draft.sent.due = due);
+            let outcome = self.client.send_batch("later", &drafts)?;
+            if let Outcome::Numbers(numbers) = outcome
+                && (is_far || self.random.chance(30))
+            {
+                let ids = drafts.iter().map(|draft| draft.sent.id);
+                self.field("later").scheduled.lock().unwrap().extend(ids.zip(numbers));
+            }
+            return Ok(());
+        }
+        if self.random.chance(30) {
+            return self.send_some("later", 3, (10, 300));
+        }
+        let received = self.receive("later", false, 8)?;
+        self.complete_unless("later", false, &received)
+    }
+
+    /// A queue that comes and goes, with messages in it.
+    fn fleeting(&mut self) -> Did {
+        let queue = self.fleeting.clone();
+        if !self.exists {
+            let metadata = format!("made as {}", self.random.bits());
+            let description = properties(self.random.between(5, 500), &metadata);
+            let outcome = self.client.create(&queue, &description)?;
+            self.exists = matches!(outcome, Outcome::Done);
+            return Ok(());
+        }
+        match self.random.below(10) {
+            0 => {
+                self.client.delete(&queue)?;
+                self.exists = false;
+            }
+            1..3 => {
+                let metadata = format!("changed to {}", self.random.bits());
+                self.client.update(&queue, &properties(self.random.between(5, 500), &metadata))?;
+            }
+            3..8 => {
+                let drafts = self.drafts((2, 6), (0, 2_000));
+                self.client.send_batch(&queue, &drafts)?;
+            }
+            _ => {
+                let received = self.client.receive(&queue, Part::Main, false, (4, 0.0))?;
+                self.complete_unless(&queue, false, &received)?;
+            }
+        }
+        Ok(())
+    }
+}

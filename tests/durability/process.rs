@@ -1,0 +1,184 @@
+//! The broker as a process of its own: started as people start it, ended as power, people and the
+//! kernel end it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// Small, so that a round crosses many segments.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Where a broker keeps its messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    Journal,
+    /// Forgets everything; only to see that the judge notices.
+    Memory,
+}
+
+/// A place for one run: the data directory and what the brokers said.
+pub struct Place {
+    directory: PathBuf,
+    storage: Storage,
+}
+
+impl Place {
+    /// An empty place of this name.
+    pub fn new(name: &str, storage: Storage) -> Self {
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("durability").join(name);
+        if directory.exists() {
+            std::fs::remove_dir_all(&directory).unwrap();
+        }
+        std::fs::create_dir_all(&directory).unwrap();
+        Self { directory, storage }
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("broker.log")
+    }
+
+    /// The last lines that brokers wrote to standard error.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// Names and sizes of what the journal has on disk.
+    pub fn files(&self) -> Vec<(String, u64)> {
+        let Ok(entries) = std::fs::read_dir(self.directory.join("data")) else { return Vec::new() };
+        let files = entries.map(|entry| {
+            let entry = entry.unwrap();
+            let size = entry.metadata().map_or(0, |metadata| metadata.len());
+            (entry.file_name().to_string_lossy().into_owned(), size)
+        });
+        let mut files: Vec<_> = files.collect();
+        files.sort();
+        files
+    }
+
+    /// Keeps what the journal has on disk now under this name, for whoever must find out.
+    pub fn keep(&self, name: &str) {
+        let copy = self.directory.join(name);
+        std::fs::create_dir(&copy).unwrap();
+        for (file, _) in self.files() {
+            let from = self.directory.join("data").join(&file);
+            std::fs::copy(from, copy.join(&file)).unwrap();
+        }
+    }
+
+    /// Forgets what was kept.
+    pub fn forget(&self, name: &str) {
+        std::fs::remove_dir_all(self.directory.join(name)).unwrap();
+    }
+
+    /// Forgets the place.
+    pub fn remove(self) {
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+
+    /// A broker that was told to start, and may not have come to anything yet.
+    pub fn spawn(&self) -> Spawned {
+        let log: File = OpenOptions::new().append(true).create(true).open(self.log()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
+                command.env_remove(name);
+            }
+        }
+        command.args(["serve", "--http", "127.0.0.1:0"]);
+        match self.storage {
+            Storage::Journal => command.args(["--data-dir", "data"]),
+            Storage::Memory => command.arg("--ephemeral"),
+        };
+        command
+            .env("PEEKLOCK__JOURNAL__SEGMENT_BYTES", SEGMENT_BYTES.to_string())
+            .env("PEEKLOCK__JOURNAL__FREE_BYTES_MIN", (4 * SEGMENT_BYTES).to_string())
+            // Contents are read from disk too.
+            .env("PEEKLOCK__JOURNAL__CACHE_BYTES", (2 * SEGMENT_BYTES).to_string())
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        Spawned { child: command.spawn().unwrap() }
+    }
+}
+
+/// A process that is killed if it is forgotten.
+pub struct Spawned {
+    child: Child,
+}
+
+impl Spawned {
+    /// Waits until it serves.
+    ///
+    /// # Errors
+    /// When it ends before.
+    pub fn ready(mut self) -> Result<Broker, String> {
+        let mut banner = BufReader::new(self.child.stdout.take().unwrap());
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if banner.read_line(&mut line).unwrap() == 0 {
+                let status = self.child.wait().unwrap();
+                return Err(format!("the broker did not start: {status}"));
+            }
+            if let Some(url) = line.trim().strip_prefix("http ") {
+                let address = url.trim().trim_start_matches("http://").to_owned();
+                return Ok(Broker { process: self, address, _banner: banner });
+            }
+        }
+    }
+
+    /// SIGKILL: nothing of the process runs any more when this returns.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Kills it when the time is over, whatever it does then.
+    pub fn kill_after(self, time: Duration) {
+        std::thread::sleep(time);
+        self.kill();
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// A broker that serves.
+pub struct Broker {
+    process: Spawned,
+    pub address: String,
+    _banner: BufReader<ChildStdout>,
+}
+
+impl Broker {
+    /// SIGKILL.
+    pub fn kill(self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM, and waits for the end.
+    ///
+    /// # Errors
+    /// When it does not end in order.
+    pub fn stop(mut self) -> Result<(), String> {
+        let id = self.process.child.id().to_string();
+        let kill = Command::new("kill").arg("-TERM").arg(id).status();
+        assert!(kill.unwrap().success());
+        let status = self.process.child.wait().unwrap();
+        if status.success() { Ok(()) } else { Err(format!("the broker ended with {status}")) }
+    }
+}
