@@ -271,7 +271,7 @@ fn bit_rot_at_every_byte_is_found_and_repaired() {
     let (name, bytes) = files.iter().find(|(name, _)| name.starts_with("segment")).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let mut fates = BTreeMap::new();
-    for at in 0..end {
+    for (at, byte) in bytes.iter().enumerate().take(end) {
         let disk = MemoryDisk::of(&files);
         flip(&disk, name, at);
         let report = look(&disk);
@@ -280,7 +280,7 @@ fn bit_rot_at_every_byte_is_found_and_repaired() {
             assert!(report.is_sound(), "byte {at}");
         } else if report.is_sound() {
             // Padding behind a payload is part of nothing.
-            assert_eq!(bytes[at], 0, "byte {at}");
+            assert_eq!(*byte, 0, "byte {at}");
             assert!(report.findings.is_empty(), "byte {at}");
             continue;
         }
