@@ -27,7 +27,7 @@ struct Queue {
 pub struct Touched {
     /// Messages by their sequence numbers.
     pub messages: Vec<u64>,
-    /// Whether the description is among them, without which the queue cannot be opened.
+    /// Whether the description of the queue is among them: its properties.
     pub description: bool,
     /// Everything else: counters, overlays, ids of duplicate detection, records of the namespace.
     pub others: u64,
@@ -96,7 +96,7 @@ impl Touched {
             parts.push(format!("{word} {}", numbers(&self.messages)));
         }
         if self.description {
-            parts.push("the description of the queue, which cannot be opened without".to_owned());
+            parts.push("the description of the queue: set its properties again".to_owned());
         }
         match self.others {
             0 => {}
