@@ -2,7 +2,10 @@
 
 mod bench;
 mod check;
+mod repair;
+mod scrub;
 mod serve;
+mod verify;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -27,11 +30,13 @@ Examples:
   peeklock --ephemeral --http 127.0.0.1:0    the same for a test, on a free port
   peeklock config default > peeklock.toml    a file to start from
   peeklock config check                      what is in force, and where it comes from
+  peeklock verify                            whether everything stored can still be read
 
 Exit codes:
   0  done, or stopped by a signal
   1  failure
-  2  usage or configuration";
+  2  usage or configuration
+  3  damaged data, as found by `peeklock verify`";
 
 const SERVE_HELP: &str = "\
 Examples:
@@ -60,6 +65,47 @@ Exit codes:
   0  the configuration is valid
   2  it is not";
 
+const VERIFY_HELP: &str = "\
+Examples:
+  peeklock verify
+  peeklock verify --data-dir /var/lib/peeklock
+  peeklock verify --output json | jq .findings
+
+Stop the broker first. Everything is read and proven by its checksums: the log, its segments and side
+files, the record and the content of every message. Nothing is written. What is damaged is told with
+file and byte, and with the messages it concerns; what is harmless is told too.
+
+What becomes of a message that damage touches:
+  lost     it cannot be read any more
+  earlier  its last change cannot be read; it is as it was before, so it may be delivered again
+  saved    it can be read, though what surrounds it is damaged
+  removed  it was settled, and stays so
+
+Exit codes:
+  0  sound
+  1  could not be read, or there is no journal
+  2  usage or configuration
+  3  damaged";
+
+const REPAIR_HELP: &str = "\
+Examples:
+  peeklock repair                            shows what it would do, and asks
+  peeklock repair --data-dir /var/lib/peeklock --yes
+  peeklock repair --drop-segment 7           goes on without a segment that is lost
+
+Stop the broker first. Repair shows what `peeklock verify` shows and what becomes of each message, and
+asks. Then it copies the whole directory to `<directory>.before-repair-<time>`, saves what can be read,
+gives up what cannot, and reads everything again. Should it be interrupted, run it again.
+
+A segment that is missing, or whose header is lost in both copies, cannot be repaired. Put the file
+back from a backup made while the broker was stopped at the same state, or go on without it
+(--drop-segment): every message in it is lost, and what was settled in it is delivered again.
+
+Exit codes:
+  0  repaired, or nothing to repair
+  1  not repaired
+  2  usage or configuration";
+
 #[derive(Parser)]
 #[command(
     name = "peeklock",
@@ -81,6 +127,12 @@ enum Command {
     /// Run a broker until it is told to stop
     #[command(after_help = SERVE_HELP)]
     Serve(ServeFlags),
+    /// Read everything that is stored, offline, and tell what is damaged
+    #[command(after_help = VERIFY_HELP)]
+    Verify(scrub::ScrubFlags),
+    /// Make a damaged directory usable again; shows what is lost, asks, and keeps a copy
+    #[command(after_help = REPAIR_HELP)]
+    Repair(repair::RepairFlags),
     /// Measure what this machine makes of a load
     #[command(after_help = bench::HELP)]
     Bench(bench::BenchFlags),
@@ -141,6 +193,27 @@ enum Failure {
     Failed(String),
     /// Exit code 2.
     Misconfigured(ConfigError),
+    /// Everything is said already; this exit code.
+    Told(u8),
+}
+
+impl Failure {
+    /// What is said about it.
+    fn text(&self) -> String {
+        match self {
+            Self::Failed(text) => text.clone(),
+            Self::Misconfigured(error) => error.to_string(),
+            Self::Told(_) => String::new(),
+        }
+    }
+
+    const fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Misconfigured(_) => 2,
+            Self::Told(code) => *code,
+        }
+    }
 }
 
 impl From<ConfigError> for Failure {
@@ -167,18 +240,18 @@ pub fn run() -> ExitCode {
     let result = match line.command {
         None => serve::serve(&line.serve),
         Some(Command::Serve(flags)) => serve::serve(&flags),
+        Some(Command::Verify(flags)) => verify::verify(&flags),
+        Some(Command::Repair(flags)) => repair::repair(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
     };
-    let (text, code) = match result {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Failed(text)) => (text, 1),
-        Err(Failure::Misconfigured(error)) => (error.to_string(), 2),
-    };
-    // Without standard error nobody is there to be told.
-    let _unheard = writeln!(io::stderr(), "error: {text}");
-    ExitCode::from(code)
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    if !matches!(failure, Failure::Told(_)) {
+        // Without standard error nobody is there to be told.
+        let _unheard = writeln!(io::stderr(), "error: {}", failure.text());
+    }
+    ExitCode::from(failure.code())
 }
 
 /// Writes to standard output. A reader that has left, as `head` does, is no failure.

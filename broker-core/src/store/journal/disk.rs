@@ -113,8 +113,9 @@ impl Disk for OnceFailed {
 pub struct OsDisk {
     path: PathBuf,
     directory: File,
-    /// Held for as long as the directory is in use.
-    _lock: File,
+    is_read_only: bool,
+    /// Held for as long as the directory is in use; `None` where nobody can write anyway.
+    _lock: Option<File>,
 }
 
 impl OsDisk {
@@ -131,37 +132,67 @@ impl OsDisk {
             }
         }
         let lock_path = path.join(LOCK_NAME);
-        let mut lock = OpenOptions::new()
+        let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .read(true)
             .write(true)
             .open(&lock_path)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                lock.read_to_string(&mut holder).ok();
-                let holder = match holder.trim() {
-                    "" => "another process".to_owned(),
-                    pid => format!("process {pid}"),
-                };
-                return Err(io::Error::new(
-                    io::ErrorKind::ResourceBusy,
-                    format!("`{}` is in use by {holder}", path.display()),
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        lock.set_len(0)?;
-        lock.seek(SeekFrom::Start(0))?;
-        writeln!(lock, "{}", std::process::id())?;
-        Ok(Self { directory: File::open(path)?, path: path.to_owned(), _lock: lock })
+        let lock = Some(take_lock(lock, path)?);
+        Ok(Self {
+            directory: File::open(path)?,
+            path: path.to_owned(),
+            is_read_only: false,
+            _lock: lock,
+        })
+    }
+
+    /// Opens a directory that exists to look at it, and locks it: no file can be written through it.
+    ///
+    /// # Errors
+    /// When it is not there or another process has it; the text says which process.
+    pub fn look_at(path: &Path) -> io::Result<Self> {
+        let directory = File::open(path)?;
+        let lock = match OpenOptions::new().read(true).write(true).open(path.join(LOCK_NAME)) {
+            Ok(lock) => Some(take_lock(lock, path)?),
+            // A copy, or a file system that nobody can write to.
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem => None,
+                _ => return Err(error),
+            },
+        };
+        Ok(Self { directory, path: path.to_owned(), is_read_only: true, _lock: lock })
     }
 
     fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
+}
+
+/// Locks a directory by its lock file, and writes there who has it.
+fn take_lock(mut lock: File, path: &Path) -> io::Result<File> {
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            lock.read_to_string(&mut holder).ok();
+            let holder = match holder.trim() {
+                "" => "another process".to_owned(),
+                pid => format!("process {pid}"),
+            };
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!("`{}` is in use by {holder}", path.display()),
+            ));
+        }
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    lock.set_len(0)?;
+    lock.seek(SeekFrom::Start(0))?;
+    writeln!(lock, "{}", std::process::id())?;
+    Ok(lock)
 }
 
 impl Disk for OsDisk {
@@ -179,7 +210,7 @@ impl Disk for OsDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.at(name))?;
+        let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.at(name))?;
         Ok(Arc::new(OsFile(file)))
     }
 

@@ -31,7 +31,7 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: u64 = 4_096;
 /// Where the copy of the header stands.
 const HEADER_COPY_AT: usize = 2_048;
-const HEADER_LENGTH: usize = 92;
+pub(super) const HEADER_LENGTH: usize = 92;
 const SEGMENT_MAGIC: [u8; 8] = *b"PEEKLOCK";
 
 /// Bytes of a frame before its payload.
@@ -139,6 +139,11 @@ impl SegmentHeader {
             Ok(header) => Ok(header),
             Err(flaw) => Self::read_at(page, HEADER_COPY_AT).map_err(|_| flaw),
         }
+    }
+
+    /// Reads the header and its copy, each for itself.
+    pub(super) fn read_both(page: &[u8]) -> [(u64, Result<Self, Flaw>); 2] {
+        [0, HEADER_COPY_AT].map(|at| (at as u64, Self::read_at(page, at)))
     }
 
     fn read_at(page: &[u8], at: usize) -> Result<Self, Flaw> {
@@ -251,6 +256,21 @@ impl FrameHead {
             return Err(Flaw::Checksum);
         }
         Ok((frame, payload))
+    }
+
+    /// What a frame's head says, without proving anything.
+    pub(super) fn read_claim(bytes: &[u8]) -> Result<Self, Flaw> {
+        let mut fields = Fields(bytes.get(..FRAME_HEAD).ok_or(Flaw::Short)?);
+        if fields.take(4)? != FRAME_MAGIC {
+            return Err(Flaw::Magic);
+        }
+        let length = fields.u32()?;
+        let (lsn, synced) = (fields.u64()?, fields.u64()?);
+        let kind = u8::try_from(fields.u32()? & KIND_MASK)
+            .ok()
+            .and_then(FrameKind::of)
+            .ok_or(Flaw::Form)?;
+        Ok(Self { kind, length, lsn, synced })
     }
 }
 
@@ -518,6 +538,13 @@ pub(super) const fn mark_payload(oldest: u32) -> [u8; 8] {
 /// Reads the payload of a mark.
 pub(super) fn read_mark(payload: &[u8]) -> Result<u32, Flaw> {
     Fields(payload).u32()
+}
+
+/// The payload of a hole of so many bytes, at least eight.
+pub(super) fn hole_payload(next_lsn: u64, bytes: usize) -> Vec<u8> {
+    let mut payload = next_lsn.to_le_bytes().to_vec();
+    payload.resize(bytes.max(payload.len()), 0);
+    payload
 }
 
 /// The payload of a hole begins with the lsn of the frame behind it.

@@ -86,13 +86,13 @@ impl Entry {
     }
 
     /// What the record takes in the log, without a content that it holds.
-    fn bytes(&self, key_length: usize) -> u64 {
+    pub(super) fn bytes(&self, key_length: usize) -> u64 {
         value_span(self, key_length) as u64
     }
 }
 
 /// Something that the log says, to be carried out on the index.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     /// The key has a new record. Its content is new, or is the one of another record.
     Put { key: Key, entry: Entry, content_is_new: bool },

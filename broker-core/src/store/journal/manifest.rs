@@ -15,7 +15,7 @@ use super::format::Fields;
 pub(super) const NAME: &str = "manifest";
 const MAGIC: [u8; 8] = *b"PEEKMANI";
 const VERSION: u32 = 1;
-const SLOT_BYTES: u64 = 512;
+pub(super) const SLOT_BYTES: u64 = 512;
 const SLOT_LENGTH: usize = 8 + 4 + 8 + 4 + 8 + 4;
 
 /// What the manifest says.
@@ -78,6 +78,20 @@ pub(super) fn read(file: &dyn DiskFile) -> io::Result<Told> {
         }
     }
     Ok(newest)
+}
+
+/// Slots that were written and cannot be read: where each stands.
+pub(super) fn damaged_slots(file: &dyn DiskFile) -> io::Result<Vec<u64>> {
+    let mut damaged = Vec::new();
+    for place in 0..2 {
+        let mut slot = [0; SLOT_LENGTH];
+        let count = file.read_at(&mut slot, place * SLOT_BYTES)?;
+        let slot = slot.get(..count).unwrap_or_default();
+        if read_slot(slot).is_none() && slot.iter().any(|byte| *byte != 0) {
+            damaged.push(place * SLOT_BYTES);
+        }
+    }
+    Ok(damaged)
 }
 
 fn read_slot(slot: &[u8]) -> Option<Told> {

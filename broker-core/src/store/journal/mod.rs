@@ -25,12 +25,14 @@ mod log;
 mod manifest;
 mod opening;
 mod queue;
+pub mod repair;
 mod replay;
 mod room;
 mod scan;
 mod segment;
 mod side;
 mod threads;
+pub mod verify;
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -124,16 +126,13 @@ impl Journal {
     /// # Errors
     /// See [`Journal::open`].
     pub fn open_on(disk: Arc<dyn Disk>, config: JournalConfig) -> Result<Arc<Self>, StoreError> {
-        let mut seeds = seeds()?;
-        let identity = (u128::from(seeds()) << 96)
-            | (u128::from(seeds()) << 64)
-            | (u128::from(seeds()) << 32)
-            | u128::from(seeds());
+        let randoms = randoms()?;
+        let opened = opening::open(&*disk)?;
         let cache = Arc::new(Cache::new(config.cache_bytes));
         let readers = Readers::start(Arc::clone(&cache))
             .map_err(|error| StoreError::Failed(format!("no threads: {error}").into()))?;
         let (mut journal, committer, keeper) =
-            Self::assemble(disk, &config, (identity, Box::new(seeds)), cache, readers)?;
+            Self::assemble(disk, &config, randoms, cache, readers, opened)?;
         let threads = Threads::start(Arc::clone(&journal.queue), committer, keeper)
             .map_err(|error| StoreError::Failed(format!("no threads: {error}").into()))?;
         journal.driver = Driver::Threads(threads);
@@ -151,13 +150,14 @@ impl Journal {
         config: JournalConfig,
         seed: u64,
     ) -> Result<Arc<Self>, StoreError> {
+        let opened = opening::open(&*disk)?;
         let mut random = crate::testing::Random::new(seed);
         let identity = u128::from(random.bits());
         let seeds = Box::new(move || u32::try_from(random.below(1 << 32)).unwrap_or(0));
         let cache = Arc::new(Cache::new(config.cache_bytes));
         let readers = Readers::inline(Arc::clone(&cache));
         let (mut journal, committer, keeper) =
-            Self::assemble(disk, &config, (identity, seeds), cache, readers)?;
+            Self::assemble(disk, &config, (identity, seeds), cache, readers, opened)?;
         journal.driver = Driver::Hand(Mutex::new(Some(Box::new((committer, keeper)))));
         Ok(Arc::new(journal))
     }
@@ -165,13 +165,13 @@ impl Journal {
     fn assemble(
         disk: Arc<dyn Disk>,
         config: &JournalConfig,
-        (identity, random): (u128, Box<dyn FnMut() -> u32 + Send>),
+        (identity, random): Randoms,
         cache: Arc<Cache>,
         readers: Readers,
+        opened: Opened,
     ) -> Result<(Self, Committer, Keeper), StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(OnceFailed::new(disk));
-        let Opened { segments, index, manifest, newest, end, next_lsn, oldest } =
-            opening::open(&*disk)?;
+        let Opened { segments, index, manifest, newest, end, next_lsn, oldest } = opened;
         let segment_bytes = config.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let spare = Arc::default();
         let parts = LogParts {
@@ -363,6 +363,18 @@ impl Drop for Journal {
             self.readers.stop();
         }
     }
+}
+
+/// The name of a new journal, and seeds.
+type Randoms = (u128, Box<dyn FnMut() -> u32 + Send>);
+
+fn randoms() -> Result<Randoms, StoreError> {
+    let mut seeds = seeds()?;
+    let identity = (u128::from(seeds()) << 96)
+        | (u128::from(seeds()) << 64)
+        | (u128::from(seeds()) << 32)
+        | u128::from(seeds());
+    Ok((identity, Box::new(seeds)))
 }
 
 /// Numbers nobody can guess.

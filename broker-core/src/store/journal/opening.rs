@@ -263,7 +263,11 @@ fn replay_segment(
 }
 
 /// Removes files that nothing needs: spares, drafts, and segments below the oldest needed.
-fn remove_leftovers(disk: &dyn Disk, names: &[String], oldest: u32) -> Result<(), StoreError> {
+pub(super) fn remove_leftovers(
+    disk: &dyn Disk,
+    names: &[String],
+    oldest: u32,
+) -> Result<(), StoreError> {
     for name in names {
         let is_left = is_spare(name)
             || side::is_draft(name)

@@ -8,9 +8,17 @@ use super::segment::{FoundFrame, Segment};
 use crate::store::{Key, StoreError};
 
 /// What a record does, and the parts of its large content.
+#[derive(PartialEq, Eq)]
 pub(super) struct ReplayOp {
     pub(super) op: Op,
     pub(super) parts: Option<Parts>,
+}
+
+impl ReplayOp {
+    /// Whether it takes something away.
+    pub(super) const fn is_removal(&self) -> bool {
+        matches!(self.op, Op::Delete { .. } | Op::DeletePrefix { .. })
+    }
 }
 
 /// Shows the records of a frame, if it holds some, each with the byte of the segment where it begins.

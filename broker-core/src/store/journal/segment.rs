@@ -257,8 +257,13 @@ impl<'a> FrameReader<'a> {
         Ok(FrameHead::read(bytes, seed).map(|(head, payload)| FoundFrame { offset, head, payload }))
     }
 
+    /// What the head of a frame at a byte claims, proven or not; `None` if no frame begins there.
+    pub(super) fn claim_at(&mut self, offset: u64) -> io::Result<Option<FrameHead>> {
+        Ok(FrameHead::read_claim(self.bytes_at(offset, FRAME_HEAD)?).ok())
+    }
+
     /// Bytes from a position on; fewer at the limit.
-    fn bytes_at(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
+    pub(super) fn bytes_at(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
         let wanted =
             u64::try_from(length).unwrap_or(u64::MAX).min(self.limit.saturating_sub(offset));
         let wanted = usize::try_from(wanted).unwrap_or(0);

@@ -117,6 +117,16 @@ pub(super) fn replay(
     end: u64,
     visit: &mut dyn FnMut(ReplayOp),
 ) -> io::Result<Result<(), Flaw>> {
+    items(disk, segment, end, &mut |_, op| visit(op))
+}
+
+/// Shows what a side file says, each with the byte of the segment where that is said.
+pub(super) fn items(
+    disk: &dyn Disk,
+    segment: &Segment,
+    end: u64,
+    visit: &mut dyn FnMut(u32, ReplayOp),
+) -> io::Result<Result<(), Flaw>> {
     let name = name_of_side(segment.number());
     if !disk.list()?.contains(&name) {
         return Ok(Err(Flaw::Empty));
@@ -133,7 +143,7 @@ fn read(
     bytes: &[u8],
     segment: &Segment,
     end: u64,
-    visit: &mut dyn FnMut(ReplayOp),
+    visit: &mut dyn FnMut(u32, ReplayOp),
 ) -> Result<(), Flaw> {
     let (head, items) = bytes.split_at_checked(HEAD).ok_or(Flaw::Short)?;
     let (covered, checksum) = head.split_at(HEAD - 4);
@@ -167,7 +177,7 @@ fn read(
             RecordContent::Here(_) => None,
             told => replay::content_of(told),
         });
-        visit(op.ok_or(Flaw::Form)?);
+        visit(offset, op.ok_or(Flaw::Form)?);
     }
     Ok(())
 }

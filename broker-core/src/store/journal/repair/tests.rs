@@ -1,0 +1,626 @@
+//! On a disk in memory, small enough to break every byte and to fail every write.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::disk::{DiskFile, OsDisk};
+use super::super::format::FRAME_HEAD;
+use super::super::verify::{Fate, Severity, Totals, verify};
+use super::*;
+
+/// Files in memory. After so many writes every further one fails.
+#[derive(Default)]
+struct MemoryDisk {
+    files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
+    writes: Arc<Writes>,
+}
+
+struct Writes {
+    left: AtomicU64,
+}
+
+impl Default for Writes {
+    fn default() -> Self {
+        Self { left: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Writes {
+    fn take(&self) -> io::Result<()> {
+        let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
+            if left == u64::MAX { Some(left) } else { left.checked_sub(1) }
+        });
+        taken.map(|_| ()).map_err(|_| io::Error::other("power is off"))
+    }
+}
+
+struct MemoryFile {
+    bytes: Mutex<Vec<u8>>,
+    /// What the medium gives no more.
+    bad: Mutex<Option<std::ops::Range<u64>>>,
+    writes: Arc<Writes>,
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+impl MemoryDisk {
+    fn of(files: &Files) -> Arc<Self> {
+        let disk = Self::default();
+        for (name, bytes) in files {
+            disk.make(name, bytes.clone());
+        }
+        Arc::new(disk)
+    }
+
+    fn make(&self, name: &str, bytes: Vec<u8>) -> Arc<MemoryFile> {
+        let writes = Arc::clone(&self.writes);
+        let file = Arc::new(MemoryFile { bytes: Mutex::new(bytes), bad: Mutex::default(), writes });
+        self.files.lock().unwrap().insert(name.to_owned(), Arc::clone(&file));
+        file
+    }
+
+    fn files(&self) -> Files {
+        let files = self.files.lock().unwrap();
+        files
+            .iter()
+            .map(|(name, file)| (name.clone(), file.bytes.lock().unwrap().clone()))
+            .collect()
+    }
+
+    fn file(&self, name: &str) -> io::Result<Arc<MemoryFile>> {
+        let files = self.files.lock().unwrap();
+        files.get(name).map(Arc::clone).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.files.lock().unwrap().keys().cloned().collect())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(name)?)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.writes.take()?;
+        assert!(!self.list()?.iter().any(|one| one == name), "{name} is there");
+        Ok(self.make(name, Vec::new()))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.writes.take()?;
+        let file = self.file(from)?;
+        let mut files = self.files.lock().unwrap();
+        files.remove(from);
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.writes.take()?;
+        self.file(name)?;
+        self.files.lock().unwrap().remove(name);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.writes.take()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(1 << 30)
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = offset + buffer.len() as u64;
+        let bad = self.bad.lock().unwrap().clone();
+        if bad.is_some_and(|bad| bad.start < end && offset < bad.end) {
+            return Err(io::Error::other("medium error"));
+        }
+        let bytes = self.bytes.lock().unwrap();
+        let from = usize::try_from(offset).unwrap().min(bytes.len());
+        let count = buffer.len().min(bytes.len() - from);
+        buffer[..count].copy_from_slice(&bytes[from..from + count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, written: &[u8], offset: u64) -> io::Result<()> {
+        self.writes.take()?;
+        let mut bytes = self.bytes.lock().unwrap();
+        let from = usize::try_from(offset).unwrap();
+        let length = bytes.len().max(from + written.len());
+        bytes.resize(length, 0);
+        bytes[from..from + written.len()].copy_from_slice(written);
+        Ok(())
+    }
+
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        self.writes.take()
+    }
+
+    fn truncate(&self, count: u64) -> io::Result<()> {
+        self.writes.take()?;
+        self.bytes.lock().unwrap().resize(usize::try_from(count).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.writes.take()
+    }
+}
+
+fn key(number: u64) -> Key {
+    Key::of_space(7).then(&[0x10]).then(&number.to_be_bytes())
+}
+
+fn content(number: u64) -> Bytes {
+    Bytes::from(format!("content of {number} ").repeat(6))
+}
+
+fn small() -> JournalConfig {
+    JournalConfig { segment_bytes: 16 << 10, ..config() }
+}
+
+/// What a journal holds: keys, with their values and contents.
+type Held = BTreeMap<Key, (Vec<u8>, Option<Bytes>)>;
+
+fn held(disk: &Arc<MemoryDisk>) -> Held {
+    let opened = super::super::opening::open(&*MemoryDisk::of(&disk.files())).unwrap();
+    let mut held = Held::new();
+    opened.index.each(&mut |key, entry| {
+        let segment = opened.segments.get(entry.record.segment).unwrap();
+        let value = segment.read_value(entry, key.as_bytes()).unwrap();
+        let content = entry.content_at().map(|content| {
+            if !content.is_large {
+                let segment = opened.segments.get(content.place.segment).unwrap();
+                return segment.read_content(content.place, content.length as usize).unwrap();
+            }
+            let parts = opened.index.part_places(content.place).unwrap();
+            let parts: Vec<Bytes> = parts
+                .iter()
+                .map(|part| opened.segments.get(part.segment).unwrap().read_part(*part).unwrap())
+                .collect();
+            join(parts, content.length as usize)
+        });
+        held.insert(key, (value, content));
+    });
+    held
+}
+
+/// A journal of messages that were sent, changed and settled, closed in order.
+fn filled(disk: &Arc<MemoryDisk>, messages: u64) {
+    let journal = Journal::by_hand(Arc::clone(disk) as _, &small(), None).unwrap();
+    let mut writer = Writer::new(journal).unwrap();
+    for number in (0..messages).step_by(4) {
+        for number in number..number + 4 {
+            writer.batch.put_with_content(&key(number), content(number), |value| {
+                value.extend_from_slice(b"sent");
+            });
+        }
+        writer.write().unwrap();
+        writer.batch.put_keep_content(&key(number + 1), |value| value.extend_from_slice(b"back"));
+        writer.batch.delete(&key(number + 2));
+        writer.write().unwrap();
+    }
+    writer.journal.close().unwrap();
+}
+
+fn whole() -> Files {
+    let disk = MemoryDisk::of(&Files::new());
+    filled(&disk, 16);
+    disk.files()
+}
+
+fn look(disk: &MemoryDisk) -> Report {
+    verify(disk, &mut |_| {}).unwrap().report().clone()
+}
+
+fn plan(disk: &Arc<MemoryDisk>, drop: &[u32]) -> Plan {
+    Plan::make(Arc::clone(disk) as _, drop, &mut |_| {}).unwrap()
+}
+
+fn flip(disk: &MemoryDisk, name: &str, at: usize) {
+    disk.file(name).unwrap().bytes.lock().unwrap()[at] ^= 0x10;
+}
+
+fn find(disk: &MemoryDisk, name: &str, wanted: &[u8]) -> usize {
+    let file = disk.file(name).unwrap();
+    let bytes = file.bytes.lock().unwrap();
+    bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
+}
+
+#[test]
+fn a_sound_journal_is_sound_and_nothing_is_written() {
+    let files = whole();
+    let disk = MemoryDisk::of(&files);
+    let mut stages = Vec::new();
+    let report = verify(&*disk, &mut |progress| stages.push(progress.stage)).unwrap();
+    assert!(report.report().is_sound(), "{:?}", report.report());
+    assert_eq!(report.report().findings, []);
+    let Totals { live_keys, records, segments, .. } = report.report().totals;
+    assert_eq!((live_keys, records, segments), (12, 24, 1));
+    assert_eq!(report.value(&key(1)), Some(b"back".to_vec()));
+    assert_eq!(disk.files(), files);
+    assert!(!plan(&disk, &[]).is_needed());
+    assert_eq!(disk.files(), files);
+}
+
+#[test]
+fn a_directory_without_a_journal_is_no_journal() {
+    let disk = MemoryDisk::of(&Files::new());
+    let error = verify(&*disk, &mut |_| {}).err().unwrap().to_string();
+    assert!(error.contains("there is no journal"), "{error}");
+    assert_eq!(disk.files(), Files::new());
+}
+
+/// Bit rot at every byte of a small journal that was closed in order: it is found wherever a frame or
+/// a header lies, and repair gives up nothing that can be read.
+#[test]
+fn bit_rot_at_every_byte_is_found_and_repaired() {
+    let files = whole();
+    let before = held(&MemoryDisk::of(&files));
+    let (name, bytes) = files.iter().find(|(name, _)| name.starts_with("segment")).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut fates = BTreeMap::new();
+    for (at, byte) in bytes.iter().enumerate().take(end) {
+        let disk = MemoryDisk::of(&files);
+        flip(&disk, name, at);
+        let report = look(&disk);
+        let is_in_header = at < usize::try_from(HEADER_BYTES).unwrap();
+        if is_in_header {
+            assert!(report.is_sound(), "byte {at}");
+        } else if report.is_sound() {
+            // Padding behind a payload is part of nothing.
+            assert_eq!(*byte, 0, "byte {at}");
+            assert!(report.findings.is_empty(), "byte {at}");
+            continue;
+        }
+        let plan = plan(&disk, &[]);
+        assert_eq!(plan.report(), &report);
+        let lost = report.count(Fate::Lost);
+        plan.apply().unwrap();
+        let report = look(&disk);
+        assert!(report.is_sound(), "byte {at}: {report:?}");
+        let after = held(&disk);
+        for (key, record) in &after {
+            // What stood there before may come back, where what followed it cannot be told.
+            let is_known = before.get(key) == Some(record) || record.0 == b"sent";
+            assert!(is_known, "byte {at}: {key:?} is {record:?}");
+        }
+        let missing = before.keys().filter(|key| !after.contains_key(*key)).count();
+        *fates.entry((lost, missing)).or_insert(0) += 1;
+        assert!(missing <= 4, "byte {at}: {missing} messages are gone");
+    }
+    // Most bytes of frames are those of contents: one message goes, and its neighbours stay.
+    let costs = fates.iter().filter(|((_, missing), _)| *missing > 0);
+    assert_eq!(costs.max_by_key(|(_, count)| **count).unwrap().0, &(1, 1), "{fates:?}");
+}
+
+#[test]
+fn a_damaged_content_costs_its_message_alone() {
+    let disk = MemoryDisk::of(&whole());
+    let before = held(&disk);
+    let name = name_of(1);
+    flip(&disk, &name, find(&disk, &name, b"content of 9 "));
+    let report = look(&disk);
+    let finding = &report.findings[0];
+    assert_eq!((finding.kind, finding.severity()), (FindingKind::Frames, Severity::Damage));
+    let frames = finding.frames.unwrap();
+    assert_eq!((frames.told_records, frames.are_all_told), (4, true));
+    assert_eq!((report.count(Fate::Lost), report.count(Fate::Saved)), (1, 2));
+    let lost = report.affected.iter().find(|one| one.fate == Fate::Lost).unwrap();
+    assert_eq!(lost.key, key(9));
+    assert!(lost.why.contains(&name), "{}", lost.why);
+    plan(&disk, &[]).apply().unwrap();
+    let mut expected = before;
+    expected.remove(&key(9));
+    assert_eq!(held(&disk), expected);
+}
+
+/// The value of the later record goes, and what the key had before counts again.
+#[test]
+fn a_damaged_change_leaves_the_message_as_it_was() {
+    let disk = MemoryDisk::of(&whole());
+    let name = name_of(1);
+    flip(&disk, &name, find(&disk, &name, b"back"));
+    let report = look(&disk);
+    assert!(!report.findings[0].frames.unwrap().are_all_told);
+    plan(&disk, &[]).apply().unwrap();
+    assert_eq!(held(&disk)[&key(1)], (b"sent".to_vec(), Some(content(1))));
+}
+
+/// What tells that a message was settled is in a damaged frame, and can be told: it does not come back.
+#[test]
+fn a_removal_in_a_damaged_frame_stays_one() {
+    let disk = MemoryDisk::of(&whole());
+    let before = held(&disk);
+    let name = name_of(1);
+    // The second record of that frame, a deletion, is whole; so is the first. Its head is not.
+    let change = find(&disk, &name, b"back");
+    let bytes = disk.file(&name).unwrap().bytes.lock().unwrap()[..change].to_vec();
+    let head = bytes.windows(4).rposition(|window| window == b"PKf1").unwrap();
+    flip(&disk, &name, head + FRAME_HEAD - 1);
+    let report = look(&disk);
+    assert_eq!((report.count(Fate::Removed), report.count(Fate::Saved)), (1, 1), "{report:?}");
+    plan(&disk, &[]).apply().unwrap();
+    assert_eq!(held(&disk), before);
+}
+
+#[test]
+fn a_torn_end_is_harmless() {
+    let mut files = whole();
+    // As if the process had ended before it closed the journal.
+    files.remove("manifest");
+    let disk = MemoryDisk::of(&files);
+    let name = name_of(1);
+    let bytes = disk.file(&name).unwrap().bytes.lock().unwrap().clone();
+    let mut heads: Vec<usize> = Vec::new();
+    heads.extend((0..bytes.len() - 4).filter(|at| &bytes[*at..*at + 4] == b"PKf1"));
+    // The last batch, and the mark behind it, which alone says that the batch was durable.
+    let (batch, mark) = (heads[heads.len() - 2], heads[heads.len() - 1]);
+    disk.file(&name).unwrap().bytes.lock().unwrap()[mark..].fill(0);
+    flip(&disk, &name, batch + FRAME_HEAD);
+    let report = look(&disk);
+    assert!(report.is_sound(), "{report:?}");
+    let kinds: Vec<FindingKind> = report.findings.iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, [FindingKind::Manifest, FindingKind::UnfinishedWrite]);
+    assert_eq!(report.findings[1].offset, batch as u64);
+    held(&disk);
+}
+
+#[test]
+fn what_the_medium_does_not_give_is_damage_with_its_error() {
+    let disk = MemoryDisk::of(&whole());
+    let name = name_of(1);
+    let at = find(&disk, &name, b"content of 5 ") as u64;
+    *disk.file(&name).unwrap().bad.lock().unwrap() = Some(at..at + 1);
+    let report = look(&disk);
+    assert!(!report.is_sound());
+    assert!(report.findings[0].what.contains("medium error"), "{:?}", report.findings);
+    let copy = MemoryDisk::of(&Files::new());
+    plan(&disk, &[]).copy_to(&*copy, &mut |_| {}).unwrap();
+    assert_eq!(look(&copy).totals.segments, 1);
+}
+
+/// Large contents lie in parts; one that is damaged costs the message that refers to it.
+#[test]
+fn a_damaged_part_costs_its_message() {
+    let disk = MemoryDisk::of(&Files::new());
+    let mut writer =
+        Writer::new(Journal::by_hand(Arc::clone(&disk) as _, &small(), None).unwrap()).unwrap();
+    for number in 0..3u8 {
+        let large = Bytes::from(vec![number + 1; 600 << 10]);
+        writer.batch.put_with_content(&key(number.into()), large, |_| {});
+        writer.write().unwrap();
+    }
+    writer.journal.close().unwrap();
+    let before = held(&disk);
+    assert!(look(&disk).is_sound());
+    let name = disk.list().unwrap().into_iter().find(|name| {
+        name.starts_with("segment")
+            && disk.file(name).unwrap().bytes.lock().unwrap().windows(64).any(|w| w == [2; 64])
+    });
+    let name = name.unwrap();
+    flip(&disk, &name, find(&disk, &name, &[2; 64]) + 100);
+    let report = look(&disk);
+    assert_eq!((report.count(Fate::Lost), report.affected_omitted), (1, 0));
+    assert_eq!(report.affected.iter().find(|one| one.fate == Fate::Lost).unwrap().key, key(1));
+    plan(&disk, &[]).apply().unwrap();
+    let mut expected = before;
+    expected.remove(&key(1));
+    assert_eq!(held(&disk), expected);
+}
+
+/// Several segments, the older ones with side files.
+fn long() -> Files {
+    let disk = MemoryDisk::of(&Files::new());
+    filled(&disk, 400);
+    // Side files are written by the keeper; what it moves besides is not wanted here.
+    let journal = Journal::by_hand(Arc::clone(&disk) as _, &small(), None).unwrap();
+    for _ in 0..20 {
+        let step = {
+            let super::super::Driver::Hand(hand) = &journal.driver else { unreachable!() };
+            hand.lock().unwrap().as_mut().unwrap().1.step()
+        };
+        match step {
+            super::super::keeper::Step::Did => {}
+            super::super::keeper::Step::Waiting => {
+                journal.turn();
+            }
+            super::super::keeper::Step::Idle => break,
+        }
+    }
+    journal.close().unwrap();
+    disk.files()
+}
+
+#[test]
+fn side_files_are_proven_against_their_segments() {
+    let files = long();
+    let sides: Vec<&String> = files.keys().filter(|name| name.ends_with(".idx")).collect();
+    assert!(sides.len() >= 3, "{:?}", files.keys());
+    let report = look(&MemoryDisk::of(&files));
+    assert!(report.is_sound() && report.findings.is_empty(), "{report:?}");
+
+    let disk = MemoryDisk::of(&files);
+    flip(&disk, sides[1], 60);
+    let report = look(&disk);
+    assert!(report.is_sound());
+    assert_eq!(report.findings[0].kind, FindingKind::SideFile);
+    let before = held(&disk);
+    let plan = plan(&disk, &[]);
+    assert!(plan.is_needed());
+    plan.apply().unwrap();
+    assert_eq!(held(&disk), before);
+    assert!(look(&disk).findings.is_empty());
+}
+
+/// A side file that leaves out a live record is whole by its checksums; opening would lose the record.
+#[test]
+fn a_side_file_that_leaves_something_out_is_damage() {
+    let disk = MemoryDisk::of(&long());
+    let before = held(&disk);
+    let opened = super::super::opening::open(&*MemoryDisk::of(&disk.files())).unwrap();
+    let segment = opened.segments.get(3).unwrap();
+    let mut alive = before.keys();
+    let omitted = alive.find(|key| opened.index.get(key.as_bytes()).unwrap().record.segment == 3);
+    opened.index.replay(&[super::super::index::Op::Delete { key: *omitted.unwrap() }]);
+    side::draft(&*disk, &segment, &opened.index, false).unwrap();
+    side::publish(&*disk, 3).unwrap();
+    assert_eq!(held(&disk).len() + 1, before.len());
+    let report = look(&disk);
+    assert!(!report.is_sound());
+    assert_eq!(report.findings[0].kind, FindingKind::SideFileDiffers);
+    plan(&disk, &[]).apply().unwrap();
+    assert_eq!(held(&disk), before);
+}
+
+/// The side file of a damaged segment tells what was in it.
+#[test]
+fn a_side_file_helps_to_save_what_its_segment_held() {
+    let files = long();
+    let disk = MemoryDisk::of(&files);
+    let before = held(&disk);
+    let name = name_of(2);
+    // The head of the first frame: nothing in the gap can be walked through.
+    let start = usize::try_from(HEADER_BYTES).unwrap();
+    disk.file(&name).unwrap().bytes.lock().unwrap()[start..start + 8].fill(0xff);
+    let report = look(&disk);
+    assert_eq!(report.count(Fate::Lost), 0, "{report:?}");
+    assert!(report.count(Fate::Saved) > 0, "{report:?}");
+    plan(&disk, &[]).apply().unwrap();
+    assert_eq!(held(&disk), before);
+    assert!(look(&disk).is_sound());
+}
+
+#[test]
+fn a_missing_segment_is_given_up_only_when_told_so() {
+    let files = long();
+    let newest = files.keys().filter(|name| name.starts_with("segment-"));
+    let newest = newest.filter(|name| name.ends_with(".log")).count();
+    for number in [1, 3, u32::try_from(newest).unwrap()] {
+        let mut files = files.clone();
+        files.remove(&name_of(number)).unwrap();
+        let disk = MemoryDisk::of(&files);
+        let report = look(&disk);
+        assert_eq!(report.findings[0].kind, FindingKind::Missing);
+        assert_eq!(report.findings[0].segment, Some(number));
+        let refused = plan(&disk, &[]);
+        assert_eq!(refused.obstacles()[0].segment, number);
+        assert!(refused.apply().is_err());
+        assert_eq!(disk.files(), files, "nothing was changed");
+        let error = Plan::make(Arc::clone(&disk) as _, &[2], &mut |_| {}).err().unwrap();
+        assert!(error.to_string().contains("can be read"), "{error}");
+        plan(&disk, &[number]).apply().unwrap();
+        let report = look(&disk);
+        assert!(report.is_sound(), "without {number}: {report:?}");
+        for (key, (_, content)) in held(&disk) {
+            assert!(content.is_some(), "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_header_is_given_up_only_when_told_so() {
+    let disk = MemoryDisk::of(&long());
+    let name = name_of(2);
+    flip(&disk, &name, 20);
+    let report = look(&disk);
+    assert!(report.is_sound());
+    assert_eq!(report.findings[0].kind, FindingKind::HeaderCopy);
+    let before = held(&disk);
+    let sound = disk.files();
+    plan(&disk, &[]).apply().unwrap();
+    assert!(look(&disk).findings.is_empty());
+    assert_eq!(held(&disk), before);
+
+    let disk = MemoryDisk::of(&sound);
+    flip(&disk, &name, 2_048 + 20);
+    assert_eq!(look(&disk).findings[0].kind, FindingKind::Header);
+    assert_eq!(plan(&disk, &[]).obstacles().len(), 1);
+    plan(&disk, &[2]).apply().unwrap();
+    assert!(look(&disk).is_sound());
+}
+
+#[test]
+fn a_file_of_another_journal_is_told_and_taken_away() {
+    let mut files = long();
+    let foreign = whole()[&name_of(1)].clone();
+    files.insert(name_of(99), foreign.clone());
+    let disk = MemoryDisk::of(&files);
+    assert_eq!(look(&disk).findings[0].kind, FindingKind::Stray);
+    plan(&disk, &[]).apply().unwrap();
+    assert!(look(&disk).is_sound());
+    files.remove(&name_of(99));
+    files.insert(name_of(2), foreign);
+    let report = look(&MemoryDisk::of(&files));
+    assert_eq!(report.findings[0].kind, FindingKind::Foreign);
+}
+
+/// The power fails at every write of a repair; another repair brings the same result.
+#[test]
+fn a_repair_that_ends_early_is_run_again() {
+    let mut files = long();
+    files.remove(&name_of(4)).unwrap();
+    let broken = MemoryDisk::of(&files);
+    let name = name_of(2);
+    let at = find(&broken, &name, b"content of ");
+    flip(&broken, &name, at);
+    flip(&broken, &name_of(3), 10);
+    let files = broken.files();
+    plan(&broken, &[4]).apply().unwrap();
+    let expected = held(&broken);
+    for left in 0.. {
+        let disk = MemoryDisk::of(&files);
+        let first = plan(&disk, &[4]);
+        disk.writes.left.store(left, Ordering::Release);
+        let is_done = first.apply().is_ok();
+        disk.writes.left.store(u64::MAX, Ordering::Release);
+        let again = Plan::make(Arc::clone(&disk) as _, &[4], &mut |_| {});
+        // The segment that was dropped may have its stand-in already.
+        let again = again.unwrap_or_else(|_| plan(&disk, &[]));
+        again.apply().unwrap();
+        assert!(look(&disk).is_sound(), "after {left} writes");
+        assert_eq!(held(&disk), expected, "after {left} writes");
+        if is_done {
+            assert!(left > 10, "{left} writes");
+            return;
+        }
+    }
+}
+
+/// A directory of the file system is looked at without a trace, and while nobody else has it.
+#[test]
+fn a_directory_is_looked_at_without_a_trace() {
+    let path: PathBuf = std::env::temp_dir();
+    let path = path.join(format!("peeklock-look-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    assert!(OsDisk::look_at(&path.join("absent")).is_err());
+    for (name, bytes) in whole() {
+        std::fs::write(path.join(name), bytes).unwrap();
+    }
+    let names = |path: &std::path::Path| {
+        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names(&path);
+    let disk = OsDisk::look_at(&path).unwrap();
+    assert!(verify(&disk, &mut |_| {}).unwrap().report().is_sound());
+    assert!(disk.open("manifest").unwrap().write_at(b"no", 0).is_err());
+    drop(disk);
+    assert_eq!(names(&path), before);
+    let owner = OsDisk::open(&path).unwrap();
+    let refused = OsDisk::look_at(&path).err().unwrap().to_string();
+    assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+    drop(owner);
+    std::fs::remove_dir_all(&path).unwrap();
+}

@@ -1,0 +1,201 @@
+//! `peeklock repair`: shows what damage has taken, asks, keeps a copy, and makes the rest usable.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use clap::Args;
+use peeklock::store::journal::disk::{Disk as _, OsDisk};
+use peeklock::store::journal::repair::Plan;
+use peeklock::store::journal::verify::verify;
+
+use super::scrub::{self, Bar, JsonRepair, Meanings, Output, ScrubFlags};
+use super::{Failure, say};
+use crate::telemetry::colours;
+
+#[derive(Args)]
+pub struct RepairFlags {
+    #[command(flatten)]
+    scrub: ScrubFlags,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Go on without a segment that is missing or cannot be read; everything in it is lost. Can be
+    /// given several times
+    #[arg(long, value_name = "N")]
+    drop_segment: Vec<u32>,
+}
+
+pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
+    let path = flags.scrub.data_dir()?;
+    let shown = path.display().to_string();
+    // A directory without a journal is left without a trace.
+    drop(scrub::look_at(&path)?);
+    let disk = Arc::new(scrub::open(&path)?);
+    let mut bar = Bar::new();
+    let plan = Plan::make(disk, &flags.drop_segment, &mut |progress| bar.show(progress));
+    bar.end();
+    let plan = plan.map_err(|error| scrub::failed(&error))?;
+    let meanings = Meanings::of(plan.report(), &|key| plan.value(key));
+    let is_text = flags.scrub.output == Output::Text;
+    if is_text {
+        say(&told(&shown, &plan, &meanings))?;
+    }
+    if !plan.is_needed() {
+        if is_text {
+            return say("sound: there is nothing to repair\n");
+        }
+        return say(&scrub::json(&shown, plan.report(), &meanings, None));
+    }
+    refuse_obstacles(&plan)?;
+    let copy_path = copy_path(&path);
+    confirm(&plan, &copy_path, flags.yes)?;
+    keep_copy(&plan, &copy_path)?;
+    let repair = JsonRepair { steps: plan.steps(), copy: Some(copy_path.display().to_string()) };
+    let report = plan.report().clone();
+    plan.apply().map_err(|error| {
+        let copy = copy_path.display();
+        let what = scrub::failed(&error).text();
+        Failure::Failed(format!(
+            "{what}; repair can be run again, and `{copy}` is the directory as it was"
+        ))
+    })?;
+    prove(&path)?;
+    if !is_text {
+        return say(&scrub::json(&shown, &report, &meanings, Some(repair)));
+    }
+    let copy = copy_path.display();
+    say(&format!(
+        "repaired: everything in {shown} was read again and is sound\n\
+         as it was before: {copy} (remove it when you do not need it)\n"
+    ))
+}
+
+/// What was found, what becomes of it, and what would be done.
+fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
+    let report = plan.report();
+    let mut text = format!("{shown}: {}", scrub::totals(report));
+    let steps: String = plan.steps().iter().map(|step| format!("- {step}\n")).collect();
+    let affected = meanings.text();
+    for (title, part) in [
+        ("", scrub::findings(report, colours(&io::stdout()))),
+        ("What becomes of the messages:\n", affected),
+        ("What repair does:\n", steps),
+    ] {
+        if !part.is_empty() {
+            text.push('\n');
+            text.push_str(title);
+            text.push_str(&part);
+        }
+    }
+    let are_unknown = report
+        .findings
+        .iter()
+        .filter_map(|finding| finding.frames)
+        .any(|frames| !frames.are_all_told);
+    if are_unknown || !plan.dropped().is_empty() {
+        text.push_str(
+            "\nWhat cannot be told was lost with the rest: messages that were sent, and also that \
+             some were\nsettled. Those are delivered again.\n",
+        );
+    }
+    text.push('\n');
+    text
+}
+
+/// Stops at what nobody can repair, and says what would still be possible.
+fn refuse_obstacles(plan: &Plan) -> Result<(), Failure> {
+    let obstacles = plan.obstacles();
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    let files: Vec<String> = obstacles.iter().map(|one| format!("`{}`", one.file)).collect();
+    let files = files.join(", ");
+    if !obstacles.iter().all(|one| one.can_be_dropped) {
+        return Err(Failure::Failed(format!(
+            "nothing can be repaired without a readable segment: {files}; put them back from a backup"
+        )));
+    }
+    let flags: Vec<String> =
+        obstacles.iter().map(|one| format!("--drop-segment {}", one.segment)).collect();
+    Err(Failure::Failed(format!(
+        "cannot be repaired: {files}; put back from a backup what you can. Or go on without, and \
+         lose every message in it, have messages delivered again that were settled in it: \
+         `peeklock repair {}`",
+        flags.join(" ")
+    )))
+}
+
+/// Asks, unless told not to.
+fn confirm(plan: &Plan, copy: &Path, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Failed(
+            "nothing was changed: without a terminal to ask at, repair wants --yes".to_owned(),
+        ));
+    }
+    let size = plan.copy_bytes().map_err(|error| scrub::failed(&error))?;
+    let mut out = io::stderr();
+    write!(
+        out,
+        "A copy of the directory is made first: {}, up to {}.\nRepair? [y/N] ",
+        copy.display(),
+        scrub::bytes(size)
+    )?;
+    out.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes" | "Yes") {
+        return Ok(());
+    }
+    Err(Failure::Failed("nothing was changed".to_owned()))
+}
+
+/// Where the copy goes: beside the directory.
+fn copy_path(path: &Path) -> PathBuf {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let now: String = now.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    // `data/` and `data` are one place.
+    let path = path.components().collect::<PathBuf>();
+    let mut name = path.into_os_string();
+    name.push(format!(".before-repair-{now}"));
+    PathBuf::from(name)
+}
+
+fn keep_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
+    let failed = |what: String| {
+        Failure::Failed(format!(
+            "nothing was changed: a copy cannot be made at `{}`: {what}",
+            path.display()
+        ))
+    };
+    if path.exists() {
+        return Err(failed("something is there".to_owned()));
+    }
+    let copy = OsDisk::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut bar = Bar::new();
+    let copied = plan.copy_to(&copy, &mut |progress| bar.show(progress));
+    bar.end();
+    copied.map_err(|error| {
+        // What is there of it would only take room.
+        let listed = copy.list().unwrap_or_default();
+        listed.iter().for_each(|name| copy.remove(name).unwrap_or_default());
+        std::fs::remove_dir_all(path).unwrap_or_default();
+        failed(scrub::failed(&error).text())
+    })
+}
+
+/// Reads everything once more.
+fn prove(path: &Path) -> Result<(), Failure> {
+    let disk = scrub::look_at(path)?;
+    let mut bar = Bar::new();
+    let verified = verify(&disk, &mut |progress| bar.show(progress));
+    bar.end();
+    if verified.map_err(|error| scrub::failed(&error))?.report().is_sound() {
+        return Ok(());
+    }
+    Err(Failure::Failed("there is still damage: `peeklock verify` tells which".to_owned()))
+}

@@ -1,0 +1,91 @@
+//! What `peeklock verify` and `peeklock repair` have in common: the directory, the bar, the failures.
+
+mod bar;
+mod meaning;
+mod tell;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use peeklock::store::StoreError;
+use peeklock::store::journal::disk::{Disk as _, OsDisk};
+
+use super::{Failure, FileFlag};
+use crate::config::{Flag, Layers, Loaded};
+
+pub use bar::Bar;
+pub use meaning::Meanings;
+pub use tell::{JsonRepair, bytes, findings, json, remedies, totals};
+
+/// Which journal, and how to tell about it.
+#[derive(Args)]
+pub struct ScrubFlags {
+    /// Directory where messages are kept [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    #[command(flatten)]
+    file: FileFlag,
+    /// Form of what is told
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// A form of what is told.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Text,
+    /// For programs: one object
+    Json,
+}
+
+impl ScrubFlags {
+    /// The directory that `serve` would use with the same flags.
+    pub fn data_dir(&self) -> Result<PathBuf, Failure> {
+        let flag = self.data_dir.clone().map(|value| Flag {
+            name: "--data-dir",
+            key: "server.data_dir",
+            value,
+        });
+        let flags = flag.into_iter().collect();
+        let layers = Layers { file: self.file.config.clone(), environment: None, flags };
+        Ok(PathBuf::from(Loaded::load(&layers)?.config.server.data_dir.0))
+    }
+}
+
+/// Opens a directory with a journal to look at it.
+pub fn look_at(path: &Path) -> Result<OsDisk, Failure> {
+    let shown = path.display();
+    let none = || Failure::Failed(format!("there is no journal in `{shown}`"));
+    let disk = OsDisk::look_at(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => none(),
+        io::ErrorKind::ResourceBusy => in_use(&error),
+        _ => Failure::Failed(format!("`{shown}` cannot be read: {error}")),
+    })?;
+    let is_of_journal = |name: &String| name == "manifest" || name.starts_with("segment-");
+    if !disk.list()?.iter().any(is_of_journal) {
+        return Err(none());
+    }
+    Ok(disk)
+}
+
+/// Opens the same directory to change it.
+pub fn open(path: &Path) -> Result<OsDisk, Failure> {
+    OsDisk::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => in_use(&error),
+        _ => Failure::Failed(format!("`{}` cannot be written: {error}", path.display())),
+    })
+}
+
+fn in_use(error: &io::Error) -> Failure {
+    Failure::Failed(format!("{error}; stop it first"))
+}
+
+/// What the store could not do.
+pub fn failed(error: &StoreError) -> Failure {
+    Failure::Failed(match error {
+        StoreError::Failed(text) => text.to_string(),
+        other => other.to_string(),
+    })
+}

@@ -1,0 +1,163 @@
+//! From keys to messages: what becomes of which, by queue.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use peeklock::change::codec::{RecordKey, description_key, read_description, read_key};
+use peeklock::ids::EntityId;
+use peeklock::store::journal::verify::{Affected, Fate, Report};
+use peeklock::store::{Key, SPACE_BYTES};
+
+/// Numbers that are listed in one line; the others are counted.
+const NUMBERS_MAX: usize = 24;
+
+/// What damage touches, by queue and fate.
+pub struct Meanings {
+    queues: BTreeMap<u64, Queue>,
+    omitted: u64,
+}
+
+struct Queue {
+    name: Option<String>,
+    fates: BTreeMap<Fate, Touched>,
+}
+
+/// Records of one queue with one fate.
+#[derive(Default)]
+pub struct Touched {
+    /// Messages by their sequence numbers.
+    pub messages: Vec<u64>,
+    /// Whether the description of the queue is among them: its properties.
+    pub description: bool,
+    /// Everything else: counters, overlays, ids of duplicate detection, records of the namespace.
+    pub others: u64,
+}
+
+impl Meanings {
+    /// `value` gives the value of a record that can be read.
+    pub fn of(report: &Report, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Self {
+        let mut queues: BTreeMap<u64, Queue> = BTreeMap::new();
+        for Affected { key, fate, .. } in &report.affected {
+            let id = entity(key);
+            let queue = queues
+                .entry(id)
+                .or_insert_with(|| Queue { name: name(id, value), fates: BTreeMap::new() });
+            let touched = queue.fates.entry(*fate).or_default();
+            match read_key(key.as_bytes()) {
+                Ok(RecordKey::Slot(number)) if id > 0 => touched.messages.push(number.0),
+                Ok(RecordKey::Description) if id > 0 => touched.description = true,
+                _ => touched.others += 1,
+            }
+        }
+        for touched in queues.values_mut().flat_map(|queue| queue.fates.values_mut()) {
+            touched.messages.sort_unstable();
+        }
+        Self { queues, omitted: report.affected_omitted }
+    }
+
+    /// Shows every queue and fate: entity, name, fate, what.
+    pub fn each(&self, mut show: impl FnMut(u64, Option<&str>, Fate, &Touched)) {
+        for (id, queue) in &self.queues {
+            for (fate, touched) in &queue.fates {
+                show(*id, queue.name.as_deref(), *fate, touched);
+            }
+        }
+    }
+
+    /// A text with a line for each queue and fate.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut last = None;
+        self.each(|id, name, fate, touched| {
+            if last != Some(id) {
+                last = Some(id);
+                let title = match (id, name) {
+                    (0, _) => "the namespace".to_owned(),
+                    (id, Some(name)) => format!("queue {name} (entity {id})"),
+                    (id, None) => format!("entity {id}, whose name is not known"),
+                };
+                // Writing into a string cannot fail.
+                writeln!(text, "{title}").unwrap_or_default();
+            }
+            writeln!(text, "  {:<10}{}", word(fate), touched.text()).unwrap_or_default();
+        });
+        if self.omitted > 0 {
+            writeln!(text, "and {} records more", self.omitted).unwrap_or_default();
+        }
+        text
+    }
+}
+
+impl Touched {
+    fn text(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.messages.is_empty() {
+            let word = if self.messages.len() == 1 { "message" } else { "messages" };
+            parts.push(format!("{word} {}", numbers(&self.messages)));
+        }
+        if self.description {
+            parts.push("the description of the queue: set its properties again".to_owned());
+        }
+        match self.others {
+            0 => {}
+            1 => parts.push("1 record beside messages".to_owned()),
+            count => parts.push(format!("{count} records beside messages")),
+        }
+        parts.join("; ")
+    }
+}
+
+/// What a fate is called in a table.
+pub const fn word(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Lost => "lost",
+        Fate::Earlier => "earlier",
+        Fate::Saved => "saved",
+        Fate::Removed => "removed",
+    }
+}
+
+/// Numbers in ascending order, runs as `3 to 7`.
+fn numbers(numbers: &[u64]) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+    }
+    let shown = runs.iter().take(NUMBERS_MAX).map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first} to {last}"),
+    });
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    let rest: u64 = runs.iter().skip(NUMBERS_MAX).map(|(first, last)| last - first + 1).sum();
+    if rest > 0 {
+        text.push_str(&format!(" and {rest} more"));
+    }
+    text
+}
+
+fn entity(key: &Key) -> u64 {
+    let space = key.as_bytes().get(..SPACE_BYTES).and_then(|space| space.try_into().ok());
+    space.map_or(0, u64::from_be_bytes)
+}
+
+fn name(id: u64, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Option<String> {
+    let described = value(&description_key(EntityId(id)))?;
+    Some(read_description(&described).ok()?.path.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_listed_in_runs_and_bounded() {
+        assert_eq!(numbers(&[17, 18]), "17, 18");
+        assert_eq!(numbers(&[1, 3, 4, 5, 9]), "1, 3 to 5, 9");
+        let odd: Vec<u64> = (0..100).map(|number| number * 2).collect();
+        assert!(numbers(&odd).ends_with("44, 46 and 76 more"), "{}", numbers(&odd));
+    }
+}

@@ -1,0 +1,47 @@
+//! `peeklock verify`: is everything that was acknowledged still there, and readable?
+
+use std::io;
+
+use peeklock::store::journal::verify::verify as scrub;
+
+use super::scrub::{self, Bar, Meanings, Output, ScrubFlags};
+use super::{Failure, say};
+use crate::telemetry::colours;
+
+/// The exit code of a damaged journal.
+const DAMAGED: u8 = 3;
+
+pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
+    let path = flags.data_dir()?;
+    let shown = path.display().to_string();
+    let disk = scrub::look_at(&path)?;
+    let mut bar = Bar::new();
+    let verified = scrub(&disk, &mut |progress| bar.show(progress));
+    bar.end();
+    let verified = verified.map_err(|error| scrub::failed(&error))?;
+    let report = verified.report();
+    let meanings = Meanings::of(report, &|key| verified.value(key));
+    match flags.output {
+        Output::Json => say(&scrub::json(&shown, report, &meanings, None))?,
+        Output::Text => {
+            let mut text = format!("{shown}: {}", scrub::totals(report));
+            for part in [
+                scrub::findings(report, colours(&io::stdout())),
+                scrub::remedies(report),
+                meanings.text(),
+            ] {
+                if !part.is_empty() {
+                    text.push('\n');
+                    text.push_str(&part);
+                }
+            }
+            text.push_str(match (report.is_sound(), report.findings.is_empty()) {
+                (true, true) => "sound\n",
+                (true, false) => "\nsound: nothing that was acknowledged is damaged\n",
+                (false, _) => "\ndamaged: `peeklock repair` shows what can be saved, and asks\n",
+            });
+            say(&text)?;
+        }
+    }
+    if report.is_sound() { Ok(()) } else { Err(Failure::Told(DAMAGED)) }
+}
