@@ -6,7 +6,7 @@
 //! was durable when it was written, acknowledged data is damaged. Otherwise nothing from there on was
 //! ever acknowledged, and it is dropped: frames of one unsynced group reach the disk in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(super) struct Opened {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogEnd {
     pub(super) offset: u64,
+    /// Where that begins of which no frame says that it was durable.
+    unproven: u64,
     /// Above every lsn that was seen, also behind the end.
     pub(super) next_lsn: u64,
     /// The oldest segment still needed.
@@ -45,6 +47,9 @@ pub(super) struct LogEnd {
     /// Bytes behind the end that are not zero, and were never acknowledged.
     pub(super) dropped: bool,
 }
+
+/// What is written once more is written in pieces of this size.
+const SETTLE_BYTES: usize = 256 << 10;
 
 /// Reads the log. What is not needed any more is removed.
 pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
@@ -70,8 +75,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     };
     let log_end = find_end(newest, &told)?;
     check_chain(&files, log_end.oldest, &told)?;
-    // What was read is built upon from now on, so it must not be lost with the power after all.
-    newest.file.sync().map_err(|error| failed(&newest.name(), &error))?;
+    settle(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
     let needed: Vec<Arc<Segment>> =
         files.range(log_end.oldest..).map(|(_, segment)| Arc::clone(segment)).collect();
     for (place, segment) in needed.iter().enumerate() {
@@ -138,12 +142,17 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
     let length = newest.file.length().map_err(|error| failed(&newest.name(), &error))?;
     let mut oldest = header.oldest;
     let mut reader = FrameReader::new(&*newest.file, header.seed, length);
+    let mut unproven: VecDeque<(u64, u64)> = VecDeque::new();
     let end = reader.each(HEADER_BYTES, header.first_lsn, |frame| {
         if frame.head.kind == FrameKind::Mark {
             let told =
                 read_mark(frame.payload).map_err(|flaw| newest.damaged(frame.offset, flaw))?;
             oldest = oldest.max(told);
         }
+        while unproven.front().is_some_and(|(lsn, _)| *lsn <= frame.head.synced) {
+            unproven.pop_front();
+        }
+        unproven.push_back((frame.head.lsn, frame.offset));
         Ok(())
     })?;
     let flaw = end.flaw.unwrap_or(Flaw::Short);
@@ -163,7 +172,28 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
         next_lsn = next_lsn.max(head.lsn + 1);
         from = offset + FRAME_HEAD as u64;
     }
-    Ok(LogEnd { offset: end.offset, next_lsn, oldest, dropped })
+    let unproven = unproven.front().map_or(end.offset, |(_, offset)| *offset);
+    Ok(LogEnd { offset: end.offset, unproven, next_lsn, oldest, dropped })
+}
+
+/// Makes durable what was read, because it is built upon from now on.
+///
+/// A sync alone is not enough. If one has failed and ended the process before this one, what it did
+/// not write can still be read, out of the page cache, and counts as written: the next sync passes,
+/// and the power takes it. So what no frame proves to be durable is written once more.
+fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
+    let mut piece = vec![0; SETTLE_BYTES];
+    let mut offset = log_end.unproven;
+    while offset < log_end.offset {
+        let left = usize::try_from(log_end.offset - offset).unwrap_or(usize::MAX);
+        let piece = piece.get_mut(..left.min(SETTLE_BYTES)).unwrap_or_default();
+        let count = newest.file.read_at(piece, offset)?;
+        let found = piece.get(..count).filter(|found| !found.is_empty());
+        let found = found.ok_or(io::ErrorKind::UnexpectedEof)?;
+        newest.file.write_at(found, offset)?;
+        offset += found.len() as u64;
+    }
+    newest.file.sync()
 }
 
 /// Whether the segments needed are all there, and are those of one journal.
