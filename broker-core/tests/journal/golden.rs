@@ -138,24 +138,20 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
         book.submit(journal, 0, &[1], (ops, synced));
         turn(journal, book);
     };
-    let large = Op::PutNew {
-        key: key(3, 0),
-        value: b"in parts".to_vec(),
-        content: text(255, (256 << 10) + 1),
-    };
-    put(&journal, &mut book, vec![large], true);
+    let first = Op::PutNew { key: key(3, 1), value: b"moves".to_vec(), content: text(254, 500) };
+    put(&journal, &mut book, vec![first], true);
     for number in 0..60 {
         let value = format!("value {number}").into_bytes();
         let mut ops = vec![Op::PutNew {
             key: key(0, number),
             value: value.clone(),
-            content: text(number, usize::from(number) * 20),
+            content: text(number, usize::from(number) * 15),
         }];
         if number % 4 == 0 {
             ops.push(Op::PutOf { key: key(1, number), source: key(0, number), value });
         }
-        if number % 3 == 0 {
-            ops.push(Op::Delete { key: key(0, number / 2) });
+        if number % 4 != 0 {
+            ops.push(Op::Delete { key: key(0, number - number / 4) });
         }
         if number % 5 == 0 {
             ops.push(Op::PutKeep { key: key(1, number / 2), value: vec![0, number, 255] });
@@ -171,6 +167,22 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
         }
         put(&journal, &mut book, ops, number % 2 == 0);
     }
+    // The first record lies in the first segment until it is written again further on.
+    let mut number = 0u8;
+    while disk.files().contains_key("segment-0000000001.log") {
+        number = number.checked_add(1).expect("records move");
+        let content = text(number, 2_000);
+        let op = Op::PutNew { key: key(0, number % 4), value: vec![number], content };
+        put(&journal, &mut book, vec![op], true);
+    }
+    let large = Op::PutNew {
+        key: key(3, 0),
+        value: b"in parts".to_vec(),
+        content: text(255, (256 << 10) + 1),
+    };
+    put(&journal, &mut book, vec![large], true);
+    assert!(disk.files().keys().any(|name| name.ends_with(".idx")), "there are side files");
+    assert!(book.completed().records.contains_key(&key(3, 1)));
     (disk, journal, book)
 }
 
