@@ -15,6 +15,13 @@ test *args:
 kill rounds="500" seed="":
     PEEKLOCK_KILL_ROUNDS={{rounds}} {{ if seed == "" { "" } else { "PEEKLOCK_KILL_SEED=" + seed } }} cargo test --test durability killed -- --nocapture
 
+# Judge the journal with many more seeds than `test` does, and turn every byte of it around
+journal-seeds seeds="1000000" first="1":
+    PEEKLOCK_JOURNAL_SEEDS={{seeds}} PEEKLOCK_JOURNAL_FIRST={{first}} \
+        cargo test --release -p peeklock-core --test journal crash:: -- --nocapture
+    PEEKLOCK_JOURNAL_ROT=all PEEKLOCK_JOURNAL_SCRIPTS=5 PEEKLOCK_JOURNAL_ROUNDS=2000 \
+        cargo test --release -p peeklock-core --test journal -- --nocapture --skip crash::
+
 # Format everything
 fmt:
     cargo fmt --all

@@ -102,7 +102,7 @@ impl Book {
         for (place, outcome) in answers {
             let shard = self.batches[place].shard;
             let of_shard = |batch: &&Submitted| batch.shard == shard;
-            let before = self.batches[..place].iter().filter(of_shard).next_back();
+            let before = self.batches[..place].iter().rfind(of_shard);
             if let Some(before) = before {
                 match &before.outcome {
                     Some(Ok(())) => {}

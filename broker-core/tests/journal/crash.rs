@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::number;
 use crate::world::{Seen, World};
 
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 1_500;
 const STEPS: u64 = 150;
 /// How many lines of a failed run are shown.
 const TRACE_LINES: usize = 120;
@@ -40,7 +40,8 @@ fn report(seed: u64, steps: u64) -> ! {
     let Err((what, trace)) = run(seed, steps, true) else {
         panic!("seed {seed} failed, and did not fail again: the run is not deterministic");
     };
-    let lines = number("PEEKLOCK_JOURNAL_LINES").map_or(TRACE_LINES, |lines| lines as usize);
+    let lines = number("PEEKLOCK_JOURNAL_LINES").and_then(|lines| lines.try_into().ok());
+    let lines = lines.unwrap_or(TRACE_LINES);
     for line in &trace[trace.len().saturating_sub(lines)..] {
         eprintln!("{line}");
     }

@@ -196,8 +196,8 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
 fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) {
     let error = run.book.failure().unwrap().clone();
     must_be_planned(run, &error);
-    for shard in 0..2 {
-        let batch = load.batch(random, &[SPACES[shard]]);
+    for (shard, space) in SPACES.into_iter().enumerate().take(2) {
+        let batch = load.batch(random, &[space]);
         run.book.submit(journal, shard, &[], batch);
     }
     for _ in 0..10 {

@@ -22,10 +22,12 @@ mod book;
 mod crash;
 mod faults;
 mod generator;
+mod golden;
 mod judge;
 mod oracle;
 mod room;
 mod rot;
+mod threads;
 mod world;
 
 /// A number from the environment.

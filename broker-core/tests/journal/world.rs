@@ -393,7 +393,8 @@ impl World {
         self.note(|| "kill".to_owned());
         self.seen.kills += 1;
         self.end();
-        self.disk = self.disk.kill(Lost::ReadAnew);
+        let lost = if self.random.one_in(2) { Lost::StillCached } else { Lost::ReadAnew };
+        self.disk = self.disk.kill(lost);
         self.open();
     }
 

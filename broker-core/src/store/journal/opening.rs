@@ -20,9 +20,6 @@ use super::segment::{FrameReader, Segment, Segments, damaged, number_of};
 use super::side;
 use crate::store::StoreError;
 
-/// What is written again when the log is opened is read in pieces of this size.
-const PIECE_BYTES: usize = 1 << 20;
-
 /// What was found.
 pub(super) struct Opened {
     pub(super) segments: Arc<Segments>,
@@ -41,15 +38,18 @@ pub(super) struct Opened {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogEnd {
     pub(super) offset: u64,
+    /// Where that begins of which no frame says that it was durable.
+    unproven: u64,
     /// Above every lsn that was seen, also behind the end.
     pub(super) next_lsn: u64,
     /// The oldest segment still needed.
     pub(super) oldest: u32,
     /// Bytes behind the end that are not zero, and were never acknowledged.
     pub(super) dropped: bool,
-    /// Where the frames begin of which no later one says that they are durable.
-    pub(super) unsure: u64,
 }
+
+/// What is written once more is written in pieces of this size.
+const SETTLE_BYTES: usize = 256 << 10;
 
 /// Reads the log. What is not needed any more is removed.
 pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
@@ -75,7 +75,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     };
     let log_end = find_end(newest, &told)?;
     check_chain(&files, log_end.oldest, &told)?;
-    make_durable(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
+    settle(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
     let needed: Vec<Arc<Segment>> =
         files.range(log_end.oldest..).map(|(_, segment)| Arc::clone(segment)).collect();
     for (place, segment) in needed.iter().enumerate() {
@@ -113,22 +113,6 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     })
 }
 
-/// Makes sure of what was read, since it is built upon from now on. A sync may have failed before, and
-/// what it lost may have been read from memory all the same: only writing it again brings it to the disk.
-fn make_durable(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut offset = log_end.unsure;
-    while offset < log_end.offset {
-        let left = usize::try_from(log_end.offset - offset).unwrap_or(PIECE_BYTES);
-        let piece = piece.get_mut(..left.min(PIECE_BYTES)).unwrap_or_default();
-        let count = newest.file.read_at(piece, offset)?;
-        let read = piece.get(..count).filter(|read| !read.is_empty());
-        newest.file.write_at(read.ok_or(io::ErrorKind::UnexpectedEof)?, offset)?;
-        offset += count as u64;
-    }
-    newest.file.sync()
-}
-
 /// Opens all files that have the name of a segment.
 pub(super) fn segment_files(
     disk: &dyn Disk,
@@ -157,18 +141,18 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
     let header = newest.header;
     let length = newest.file.length().map_err(|error| failed(&newest.name(), &error))?;
     let mut oldest = header.oldest;
-    let mut unsure: VecDeque<(u64, u64)> = VecDeque::new();
     let mut reader = FrameReader::new(&*newest.file, header.seed, length);
+    let mut unproven: VecDeque<(u64, u64)> = VecDeque::new();
     let end = reader.each(HEADER_BYTES, header.first_lsn, |frame| {
         if frame.head.kind == FrameKind::Mark {
             let told =
                 read_mark(frame.payload).map_err(|flaw| newest.damaged(frame.offset, flaw))?;
             oldest = oldest.max(told);
         }
-        while unsure.front().is_some_and(|(lsn, _)| *lsn <= frame.head.synced) {
-            unsure.pop_front();
+        while unproven.front().is_some_and(|(lsn, _)| *lsn <= frame.head.synced) {
+            unproven.pop_front();
         }
-        unsure.push_back((frame.head.lsn, frame.offset));
+        unproven.push_back((frame.head.lsn, frame.offset));
         Ok(())
     })?;
     let flaw = end.flaw.unwrap_or(Flaw::Short);
@@ -188,8 +172,28 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
         next_lsn = next_lsn.max(head.lsn + 1);
         from = offset + FRAME_HEAD as u64;
     }
-    let unsure = unsure.front().map_or(end.offset, |(_, offset)| *offset);
-    Ok(LogEnd { offset: end.offset, next_lsn, oldest, dropped, unsure })
+    let unproven = unproven.front().map_or(end.offset, |(_, offset)| *offset);
+    Ok(LogEnd { offset: end.offset, unproven, next_lsn, oldest, dropped })
+}
+
+/// Makes durable what was read, because it is built upon from now on.
+///
+/// A sync alone is not enough. If one has failed and ended the process before this one, what it did
+/// not write can still be read, out of the page cache, and counts as written: the next sync passes,
+/// and the power takes it. So what no frame proves to be durable is written once more.
+fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
+    let mut piece = vec![0; SETTLE_BYTES];
+    let mut offset = log_end.unproven;
+    while offset < log_end.offset {
+        let left = usize::try_from(log_end.offset - offset).unwrap_or(usize::MAX);
+        let piece = piece.get_mut(..left.min(SETTLE_BYTES)).unwrap_or_default();
+        let count = newest.file.read_at(piece, offset)?;
+        let found = piece.get(..count).filter(|found| !found.is_empty());
+        let found = found.ok_or(io::ErrorKind::UnexpectedEof)?;
+        newest.file.write_at(found, offset)?;
+        offset += found.len() as u64;
+    }
+    newest.file.sync()
 }
 
 /// Whether the segments needed are all there, and are those of one journal.
