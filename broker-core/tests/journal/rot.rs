@@ -79,9 +79,21 @@ fn turn(journal: &Journal, book: &mut Book, keeper_turns: u32) {
     book.take_answers();
 }
 
-/// A small journal that was closed in order: segments, side files, records that have moved, and on
-/// request a content in parts.
 fn closed_journal(with_large: bool) -> (Files, State) {
+    journal_that(End::Closed, with_large)
+}
+
+/// How the journal ended that is damaged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Closed,
+    /// It was quiet for a second, and killed: the log alone says what was durable.
+    Marked,
+}
+
+/// A small journal with everything: segments, side files, records that have moved, and on request a
+/// content in parts.
+fn journal_that(ends: End, with_large: bool) -> (Files, State) {
     let (mut disk, mut journal) = open(&Files::new()).unwrap();
     let mut random = Random::new(5);
     let mut state = State::default();
@@ -97,9 +109,14 @@ fn closed_journal(with_large: bool) -> (Files, State) {
             work(&journal, &mut book, &mut random, 20);
         }
         turn(&journal, &mut book, 60);
+        // The newest segment has something that was acknowledged.
+        work(&journal, &mut book, &mut random, 5);
         assert!(book.is_all_answered() && book.failure().is_none());
         state = book.completed();
-        journal.close().unwrap();
+        match ends {
+            End::Closed => journal.close().unwrap(),
+            End::Marked => journal.mark(),
+        }
         if session == 0 {
             (disk, journal) = open(&disk.files()).unwrap();
         }
@@ -281,6 +298,13 @@ fn the_journal_that_rots_is_a_rich_one() {
 fn no_wrong_bit_goes_unnoticed() {
     let (files, state) = closed_journal(false);
     flip_everywhere(&files, &state, |_| 1);
+}
+
+/// Any bit of any byte, though no closing tells where the log ends.
+#[test]
+fn no_wrong_bit_goes_unnoticed_after_a_kill() {
+    let (files, state) = journal_that(End::Marked, false);
+    flip_everywhere(&files, &state, |name| if name.starts_with("spare") { STRIDE } else { 1 });
 }
 
 /// Any bit of any byte, where contents lie in parts.
