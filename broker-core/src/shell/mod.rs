@@ -420,14 +420,22 @@ impl<M: Machine> Shell<M> {
         messages
             .into_iter()
             .map(|facts| {
-                let mut next = || {
-                    contents.next().flatten().ok_or_else(|| {
-                        Failure(format!("the store lost content of message {}", facts.sequence))
-                    })
-                };
-                let content = next()?;
-                let overlays =
-                    (0..facts.overlay_count).map(|_| next()).collect::<Result<_, _>>()?;
+                let sequence = facts.sequence;
+                let content = contents.next().flatten().ok_or_else(|| {
+                    Failure(format!("the store lost content of message {sequence}"))
+                })?;
+                let mut overlays = Vec::with_capacity(usize::from(facts.overlay_count));
+                for _ in 0..facts.overlay_count {
+                    match contents.next().flatten() {
+                        Some(overlay) => overlays.push(overlay),
+                        // Only a repaired store lacks one. The message itself is whole: it is better
+                        // delivered without some properties than never.
+                        None => tracing::warn!(
+                            sequence_number = sequence.0,
+                            "properties that were set when the message was settled are lost"
+                        ),
+                    }
+                }
                 Ok(ReceivedMessage { facts, content, overlays })
             })
             .collect()
