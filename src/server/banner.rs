@@ -42,14 +42,15 @@ impl fmt::Display for Banner<'_> {
         let (bold, yellow, plain) = (self.paint(BOLD), self.paint(YELLOW), self.paint(PLAIN));
         writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
         for Listener { name, address } in &self.listeners {
-            writeln!(f, "  {name:<8}http://{address}")?;
+            let scheme = if *name == "websocket" { "ws" } else { "http" };
+            writeln!(f, "  {name:<10}{scheme}://{address}")?;
         }
         let durability = if self.is_durable {
             "durable at acknowledgement"
         } else {
             "nothing survives this process"
         };
-        writeln!(f, "  {:<8}{}, {durability}", "store", self.store)?;
+        writeln!(f, "  {:<10}{}, {durability}", "store", self.store)?;
         if !self.is_durable && !self.is_ephemeral {
             writeln!(
                 f,
@@ -113,7 +114,7 @@ mod tests {
     fn a_store_in_memory_is_shown_loudly_unless_it_is_meant() {
         assert!(banner(false).contains("WARNING"));
         assert!(!banner(true).contains("WARNING"));
-        assert!(banner(true).contains("store   memory, nothing survives this process"));
+        assert!(banner(true).contains("store     memory, nothing survives this process"));
     }
 
     #[test]

@@ -36,10 +36,10 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use self::link::{Bounds, Link};
 use self::pending::PendingTable;
 use crate::error::{Close, FrameError, code};
+use crate::frame::text::Guid;
 use crate::frame::{
     ClientFrame, Encoding, Hello, Item, Notice, Operation, Request, ServerFrame, Welcome, WireError,
 };
-use crate::frame::text::Guid;
 use crate::mailbox::{Mail, Mailbox};
 use crate::site::{Call, Handover, Place, Site, Socket};
 
@@ -165,8 +165,12 @@ pub(crate) async fn converse(site: Arc<Site>, mut socket: Socket, encoding: Enco
     };
     let (hello_id, hello) = hello;
     let resume = hello.resume;
-    let mut handover =
-        Box::new(Handover { socket, hello_id, received: resume.map_or(0, |it| it.received), hello });
+    let mut handover = Box::new(Handover {
+        socket,
+        hello_id,
+        received: resume.map_or(0, |it| it.received),
+        hello,
+    });
     if let Some(resume) = resume {
         match site.resume(resume.resume_token.0, encoding, handover) {
             Ok(()) => return,

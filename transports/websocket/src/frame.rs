@@ -689,7 +689,9 @@ impl Run {
     #[cfg_attr(not(any(test, feature = "client")), expect(dead_code, reason = "the client reads"))]
     pub(crate) fn expand(runs: &[Self], count_max: usize) -> Vec<u64> {
         runs.iter()
-            .flat_map(|run| (0..u64::from(run.1)).map(|place| if run.0 == 0 { 0 } else { run.0 + place }))
+            .flat_map(|run| {
+                (0..u64::from(run.1)).map(|place| if run.0 == 0 { 0 } else { run.0 + place })
+            })
             .take(count_max)
             .collect()
     }

@@ -154,8 +154,7 @@ impl Place {
     /// The conversation has lost its socket, or has one again.
     pub(crate) fn mark_lost(&self, is_lost: bool) {
         if let Some(entry) = self.site.lock().get_mut(&self.key) {
-            entry.lost =
-                is_lost.then(|| self.site.lost.fetch_add(1, Ordering::Relaxed));
+            entry.lost = is_lost.then(|| self.site.lost.fetch_add(1, Ordering::Relaxed));
         }
     }
 }

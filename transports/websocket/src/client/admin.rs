@@ -108,11 +108,7 @@ impl Admin {
     ///
     /// # Errors
     /// `Unauthorized`.
-    pub async fn queue_paths(
-        &self,
-        skip: usize,
-        top: usize,
-    ) -> Result<Vec<Arc<str>>, BrokerError> {
+    pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let list = ListQueues { skip: narrow(skip), top: Some(narrow(top)) };
         match self.core.call(None, "", Operation::ListQueues(list)).await? {

@@ -81,8 +81,7 @@ impl Client {
         // Bounded by the credit.
         let (pushed, arrivals) = mpsc::unbounded_channel();
         let pushed = Some((concurrent_max, pushed));
-        let link =
-            self.core.attach_pushed(path, Role::Receiver, ReceiveMode::PeekLock, pushed)?;
+        let link = self.core.attach_pushed(path, Role::Receiver, ReceiveMode::PeekLock, pushed)?;
         self.core.waker.wake();
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();

@@ -344,8 +344,7 @@ pub(super) fn lost(detail: &str) -> Rejection {
 }
 
 fn local_now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(0))
 }

@@ -49,7 +49,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Somebody who waits for an answer.
 enum Waiting {
-    One { key: u64, link: Option<u32>, answer: Option<Answer> },
+    One {
+        key: u64,
+        link: Option<u32>,
+        answer: Option<Answer>,
+    },
     Sends(Vec<oneshot::Sender<Result<u64, BrokerError>>>),
     Completes(Vec<oneshot::Sender<Result<(), BrokerError>>>),
     /// The attachment of a link.
@@ -86,10 +90,7 @@ struct Opened {
 }
 
 /// Connects and starts the task.
-pub(super) async fn start(
-    url: &str,
-    options: ClientOptions,
-) -> Result<Arc<Lifeline>, BrokerError> {
+pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifeline>, BrokerError> {
     let core = Arc::new(Core::new());
     let host = url
         .strip_prefix("ws://")
@@ -190,10 +191,9 @@ impl Driver {
             }
             other => again(other),
         })?;
-        let resume = self.resume_token.map(|token| Resume {
-            resume_token: Guid(token),
-            received: self.seen,
-        });
+        let resume = self
+            .resume_token
+            .map(|token| Resume { resume_token: Guid(token), received: self.seen });
         let grace = u32::try_from(self.options.grace.as_secs()).unwrap_or(u32::MAX);
         let hello = Hello {
             token: self.options.token.as_deref().map(str::to_owned),
@@ -203,7 +203,8 @@ impl Driver {
             resume,
         };
         let hello = [Request { id: 1, operation: Operation::Hello(hello) }];
-        let bytes = of_client::encode(encoding, self.seen, &hello).map_err(|error| again(&error))?;
+        let bytes =
+            of_client::encode(encoding, self.seen, &hello).map_err(|error| again(&error))?;
         socket.send(message(encoding, bytes.into())).await.map_err(|error| again(&error))?;
         loop {
             let answer = match socket.next().await {
@@ -219,8 +220,7 @@ impl Driver {
                 Some(Err(error)) => return Err(again(&error)),
                 None => return Err((lost("the connection ended"), true)),
             };
-            let frame =
-                of_client::decode(encoding, &answer).map_err(|error| again(&error))?;
+            let frame = of_client::decode(encoding, &answer).map_err(|error| again(&error))?;
             return match frame.items.into_iter().next().map(|item| item.notice) {
                 Some(Notice::Welcome(welcome)) => Ok(Opened { socket, welcome }),
                 Some(Notice::Error(error)) => {
@@ -327,10 +327,8 @@ impl Driver {
     }
 
     async fn serve(&mut self, socket: &mut Socket) -> Ended {
-        let mut ticks = tokio::time::interval_at(
-            Instant::now() + self.heartbeat / 2,
-            self.heartbeat / 2,
-        );
+        let mut ticks =
+            tokio::time::interval_at(Instant::now() + self.heartbeat / 2, self.heartbeat / 2);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some(ended) = self.write(socket).await {
@@ -446,12 +444,7 @@ impl Driver {
     }
 
     /// Attaches the link of an ask if it is not; the ask waits meanwhile.
-    fn attach_first(
-        &mut self,
-        core: &Core,
-        ask: Ask,
-        requests: &mut Vec<Request>,
-    ) -> Option<Ask> {
+    fn attach_first(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> Option<Ask> {
         let number = match &ask {
             Ask::Operation { link: Some(link), .. }
             | Ask::Send { link, .. }
@@ -489,7 +482,8 @@ impl Driver {
                     return 0;
                 }
                 let is_answered = answer.is_some();
-                let id = if is_answered { self.wait(Waiting::One { key, link, answer }) } else { 0 };
+                let id =
+                    if is_answered { self.wait(Waiting::One { key, link, answer }) } else { 0 };
                 requests.push(Request { id, operation });
                 OTHER_BYTES
             }

@@ -37,7 +37,8 @@ pub(super) async fn keep(link: Arc<Link>, token: LockToken, mut until: Timestamp
     loop {
         let pause = until.since(link.core.now()).to_std() / 2;
         tokio::time::sleep(pause.max(PAUSE_MIN)).await;
-        let renew = Renew { link: link.number, ranges: Vec::new(), lock_tokens: vec![Token(token)] };
+        let renew =
+            Renew { link: link.number, ranges: Vec::new(), lock_tokens: vec![Token(token)] };
         match link.call(Operation::Renew(renew)).await {
             Ok(Notice::Renewed(renewed)) => match renewed.locked_until_utc {
                 Some(Instant(at)) => until = at,

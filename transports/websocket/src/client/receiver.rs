@@ -9,9 +9,9 @@ use peeklock_core::message::Value;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::oneshot;
 
-use super::Received;
 use super::core::{Ask, Link};
 use super::keeper::LockKeeper;
+use super::{Received, Refusal};
 use crate::frame::message::{Delivered, Properties};
 use crate::frame::text::{Instant, Token};
 use crate::frame::{
@@ -132,10 +132,7 @@ impl Receiver {
         results
     }
 
-    fn begin_complete(
-        &self,
-        token: LockToken,
-    ) -> oneshot::Receiver<Result<(), BrokerError>> {
+    fn begin_complete(&self, token: LockToken) -> oneshot::Receiver<Result<(), BrokerError>> {
         let (answer, answered) = oneshot::channel();
         let token = Token(token);
         self.link.core.ask(Ask::Complete { link: self.link.number, token, answer });
@@ -191,19 +188,54 @@ impl Receiver {
         self.settle(self.token(message)?, Decision::Release, &[], None, None).await
     }
 
+    /// Settles by token a message that anybody has received (SET-24): `Ok` completes it.
+    ///
+    /// # Errors
+    /// As for the settlement.
+    pub async fn settle_token(
+        &self,
+        token: LockToken,
+        outcome: Result<(), Refusal>,
+    ) -> Result<(), BrokerError> {
+        match outcome {
+            Ok(()) => {
+                let answered = self.begin_complete(token);
+                self.link.core.answered(answered, &self.link.path).await
+            }
+            Err(Refusal::Abandon { properties }) => {
+                self.settle(token, Decision::Abandon, &properties, None, None).await
+            }
+            Err(Refusal::Defer) => self.settle(token, Decision::Defer, &[], None, None).await,
+            Err(Refusal::DeadLetter { reason, description }) => {
+                let (reason, description) = (Some(reason.as_str()), Some(description.as_str()));
+                self.settle(token, Decision::DeadLetter, &[], reason, description).await
+            }
+        }
+    }
+
     /// Prolongs the lock to now plus LockDuration and returns its new end (SET-18).
     ///
     /// # Errors
     /// `MessageLockLost`.
     pub async fn renew_lock(&self, message: &Received) -> Result<Timestamp, BrokerError> {
-        let lock_tokens = vec![Token(self.token(message)?)];
+        self.renew_token(self.token(message)?).await
+    }
+
+    /// As [`Receiver::renew_lock`], by token.
+    ///
+    /// # Errors
+    /// `MessageLockLost`.
+    pub async fn renew_token(&self, token: LockToken) -> Result<Timestamp, BrokerError> {
+        let lock_tokens = vec![Token(token)];
         let renew = Renew { link: self.link.number, ranges: Vec::new(), lock_tokens };
         match self.link.call(Operation::Renew(renew)).await? {
-            Notice::Renewed(mut renewed) => match (renewed.failed.pop(), renewed.locked_until_utc) {
-                (Some(failed), _) => Err(failed.error.into_error()),
-                (None, Some(Instant(until))) => Ok(until),
-                (None, None) => Err(self.link.unexpected()),
-            },
+            Notice::Renewed(mut renewed) => {
+                match (renewed.failed.pop(), renewed.locked_until_utc) {
+                    (Some(failed), _) => Err(failed.error.into_error()),
+                    (None, Some(Instant(until))) => Ok(until),
+                    (None, None) => Err(self.link.unexpected()),
+                }
+            }
             _ => Err(self.link.unexpected()),
         }
     }

@@ -28,8 +28,7 @@ impl Conversation {
             return;
         }
         let slot = self.await_own(0, number, Expect::Quiet { link: number });
-        let stop =
-            Command::Grant { receiver, delivery_limit: 0, byte_limit: 0, drain: Drain::No };
+        let stop = Command::Grant { receiver, delivery_limit: 0, byte_limit: 0, drain: Drain::No };
         self.submit(number, stop, correlation(slot, 0));
     }
 
@@ -98,9 +97,8 @@ impl Conversation {
         }
         self.hand_over();
         // Whatever may still bring messages.
-        let brings = |expect: &Expect| {
-            matches!(expect, Expect::Quiet { .. } | Expect::Messages { .. })
-        };
+        let brings =
+            |expect: &Expect| matches!(expect, Expect::Quiet { .. } | Expect::Messages { .. });
         let mut left = self.pending.count(brings);
         let quiet = async {
             loop {

@@ -18,8 +18,8 @@ use super::{Conversation, Ended};
 use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Item, LIST_COUNT_MAX, Notice,
-    Operation, Receive, Request, Role, Send, WireError,
+    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Item, LIST_COUNT_MAX,
+    Notice, Operation, Receive, Request, Role, Send, WireError,
 };
 
 /// What a frame costs of a budget: its bytes, and a least cost for each command in it.
@@ -143,10 +143,8 @@ impl Conversation {
             Operation::Renew(renew) => self.renew(asked, &renew).await,
             Operation::Peek(peek) => {
                 self.receiver(peek.link)?;
-                let command = Command::Peek {
-                    from: SequenceNumber(peek.from),
-                    count_max: peek.max_count,
-                };
+                let command =
+                    Command::Peek { from: SequenceNumber(peek.from), count_max: peek.max_count };
                 let expect = Expect::Messages { link: peek.link };
                 self.command(asked, peek.link, command, expect).await
             }

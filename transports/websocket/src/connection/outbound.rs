@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use futures_util::SinkExt;
 use futures_util::future::join_all;
-use peeklock_core::command::{
-    Command, LinkEnd, Outcome, ReceivedMessage, Settlement,
-};
+use peeklock_core::command::{Command, LinkEnd, Outcome, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
@@ -222,9 +220,8 @@ impl Conversation {
                         (&self.broker.refuse(rejection.clone(), &path)).into()
                     }),
                 }
-                let is_lost = |rejection: &Rejection| {
-                    rejection.condition() == Condition::MessageLockLost
-                };
+                let is_lost =
+                    |rejection: &Rejection| rejection.condition() == Condition::MessageLockLost;
                 let is_over = match &result {
                     Ok(_) => !is_renewal,
                     Err(rejection) => is_lost(rejection),

@@ -11,9 +11,7 @@ use super::inbound::{Asked, Done, Refusal};
 use super::pending::{Expect, Keyed, correlation};
 use crate::frame::message::Properties;
 use crate::frame::text::Token;
-use crate::frame::{
-    Decision, FailedRange, Item, Notice, Range, Renew, Renewed, Settle, Settled,
-};
+use crate::frame::{Decision, FailedRange, Item, Notice, Range, Renew, Renewed, Settle, Settled};
 
 /// What a settlement or renewal names: keys with their locks, and what fails at once.
 struct Targets {
@@ -122,12 +120,7 @@ impl Conversation {
 
     /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in
     /// ranges, however many they are.
-    fn targets(
-        &self,
-        number: u32,
-        ranges: &[Range],
-        tokens: &[Token],
-    ) -> Result<Targets, Refusal> {
+    fn targets(&self, number: u32, ranges: &[Range], tokens: &[Token]) -> Result<Targets, Refusal> {
         if ranges.is_empty() == tokens.is_empty() {
             let detail = "name delivery numbers in ranges, or lockTokens, and not both";
             return Err(Rejection::argument(detail).into());
@@ -152,8 +145,9 @@ impl Conversation {
             .gaps
             .into_iter()
             .map(|Range(from, to)| {
-                let detail =
-                    format!("no unsettled delivery of link {number} has a number from {from} to {to}");
+                let detail = format!(
+                    "no unsettled delivery of link {number} has a number from {from} to {to}"
+                );
                 let lost = peeklock_core::condition::Condition::MessageLockLost;
                 let error = self.wire_error(Rejection::new(lost, detail), path);
                 FailedRange { from, to, error }
