@@ -13,7 +13,9 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::{BadRequest, ClientFrame, Item, LIST_COUNT_MAX, Notice, Operation, Request, ServerFrame};
+use super::{
+    BadRequest, ClientFrame, Item, LIST_COUNT_MAX, Notice, Operation, Request, ServerFrame,
+};
 use crate::error::FrameError;
 
 /// Text of the parser about a client's text is cut after so many characters.

@@ -47,7 +47,9 @@ pub(crate) fn write(value: &Value) -> serde_json::Value {
         Value::F32(value) => typed("f32", float(f64::from(*value))),
         Value::F64(value) if value.is_finite() => (*value).into(),
         Value::F64(value) => typed("f64", float(*value)),
-        Value::Decimal128(bytes) => typed("decimal128", format!("{:032x}", u128::from_be_bytes(*bytes)).into()),
+        Value::Decimal128(bytes) => {
+            typed("decimal128", format!("{:032x}", u128::from_be_bytes(*bytes)).into())
+        }
         Value::Char(value) => typed("char", value.to_string().into()),
         Value::String(text) => text.as_str().into(),
         Value::Uuid(value) => typed("uuid", json!(Guid(*value))),
