@@ -600,3 +600,26 @@ fn unlimited_durations_stay_unlimited() {
     let json = serde_json::to_string(&Span(TimeSpan::MAX)).unwrap();
     assert!(serde_json::from_str::<Span>(&json).unwrap().0.is_unlimited());
 }
+
+/// Every JSON block of the protocol's document is a frame that can be read.
+#[test]
+fn the_document_shows_frames_as_they_are() {
+    let document = include_str!("../../../../docs/websocket-protocol.md");
+    let mut count = 0;
+    for block in document.split("```json\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        let bytes = Bytes::from(block);
+        if block.contains("\"requests\"") {
+            let frame = ClientFrame::decode(Encoding::Json, &bytes).unwrap();
+            assert!(frame.requests.iter().all(Result::is_ok), "{block}{:?}", frame.requests);
+        } else {
+            of_client::decode(Encoding::Json, &bytes).unwrap_or_else(|it| panic!("{block}{it}"));
+        }
+        count += 1;
+    }
+    assert!(count > 12, "{count}");
+    for (code, name) in Operation::NAMES.iter().chain(Notice::NAMES) {
+        assert!(document.contains(&format!("`{name}`")), "{name} is not described");
+        assert!(document.contains(&code.to_string()), "{name}");
+    }
+}
