@@ -23,7 +23,7 @@ pub(super) type Answer = oneshot::Sender<Result<Notice, BrokerError>>;
 /// Something that a handle wants.
 pub(super) enum Ask {
     /// One operation.
-    Operation { key: u64, link: Option<u32>, operation: Operation, answer: Option<Answer> },
+    Operation { key: u64, link: Option<u32>, operation: Box<Operation>, answer: Option<Answer> },
     /// One message of many that may go together.
     Send { link: u32, message: Outgoing, answer: oneshot::Sender<Result<u64, BrokerError>> },
     /// One completion of many that may go together.
@@ -140,6 +140,7 @@ impl Core {
     ) -> Result<Notice, BrokerError> {
         let key = self.key();
         let (answer, answered) = oneshot::channel();
+        let operation = Box::new(operation);
         self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
         let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
         let answer = self.answered(answered, path).await;
@@ -291,7 +292,7 @@ impl Link {
 
     /// Lets the link be sent deliveries up to this number.
     pub(super) fn credit(&self, up_to: u32) {
-        let operation = Operation::Credit(Credit { link: self.number, up_to });
+        let operation = Box::new(Operation::Credit(Credit { link: self.number, up_to }));
         let key = self.core.key();
         self.core.ask(Ask::Operation { key, link: Some(self.number), operation, answer: None });
     }

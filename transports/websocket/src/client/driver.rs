@@ -484,7 +484,7 @@ impl Driver {
                 let is_answered = answer.is_some();
                 let id =
                     if is_answered { self.wait(Waiting::One { key, link, answer }) } else { 0 };
-                requests.push(Request { id, operation });
+                requests.push(Request { id, operation: *operation });
                 OTHER_BYTES
             }
             Ask::Send { link, message, answer } => {
@@ -655,7 +655,8 @@ impl Driver {
 
     /// Releases a message that nobody takes (RCV-14).
     fn give_back(&mut self, link: u32, token: LockToken) {
-        let operation = Operation::Settle(settle(link, Decision::Release, vec![Token(token)]));
+        let release = settle(link, Decision::Release, vec![Token(token)]);
+        let operation = Box::new(Operation::Settle(release));
         let ask = Ask::Operation { key: 0, link: Some(link), operation, answer: None };
         self.asked.push_back(ask);
     }
@@ -755,7 +756,7 @@ impl Driver {
     /// Time has passed: says that the client is there, and looks whether the broker is.
     fn tick(&mut self) -> Result<(), Ended> {
         if !std::mem::take(&mut self.written_since_tick) {
-            let operation = Operation::Heartbeat(Default::default());
+            let operation = Box::new(Operation::Heartbeat(Default::default()));
             self.asked.push_back(Ask::Operation { key: 0, link: None, operation, answer: None });
         }
         if std::mem::take(&mut self.read_since_tick) {

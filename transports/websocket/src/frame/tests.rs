@@ -465,7 +465,7 @@ fn random_operation(random: &mut Random) -> Operation {
             path: text(random),
             role: *random.pick(&[Role::Sender, Role::Receiver]).unwrap(),
             mode: *random.pick(&[Mode::PeekLock, Mode::ReceiveAndDelete]).unwrap(),
-            credit: random.one_in(2).then(|| link),
+            credit: random.one_in(2).then_some(link),
         }),
         2 => Operation::Credit(Credit { link, up_to: number(random) }),
         3 => Operation::CancelScheduled(Numbered { link, sequence_numbers: numbers(random) }),
@@ -487,7 +487,7 @@ fn random_operation(random: &mut Random) -> Operation {
         }),
         6 => Operation::DeleteBatch(DeleteBatch {
             link,
-            max_count: random.one_in(2).then(|| link),
+            max_count: random.one_in(2).then_some(link),
             enqueued_before_utc: random.one_in(2).then(|| at(i64::from(link))),
         }),
         _ => Operation::Heartbeat(Empty {}),

@@ -51,7 +51,7 @@ impl Script {
         self.cuts += 1;
         let mut socket = upgrade_json(self.address).await;
         std::mem::swap(&mut self.socket, &mut socket);
-        if self.cuts % 2 == 0 {
+        if self.cuts.is_multiple_of(2) {
             // Half open: the server learns of the loss by the resumption only.
             std::mem::forget(socket);
         } else {
@@ -65,7 +65,7 @@ impl Script {
         let welcome = &frame["items"][0]["welcome"];
         assert_eq!(welcome["resumed"], true, "{frame}");
         let received = usize::try_from(welcome["received"].as_u64().unwrap()).unwrap();
-        for frame in self.sent[received..].to_vec() {
+        for frame in self.sent.clone().into_iter().skip(received) {
             self.socket.send(Message::text(frame)).await.unwrap();
         }
     }
