@@ -82,7 +82,6 @@ impl Client {
         let (pushed, arrivals) = mpsc::unbounded_channel();
         let pushed = Some((concurrent_max, pushed));
         let link = self.core.attach_pushed(path, Role::Receiver, ReceiveMode::PeekLock, pushed)?;
-        self.core.waker.wake();
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let options = ConsumerOptions { concurrent_max, ..options };

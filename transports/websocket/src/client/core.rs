@@ -65,6 +65,8 @@ pub(super) struct Core {
 struct State {
     asked: VecDeque<Ask>,
     links: BTreeMap<u32, LinkState>,
+    /// Whether there is a link with deliveries that the driver has not seen.
+    has_new_link: bool,
     /// Why nothing is carried out any more.
     closed: Option<Rejection>,
     closing: bool,
@@ -161,13 +163,15 @@ impl Core {
 
     /// Takes what was asked for.
     pub(super) fn take(&self, into: &mut VecDeque<Ask>) {
-        into.append(&mut self.lock().asked);
+        let mut state = self.lock();
+        state.has_new_link = false;
+        into.append(&mut state.asked);
     }
 
     /// Whether there is something to do that the driver does not know of.
     pub(super) fn has_asked(&self, is_told_to_close: bool) -> bool {
         let state = self.lock();
-        !state.asked.is_empty() || (state.closing && !is_told_to_close)
+        !state.asked.is_empty() || state.has_new_link || (state.closing && !is_told_to_close)
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -259,8 +263,10 @@ impl Lifeline {
             drop(state);
             return Err(self.refuse(rejection, path));
         }
+        state.has_new_link |= pushed.is_some();
         state.links.insert(number, LinkState { attach, pushed });
         drop(state);
+        self.waker.wake();
         Ok(Link {
             core: Arc::clone(self),
             number,
