@@ -655,6 +655,8 @@ impl Conversation {
         if !std::mem::take(&mut self.written_since_tick) && !self.unflushed {
             self.ready.push(Item::push(Notice::Heartbeat(Default::default())));
         }
+        // Locks that have ended make room although the client says nothing.
+        self.limit_full();
         if socket.get_mut().has_unfinished_frame() {
             self.unfinished_ticks += 1;
             if beat * self.unfinished_ticks > self.site.config.frame_timeout {

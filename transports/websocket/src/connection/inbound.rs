@@ -332,6 +332,16 @@ impl Conversation {
         self.hand_over();
     }
 
+    /// The same for links that are full of unsettled deliveries, whose locks may have ended.
+    pub(super) fn limit_full(&mut self) {
+        let most = self.site.config.unsettled_count_max;
+        let full = self.links.iter().filter(|(_, link)| link.unsettled_count() >= most);
+        let full: Vec<u32> = full.map(|(number, _)| *number).collect();
+        for number in full {
+            self.limit(number);
+        }
+    }
+
     async fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
         let Credit { link: number, up_to } = *credit;
         self.receiver(number)?;

@@ -1,11 +1,11 @@
 //! A link: a client's handle on a queue or sub-queue, and for receivers the flow of deliveries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use peeklock_core::Entity;
 use peeklock_core::command::{Drain, LinkEnd, LockGrant, ReceiveMode};
-use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
 use peeklock_core::time::Timestamp;
 
 use crate::frame::{Range, Role};
@@ -27,6 +27,8 @@ pub(super) struct Link {
     pub(super) up_to: u32,
     pub(super) flow: Option<Flow>,
     unsettled: BTreeMap<u32, LockGrant>,
+    /// The numbers of unsettled deliveries, by that of their message.
+    by_sequence: HashMap<SequenceNumber, u32>,
     /// The link is being closed by this request, in this way.
     pub(super) closing: Option<(u32, LinkEnd)>,
     /// What arrived for it while it was being closed, to be given back.
@@ -84,6 +86,7 @@ impl Link {
             up_to: 0,
             flow: None,
             unsettled: BTreeMap::new(),
+            by_sequence: HashMap::new(),
             closing: None,
             undelivered: Vec::new(),
         }
@@ -155,6 +158,7 @@ impl Link {
         self.last = self.last.saturating_add(1);
         if let Some(lock) = lock {
             self.unsettled.insert(self.last, lock);
+            self.by_sequence.insert(lock.token.sequence(), self.last);
         }
         self.last
     }
@@ -164,7 +168,18 @@ impl Link {
     }
 
     pub(super) fn settled(&mut self, number: u32) {
-        self.unsettled.remove(&number);
+        let Some(lock) = self.unsettled.remove(&number) else { return };
+        let sequence = lock.token.sequence();
+        // The message may have been delivered again since.
+        if self.by_sequence.get(&sequence) == Some(&number) {
+            self.by_sequence.remove(&sequence);
+        }
+    }
+
+    /// The number of the unsettled delivery under this lock.
+    pub(super) fn number_of(&self, token: LockToken) -> Option<u32> {
+        let number = *self.by_sequence.get(&token.sequence())?;
+        self.unsettled.get(&number).is_some_and(|lock| lock.token == token).then_some(number)
     }
 
     pub(super) fn renewed(&mut self, number: u32, until: Timestamp) {
@@ -175,7 +190,11 @@ impl Link {
 
     /// Forgets deliveries whose locks have ended; they are delivered again under new numbers.
     pub(super) fn forget_ended(&mut self, now: Timestamp) {
-        self.unsettled.retain(|_, lock| lock.until > now);
+        let ended = self.unsettled.iter().filter(|(_, lock)| lock.until <= now);
+        let ended: Vec<u32> = ended.map(|(number, _)| *number).collect();
+        for number in ended {
+            self.settled(number);
+        }
     }
 
     /// What ranges name; at most so many deliveries. None if they name more.

@@ -1,5 +1,7 @@
 //! What comes back: from answers and deliveries to frames.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use futures_util::SinkExt;
 use futures_util::future::join_all;
@@ -10,6 +12,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::request::Released;
 
+use super::link::Link;
 use super::pending::{Expect, Keyed, correlation, place};
 use super::{Conversation, Ended, Sent};
 use crate::frame::message::{Carried, Delivered};
@@ -203,16 +206,17 @@ impl Conversation {
             }
             Expect::Settled(keyed) | Expect::Renewed { keyed, .. } => {
                 keyed.left = keyed.left.saturating_sub(1);
-                let (is_done, link, by_number) = (keyed.left == 0, keyed.link, keyed.by_number);
+                let (is_done, link) = (keyed.left == 0, keyed.link);
                 let key = keyed.keys.get(index).copied().unwrap_or(0);
+                let token = keyed.tokens.get(index).copied();
                 let is_renewal = matches!(result, Ok(Outcome::Renewed(_)));
                 match result {
                     Ok(Outcome::Renewed(at)) => {
                         if let Expect::Renewed { until, .. } = &mut pending.expect {
                             *until = Some(until.map_or(at, |until| until.min(at)));
                         }
-                        if let Some(link) = self.links.get_mut(&link).filter(|_| by_number) {
-                            link.renewed(key, at);
+                        if let Some((link, number)) = holder(&mut self.links, link, token) {
+                            link.renewed(number, at);
                         }
                     }
                     Ok(_) => {}
@@ -226,16 +230,15 @@ impl Conversation {
                     Ok(_) => !is_renewal,
                     Err(rejection) => is_lost(rejection),
                 };
-                if is_over
-                    && by_number
-                    && let Some(link) = self.links.get_mut(&link)
-                {
-                    link.settled(key);
+                let mut settled = link;
+                if is_over && let Some((holder, number)) = holder(&mut self.links, link, token) {
+                    holder.settled(number);
+                    settled = self.receivers.get(&holder.receiver).copied().unwrap_or(link);
                 }
                 if is_done {
                     self.finish(slot);
                     // There may be room for more unsettled deliveries.
-                    self.limit(link);
+                    self.limit(settled);
                 }
                 return 0;
             }
@@ -470,6 +473,22 @@ impl Keyed {
         }
         self.failed.push(FailedRange { from: key, to: key, error: make(rejection) });
     }
+}
+
+/// The link that holds the unsettled delivery of a lock, and its number; mostly that by which it is
+/// settled.
+fn holder(
+    links: &mut BTreeMap<u32, Link>,
+    link: u32,
+    token: Option<LockToken>,
+) -> Option<(&mut Link, u32)> {
+    let token = token?;
+    let own = links.get(&link).and_then(|link| link.number_of(token));
+    let (of, number) = match own {
+        Some(number) => (link, number),
+        None => links.iter().find_map(|(of, link)| Some((*of, link.number_of(token)?)))?,
+    };
+    Some((links.get_mut(&of)?, number))
 }
 
 /// A message as it is sent; none if it cannot be read.

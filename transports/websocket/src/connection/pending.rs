@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
 
@@ -60,7 +61,7 @@ pub(super) struct Keyed {
     pub(super) link: u32,
     /// Delivery numbers, or places in the list of tokens.
     pub(super) keys: Vec<u32>,
-    pub(super) by_number: bool,
+    pub(super) tokens: Vec<LockToken>,
     pub(super) left: usize,
     pub(super) failed: Vec<FailedRange>,
 }

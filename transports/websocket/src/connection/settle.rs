@@ -17,7 +17,6 @@ use crate::frame::{Decision, FailedRange, Item, Notice, Range, Renew, Renewed, S
 struct Targets {
     keys: Vec<u32>,
     tokens: Vec<LockToken>,
-    by_number: bool,
     failed: Vec<FailedRange>,
 }
 
@@ -71,8 +70,8 @@ impl Conversation {
         commands: Vec<Command>,
         expect: impl FnOnce(Keyed) -> Expect,
     ) {
-        let Targets { keys, by_number, failed, .. } = targets;
-        let keyed = Keyed { link: number, left: keys.len(), keys, by_number, failed };
+        let Targets { keys, tokens, failed } = targets;
+        let keyed = Keyed { link: number, left: keys.len(), keys, tokens, failed };
         let slot = self.await_answer(asked, number, expect(keyed));
         let mut ticket = self.broker.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {
@@ -128,7 +127,7 @@ impl Conversation {
         if !tokens.is_empty() {
             let tokens: Vec<LockToken> = tokens.iter().map(|Token(token)| *token).collect();
             let keys = (0..).take(tokens.len()).collect();
-            return Ok(Targets { keys, tokens, by_number: false, failed: Vec::new() });
+            return Ok(Targets { keys, tokens, failed: Vec::new() });
         }
         if let Some(Range(from, to)) = ranges.iter().find(|range| range.0 > range.1) {
             let detail = format!("the range {from} to {to} ends before it begins");
@@ -154,6 +153,6 @@ impl Conversation {
             })
             .collect();
         let (keys, tokens) = named.held.into_iter().unzip();
-        Ok(Targets { keys, tokens, by_number: true, failed })
+        Ok(Targets { keys, tokens, failed })
     }
 }

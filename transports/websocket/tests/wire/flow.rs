@@ -185,6 +185,33 @@ fn unsettled_deliveries_are_bounded() {
     });
 }
 
+/// Settling by token makes room as settling by number does, over another link too.
+#[test]
+fn settling_by_token_makes_room_for_deliveries() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.unsettled_count_max = 2;
+        let server = plan.start().await;
+        server.put(&["a", "b", "c", "d", "e", "f"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(100)).await;
+        client.ask("attach", json!({ "link": 2, "path": "q", "role": "receiver" })).await;
+        let mut settled = 0;
+        while settled < 6 {
+            let group = client.pushed("deliveries").await;
+            for message in group["messages"].as_array().unwrap() {
+                let tokens = json!([message["lockToken"]]);
+                let link = 1 + settled % 2;
+                let settle = json!({ "link": link, "decision": "complete", "lockTokens": tokens });
+                assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+                settled += 1;
+            }
+        }
+        assert_eq!(server.counts().await.total(), 0);
+        server.stop().await;
+    });
+}
+
 /// SND-01, SND-08, SND-11: sends of one request are answered with their numbers in runs, failures by
 /// place.
 #[test]
