@@ -38,7 +38,8 @@ use self::pending::PendingTable;
 use crate::error::{Close, FrameError, code};
 use crate::frame::text::Guid;
 use crate::frame::{
-    ClientFrame, Encoding, Hello, Item, Notice, Operation, Request, ServerFrame, Welcome, WireError,
+    ClientFrame, Encoding, Hello, Item, LIST_COUNT_MAX, Notice, Operation, Request, ServerFrame,
+    Welcome, WireError,
 };
 use crate::mailbox::{Mail, Mailbox};
 use crate::site::{Call, Handover, Place, Site, Socket};
@@ -362,6 +363,8 @@ impl Conversation {
     /// Takes a socket: says welcome on it, and again what the client has not taken.
     async fn adopt(&mut self, handover: &mut Handover, resumed: bool) -> Result<(), Ended> {
         let Handover { socket, hello, hello_id, received } = handover;
+        // A frame that waited for room was not counted as taken: its client sends it again.
+        (self.held, self.acquiring) = (None, None);
         self.principal = Principal { token: hello.token.as_deref().map(Into::into) };
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
@@ -535,7 +538,9 @@ impl Conversation {
 
     /// Whether another frame may be read: there is room for what it asks for.
     fn may_read(&self) -> bool {
-        self.held.is_none() && self.pending.len() < self.command_count_max()
+        self.held.is_none()
+            && self.pending.len() < self.command_count_max()
+            && self.ready.len() < LIST_COUNT_MAX
     }
 
     /// Whether anything may be written: the client has confirmed enough of what went before.
@@ -652,7 +657,8 @@ impl Conversation {
 
     /// Time has passed: says that the server is there, and looks whether the client is.
     fn tick(&mut self, socket: &mut Socket, beat: Duration) -> Result<(), Ended> {
-        if !std::mem::take(&mut self.written_since_tick) && !self.unflushed {
+        let may_write = self.may_write() && !self.unflushed;
+        if !std::mem::take(&mut self.written_since_tick) && may_write {
             self.ready.push(Item::push(Notice::Heartbeat(Default::default())));
         }
         // Locks that have ended make room although the client says nothing.
@@ -668,8 +674,8 @@ impl Conversation {
             self.silent_ticks = 0;
             return Ok(());
         }
-        // While there is no room the client cannot be heard.
-        if self.may_read() {
+        // While there is no room the client cannot be heard, unless it is itself who takes nothing.
+        if self.may_read() || !may_write {
             self.silent_ticks += 1;
         }
         if beat * self.silent_ticks > self.heartbeat * 2 {

@@ -26,7 +26,7 @@ const PARSER_TEXT_CHARS_MAX: usize = 300;
 struct ClientObject<'a> {
     #[serde(default)]
     seen: u64,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "bounded")]
     requests: Vec<&'a RawValue>,
 }
 
@@ -170,9 +170,6 @@ fn text(bytes: &Bytes) -> Result<&str, FrameError> {
 pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError> {
     let object: ClientObject<'_> =
         serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
-    if object.requests.len() > LIST_COUNT_MAX {
-        return Err(FrameError::TooMany);
-    }
     let read = |raw: &&RawValue| match serde_json::from_str::<Named<Operation>>(raw.get()) {
         Ok(Named { id, body }) => Ok(Request { id, operation: body }),
         Err(error) => {

@@ -209,6 +209,28 @@ fn a_flood_without_reading_is_stopped_by_its_own_answers() {
     });
 }
 
+/// The same with requests that are refused at once: their answers are bounded too.
+#[test]
+fn a_flood_of_bad_requests_is_stopped_by_its_own_answers() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.heartbeat = Duration::from_secs(300);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        let bad = Message::text(r#"{"requests":[{"id":5,"drain":{"link":77}}]}"#);
+        let mut written = 0_u32;
+        while tokio::time::timeout(Duration::from_secs(1), client.socket.send(bad.clone()))
+            .await
+            .is_ok()
+        {
+            written += 1;
+            assert!(written < 1_000_000, "it is read on and on");
+        }
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
 /// A frame that begins and does not go on is given up; so is one that claims to be large.
 #[test]
 fn a_stalled_frame_is_given_up() {
