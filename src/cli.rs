@@ -26,8 +26,9 @@ Without a subcommand, `peeklock` is `peeklock serve`.";
 
 const AFTER_HELP: &str = "\
 Examples:
-  peeklock                                   serve on 127.0.0.1:5300, messages in ./data
-  peeklock --ephemeral --http 127.0.0.1:0    the same for a test, on a free port
+  peeklock                                   serve on 127.0.0.1:5300 and 5301, messages in ./data
+  peeklock --ephemeral --http 127.0.0.1:0 --ws 127.0.0.1:0
+                                             the same for a test, on free ports
   peeklock config default > peeklock.toml    a file to start from
   peeklock config check                      what is in force, and where it comes from
   peeklock verify                            whether everything stored can still be read
@@ -168,6 +169,9 @@ struct ServeFlags {
     /// Address for HTTP; port 0 takes a free one [default: 127.0.0.1:5300]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
+    /// Address for WebSocket; port 0 takes a free one [default: 127.0.0.1:5301]
+    #[arg(long, value_name = "ADDR")]
+    ws: Option<String>,
     /// Keep messages in memory: all are gone when the process ends
     #[arg(long)]
     ephemeral: bool,
@@ -281,6 +285,7 @@ impl ServeFlags {
         let given = [
             ("--data-dir", "server.data_dir", self.data_dir.as_deref()),
             ("--http", "http.address", self.http.as_deref()),
+            ("--ws", "websocket.address", self.ws.as_deref()),
             ("--ephemeral", "server.ephemeral", self.ephemeral.then_some("true")),
             ("--log-format", "log.format", format),
             ("--log-filter", "log.filter", self.log_filter.as_deref()),

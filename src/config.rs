@@ -6,6 +6,7 @@
 mod limits;
 mod queue;
 mod text;
+mod websocket;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -54,6 +55,8 @@ pub struct Config {
     pub journal: JournalSection,
     /// `[http]`.
     pub http: HttpSection,
+    /// `[websocket]`.
+    pub websocket: websocket::WebSocketSection,
     /// `[security]`.
     pub security: SecuritySection,
     /// `[log]`.
@@ -386,7 +389,9 @@ impl Config {
             invalid("log.filter", detail)
         })?;
         self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
-        self.judge_access().map_err(|detail| invalid("http.address", detail))?;
+        for (key, address) in self.addresses() {
+            self.judge_access(address).map_err(|detail| invalid(key, detail))?;
+        }
         self.judge_queues(&settings).map_err(|(key, detail)| invalid(&key, detail))?;
         Ok(settings)
     }
@@ -412,11 +417,15 @@ impl Config {
         Ok(())
     }
 
+    /// Where listeners listen, by the keys that say so.
+    pub const fn addresses(&self) -> [(&'static str, SocketAddr); 2] {
+        [("http.address", self.http.address.0), ("websocket.address", self.websocket.address.0)]
+    }
+
     /// Anonymous clients are served on loopback only, unless that is confirmed (SEC-17).
-    fn judge_access(&self) -> Result<(), String> {
+    fn judge_access(&self, address: SocketAddr) -> Result<(), String> {
         let SecuritySection { allow_anonymous: Scalar(anonymous), i_know: Scalar(confirmed) } =
             self.security;
-        let address = self.http.address.0;
         if !anonymous || confirmed || address.ip().is_loopback() {
             return Ok(());
         }
@@ -459,8 +468,8 @@ impl Config {
     }
 
     /// What the process may hold in memory besides what describes stored messages: all commands on
-    /// their way in, all requests and answers of the HTTP transport, the buffers of its connections,
-    /// and the cache of the journal.
+    /// their way in, all requests and answers of the transports, the buffers of their connections, and
+    /// the cache of the journal.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
@@ -470,6 +479,7 @@ impl Config {
             .chain((!self.server.ephemeral.0).then_some(self.journal.cache_bytes.0))
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
+            .saturating_add(self.websocket.budget_bytes(limits))
     }
 
     /// How many files may have to be open: connections, and the segments of a journal as large as it

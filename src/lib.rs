@@ -33,8 +33,8 @@
 //!
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
 //! - An actix actor becomes a receiver through [`Consumer`]: the outcome of its handler settles.
-//! - [`http`] serves the same broker to clients on the network; [`metrics_prometheus`] renders its
-//!   metrics.
+//! - [`http`] and [`websocket`] serve the same broker to clients on the network;
+//!   [`websocket::client`] is such a client, [`metrics_prometheus`] renders metrics.
 //! - [`contract`] has what a transport or an authorizer of your own implements, [`store`] what a
 //!   store does.
 //! - Everything else is `peeklock-core`: words ([`message`], [`time`], [`path`], [`description`],
@@ -51,6 +51,12 @@ pub use peeklock_inproc::*;
 pub mod http {
     #[doc(inline)]
     pub use peeklock_http::*;
+}
+
+/// The WebSocket transport and its client.
+pub mod websocket {
+    #[doc(inline)]
+    pub use peeklock_websocket::*;
 }
 
 /// Metrics in the format of Prometheus.

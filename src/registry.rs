@@ -8,8 +8,9 @@ use std::sync::Arc;
 use peeklock::contract::Transport;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
+use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
 
-use crate::config::{Loaded, Scalar};
+use crate::config::Loaded;
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
@@ -20,7 +21,7 @@ type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
 
 /// All are started.
-pub const TRANSPORTS: [(&str, MakeTransport); 1] = [("http", http)];
+pub const TRANSPORTS: [(&str, MakeTransport); 2] = [("http", http), ("websocket", websocket)];
 
 /// How many shards the memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -39,17 +40,21 @@ fn memory(_: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)))
 }
 
+/// Threads of a listener; zero is one per core.
+fn workers(count: usize) -> usize {
+    match count {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+        count => count,
+    }
+}
+
 fn http(loaded: &Loaded, metrics: MetricsHook) -> Box<dyn Transport> {
     let section = &loaded.config.http;
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let mut config = HttpConfig::at(section.address.0);
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
     config.allowed_origins.clone_from(&section.allowed_origins.0);
     config.public_url = Some(section.public_url.0.clone()).filter(|url| !url.is_empty());
-    config.workers = match section.workers {
-        Scalar(0) => cores(),
-        Scalar(count) => count,
-    };
+    config.workers = workers(section.workers.0);
     config.connection_count_max = loaded.config.connection_count_max(&loaded.settings.limits);
     config.inbound_bytes_max = section.inbound_bytes_max.0;
     config.outbound_bytes_max = section.outbound_bytes_max.0;
@@ -60,4 +65,24 @@ fn http(loaded: &Loaded, metrics: MetricsHook) -> Box<dyn Transport> {
     config.i_know = loaded.config.security.i_know.0;
     config.metrics = Some(metrics);
     Box::new(HttpTransport::new(config))
+}
+
+fn websocket(loaded: &Loaded, _: MetricsHook) -> Box<dyn Transport> {
+    let section = &loaded.config.websocket;
+    let mut config = WebSocketConfig::at(section.address.0);
+    config.allowed_hosts.clone_from(&section.allowed_hosts.0);
+    config.allowed_origins.clone_from(&section.allowed_origins.0);
+    config.workers = workers(section.workers.0);
+    config.connection_count_max = section.connection_count_max(&loaded.settings.limits);
+    config.link_count_max = section.link_count_max.0;
+    config.unsettled_count_max = section.unsettled_count_max.0;
+    config.frame_bytes_max = section.frame_bytes_max.0;
+    config.inbound_bytes_max = section.inbound_bytes_max.0;
+    config.outbound_bytes_max = section.outbound_bytes_max.0;
+    config.handshake_timeout = section.handshake_timeout.0.to_std();
+    config.frame_timeout = section.frame_timeout.0.to_std();
+    config.heartbeat = section.heartbeat.0.to_std();
+    config.grace = section.grace.0.to_std();
+    config.i_know = loaded.config.security.i_know.0;
+    Box::new(WebSocketTransport::new(config))
 }

@@ -71,12 +71,13 @@ pub enum ServeError {
 /// What to do about a transport that cannot listen.
 fn way_out(error: &TransportError) -> String {
     let name = error.transport;
+    let flag = if name == "websocket" { "ws" } else { name };
     let problem = match error.source.kind() {
         io::ErrorKind::AddrInUse => "another process listens there",
         io::ErrorKind::AddrNotAvailable => "this machine does not have the address",
         _ => return String::new(),
     };
-    format!("; {problem}, choose another address with --{name} or {name}.address")
+    format!("; {problem}, choose another address with --{flag} or {name}.address")
 }
 
 /// What to do about a store that cannot be opened.
@@ -135,9 +136,11 @@ fn warn(loaded: &Loaded) {
             "every client is refused: security.allow_anonymous is false and this version has no \
              policies"
         );
-    } else if !config.http.address.0.ip().is_loopback() {
+    } else if let Some((_, address)) =
+        config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
+    {
         tracing::warn!(
-            address = %config.http.address.0,
+            %address,
             "everybody who reaches this address may read and delete every message \
              (security.i_know = true)"
         );
@@ -157,7 +160,8 @@ fn warn(loaded: &Loaded) {
             budget_bytes,
             available_bytes,
             "limits allow more memory than there is: lower limits.broker_inbound_bytes_max, \
-             http.inbound_bytes_max, http.outbound_bytes_max or http.connection_count_max"
+             http.inbound_bytes_max, http.outbound_bytes_max, websocket.inbound_bytes_max or the \
+             connection_count_max of both"
         );
     }
 }

@@ -113,8 +113,11 @@ impl Drop for Server {
 
 #[test]
 fn serves_says_where_and_stops_in_order() {
-    let server =
-        Server::start(peeklock("serves", "", &["serve", "--ephemeral", "--http", FREE_PORT]));
+    let server = Server::start(peeklock(
+        "serves",
+        "",
+        &["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+    ));
     assert!(!server.address.ends_with(":0"), "{}", server.address);
     assert_eq!(server.get("/readyz").0, 200);
     let address = server.address.clone();
@@ -129,14 +132,22 @@ fn serves_says_where_and_stops_in_order() {
 
 #[test]
 fn without_a_subcommand_it_serves_and_interrupt_stops_it() {
-    let server = Server::start(peeklock("bare", "", &["--ephemeral", "--http", FREE_PORT]));
+    let server = Server::start(peeklock(
+        "bare",
+        "",
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+    ));
     assert_eq!(server.get("/livez").0, 200);
     assert_eq!(server.stop("-INT").0, 0);
 }
 
 #[test]
 fn a_store_in_memory_is_announced() {
-    let server = Server::start(peeklock("loud", "", &["--http", FREE_PORT, "--ephemeral"]));
+    let server = Server::start(peeklock(
+        "loud",
+        "",
+        &["--http", FREE_PORT, "--ws", FREE_PORT, "--ephemeral"],
+    ));
     let (_, out, _) = server.stop("-TERM");
     assert!(out.contains("nothing survives this process"), "{out}");
 }
@@ -144,12 +155,15 @@ fn a_store_in_memory_is_announced() {
 /// Messages and queues are there again after a stop and after a kill; a second process is refused.
 #[test]
 fn a_restart_finds_what_was_there() {
-    let command = |name| peeklock(name, "", &["--http", FREE_PORT, "--data-dir", "here"]);
+    let command =
+        |name| peeklock(name, "", &["--http", FREE_PORT, "--ws", FREE_PORT, "--data-dir", "here"]);
     let server = Server::start(command("restart"));
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join("restart");
     let again = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
-        command.args(["--http", FREE_PORT, "--data-dir", "here"]).current_dir(&place);
+        command
+            .args(["--http", FREE_PORT, "--ws", FREE_PORT, "--data-dir", "here"])
+            .current_dir(&place);
         command
     };
     assert!(server.read.is_empty() || !server.read.contains("nothing survives"));
@@ -180,7 +194,11 @@ fn a_restart_finds_what_was_there() {
 /// What the banner proposes, as it stands there.
 #[test]
 fn the_steps_of_the_banner_work() {
-    let mut server = Server::start(peeklock("steps", "", &["--ephemeral", "--http", FREE_PORT]));
+    let mut server = Server::start(peeklock(
+        "steps",
+        "",
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+    ));
     let mut script = String::from("set -eu\n");
     let mut line = String::new();
     let mut begun = false;
@@ -207,7 +225,11 @@ fn the_steps_of_the_banner_work() {
 fn queues_of_the_configuration_exist() {
     let config = "[[queues]]\nname = \"orders\"\nmax_delivery_count = 3\n\
                   [[queues]]\nname = \"eu/invoices\"\n";
-    let server = Server::start(peeklock("queues", config, &["--ephemeral", "--http", FREE_PORT]));
+    let server = Server::start(peeklock(
+        "queues",
+        config,
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+    ));
     let (code, answer) = server.get("/$api/v1/queues/orders");
     assert_eq!(code, 200, "{answer}");
     assert!(answer.contains(":3"), "{answer}");
@@ -253,7 +275,8 @@ fn a_missing_file_is_named() {
 fn an_address_in_use_is_named_with_its_flag() {
     let taken = TcpListener::bind(FREE_PORT).unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, _, log) = run(peeklock("in-use", "", &["--ephemeral", "--http", &address]));
+    let (code, _, log) =
+        run(peeklock("in-use", "", &["--ephemeral", "--http", &address, "--ws", FREE_PORT]));
     assert_eq!(code, 1, "{log}");
     assert!(log.contains(&address) && log.contains("--http"), "{log}");
 }
@@ -261,13 +284,18 @@ fn an_address_in_use_is_named_with_its_flag() {
 /// SEC-17.
 #[test]
 fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
-    let (code, _, log) = run(peeklock("open", "", &["--ephemeral", "--http", "0.0.0.0:0"]));
+    let (code, _, log) =
+        run(peeklock("open", "", &["--ephemeral", "--http", "0.0.0.0:0", "--ws", FREE_PORT]));
     assert_eq!(code, 2);
     assert!(log.contains("security.i_know = true"), "{log}");
     assert!(log.contains("security.allow_anonymous = false"), "{log}");
 
     let confirmed = "[security]\ni_know = true\n";
-    let command = peeklock("confirmed", confirmed, &["--ephemeral", "--http", "0.0.0.0:0"]);
+    let command = peeklock(
+        "confirmed",
+        confirmed,
+        &["--ephemeral", "--http", "0.0.0.0:0", "--ws", FREE_PORT],
+    );
     let mut server = Server::start(command);
     server.address = server.address.replace("0.0.0.0", "127.0.0.1");
     assert_eq!(server.get("/readyz").0, 200);
@@ -277,7 +305,11 @@ fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
 #[test]
 fn without_anonymous_access_clients_are_refused_with_the_setting() {
     let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n";
-    let server = Server::start(peeklock("closed", config, &["--ephemeral", "--http", FREE_PORT]));
+    let server = Server::start(peeklock(
+        "closed",
+        config,
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+    ));
     let (code, answer) = server.ask("POST", "/orders/messages", "one");
     assert_eq!(code, 401, "{answer}");
     assert!(answer.contains("security.allow_anonymous"), "{answer}");

@@ -30,7 +30,7 @@ struct Served {
 impl Served {
     fn start(arguments: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0"])
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

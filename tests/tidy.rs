@@ -75,7 +75,7 @@ fn the_shell_knows_no_actix_no_threads_and_no_clock() {
 
 #[test]
 fn no_transport_knows_another() {
-    let transports = ["inproc", "http"];
+    let transports = ["inproc", "http", "websocket"];
     for one in transports {
         for path in files(&format!("transports/{one}/src"), "rs") {
             for other in transports.iter().filter(|other| **other != one) {

@@ -313,6 +313,12 @@ impl Broker {
         Ticket(self.shared.tickets.fetch_add(count, Ordering::Relaxed))
     }
 
+    /// Fresh bits that cannot be guessed, for tokens that a transport gives to its clients.
+    #[must_use]
+    pub fn random_bits(&self) -> u128 {
+        self.shared.edge.entropy().next_u128()
+    }
+
     /// A name for a receiver link or a holder of locks, never given before.
     #[must_use]
     pub fn receiver_id(&self) -> ReceiverId {

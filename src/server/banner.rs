@@ -41,13 +41,14 @@ impl fmt::Display for Banner<'_> {
         let Self { store, data_dir, .. } = self;
         writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
         for Listener { name, address } in &self.listeners {
-            writeln!(f, "  {name:<8}http://{address}")?;
+            let scheme = if *name == "websocket" { "ws" } else { "http" };
+            writeln!(f, "  {name:<10}{scheme}://{address}")?;
         }
         if self.is_durable {
-            writeln!(f, "  {:<8}{store} in {data_dir}, durable at acknowledgement", "store")?;
+            writeln!(f, "  {:<10}{store} in {data_dir}, durable at acknowledgement", "store")?;
         } else {
             let what = "nothing survives this process";
-            writeln!(f, "  {:<8}{store}, {yellow}{what}{plain}", "store")?;
+            writeln!(f, "  {:<10}{store}, {yellow}{what}{plain}", "store")?;
         }
         let Some(http) = self.listeners.iter().find(|listener| listener.name == "http") else {
             return Ok(());
@@ -101,8 +102,8 @@ mod tests {
     #[test]
     fn the_line_of_the_store_says_what_survives() {
         let durable = banner(true, false);
-        assert!(durable.contains("store   journal in ./data, durable at acknowledgement"));
-        assert!(banner(false, false).contains("store   memory, nothing survives this process"));
+        assert!(durable.contains("store     journal in ./data, durable at acknowledgement"));
+        assert!(banner(false, false).contains("store     memory, nothing survives this process"));
     }
 
     #[test]

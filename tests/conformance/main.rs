@@ -40,6 +40,22 @@ macro_rules! scenarios {
                 })*
             })*
         }
+        mod websocket {
+            $(mod $topic {
+                $(#[test]
+                fn $scenario() {
+                    scenarios!(@run WebSocket, $topic, $scenario $(, $setup)?);
+                })*
+            })*
+        }
+        mod websocket_json {
+            $(mod $topic {
+                $(#[test]
+                fn $scenario() {
+                    scenarios!(@run WebSocketJson, $topic, $scenario $(, $setup)?);
+                })*
+            })*
+        }
     };
     (@run $transport:ident, $topic:ident, $scenario:ident) => {
         crate::stage::run(
@@ -351,6 +367,24 @@ macro_rules! matrix {
             fn $name() {
                 crate::matrix::column(
                     crate::subjects::Transport::Http,
+                    crate::matrix::Place::$place,
+                );
+            })*
+        }
+        mod operations_websocket {
+            $(#[test]
+            fn $name() {
+                crate::matrix::column(
+                    crate::subjects::Transport::WebSocket,
+                    crate::matrix::Place::$place,
+                );
+            })*
+        }
+        mod operations_websocket_json {
+            $(#[test]
+            fn $name() {
+                crate::matrix::column(
+                    crate::subjects::Transport::WebSocketJson,
                     crate::matrix::Place::$place,
                 );
             })*

@@ -2,8 +2,10 @@
 
 pub mod http;
 pub mod inproc;
+pub mod websocket;
 
 use peeklock_core::Broker;
+use peeklock_websocket::Encoding;
 
 use crate::subject::Subject;
 
@@ -12,16 +14,22 @@ use crate::subject::Subject;
 pub enum Transport {
     Inproc,
     Http,
+    WebSocket,
+    WebSocketJson,
 }
 
 impl Transport {
-    pub const ALL: [Self; 2] = [Self::Inproc, Self::Http];
+    pub const ALL: [Self; 4] = [Self::Inproc, Self::Http, Self::WebSocket, Self::WebSocketJson];
 
     /// Connects the transport to a broker.
     pub async fn open(self, broker: &Broker) -> Box<dyn Subject> {
         match self {
             Self::Inproc => Box::new(inproc::Inproc::open(broker)),
             Self::Http => Box::new(http::Http::open(broker).await),
+            Self::WebSocket => Box::new(websocket::WebSocket::open(broker, Encoding::Binary).await),
+            Self::WebSocketJson => {
+                Box::new(websocket::WebSocket::open(broker, Encoding::Json).await)
+            }
         }
     }
 }

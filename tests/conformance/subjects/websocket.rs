@@ -1,0 +1,254 @@
+//! The client of the WebSocket crate, over a socket, in both encodings.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use peeklock_core::Broker;
+use peeklock_core::command::{Described, ReceiveMode};
+use peeklock_core::contract::{RunningTransport, Transport as _};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::message::Message;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_websocket::client::{Client, ClientOptions, Received, Receiver, Refusal as Outcome};
+use peeklock_websocket::{Encoding, WebSocketConfig, WebSocketTransport};
+
+use crate::subject::{Answer, Decision, Extra, Seen, Subject};
+
+/// A listener on a free port and a client. Each operation opens a handle and closes it again, so that
+/// nothing but the lock token ties a settlement to the receive before it (SET-24).
+pub struct WebSocket {
+    client: RefCell<Option<Client>>,
+    address: SocketAddr,
+    running: RefCell<Option<Box<dyn RunningTransport>>>,
+    /// What was received under lock, by token.
+    received: RefCell<HashMap<String, Received>>,
+}
+
+impl WebSocket {
+    pub async fn open(broker: &Broker, encoding: Encoding) -> Self {
+        let mut config = WebSocketConfig::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        config.workers = 1;
+        let transport = Box::new(WebSocketTransport::new(config));
+        let running = transport.start(broker.clone()).await.unwrap();
+        let address = running.local_address();
+        let mut options = ClientOptions::default();
+        options.encoding = encoding;
+        let client = Client::connect_with(&format!("ws://{address}"), options).await.unwrap();
+        Self {
+            client: RefCell::new(Some(client)),
+            address,
+            running: RefCell::new(Some(running)),
+            received: RefCell::default(),
+        }
+    }
+
+    fn client(&self) -> Client {
+        self.client.borrow().clone().unwrap()
+    }
+
+    fn receiver(&self, path: &str) -> Answer<Receiver> {
+        Ok(self.client().receiver(path)?)
+    }
+
+    fn see(&self, messages: Vec<Received>) -> Vec<Seen> {
+        let mut kept = self.received.borrow_mut();
+        messages
+            .into_iter()
+            .map(|received| {
+                let seen = Seen::from(&received);
+                if let Some(token) = &seen.lock_token {
+                    kept.insert(token.clone(), received);
+                }
+                seen
+            })
+            .collect()
+    }
+
+    fn known(&self, token: &str) -> Option<Received> {
+        self.received.borrow().get(token).cloned()
+    }
+}
+
+impl From<&Received> for Seen {
+    fn from(received: &Received) -> Self {
+        let mut message = received.message().clone();
+        message.application_properties.sort_by(|left, right| left.0.cmp(&right.0));
+        Self {
+            message,
+            sequence: received.sequence_number().0,
+            enqueued_sequence: received.facts().enqueued_sequence.0,
+            enqueued_at: received.enqueued_at(),
+            expires_at: received.expires_at(),
+            delivery_count: received.delivery_count(),
+            state: received.state(),
+            lock_token: received.lock_token().map(|token| token.to_string()),
+            locked_until: received.locked_until(),
+        }
+    }
+}
+
+fn numbers(sequences: &[u64]) -> Vec<SequenceNumber> {
+    sequences.iter().copied().map(SequenceNumber).collect()
+}
+
+#[async_trait(?Send)]
+impl Subject for WebSocket {
+    fn offers(&self, extra: Extra) -> bool {
+        match extra {
+            Extra::VersionedUpdate => true,
+        }
+    }
+
+    async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
+        Ok(self.client().admin().create_queue_with(path, properties).await?)
+    }
+
+    async fn update(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
+        Ok(self.client().admin().update_queue(path, properties).await?)
+    }
+
+    async fn update_of(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        read_at: Timestamp,
+    ) -> Answer<Described> {
+        Ok(self.client().admin().update_queue_of(path, properties, read_at).await?)
+    }
+
+    async fn delete(&self, path: &str) -> Answer<()> {
+        Ok(self.client().admin().delete_queue(path).await?)
+    }
+
+    async fn describe(&self, path: &str) -> Answer<Described> {
+        Ok(self.client().admin().queue(path).await?)
+    }
+
+    async fn list(&self, skip: usize, top: usize) -> Answer<Vec<String>> {
+        let paths = self.client().admin().queue_paths(skip, top).await?;
+        Ok(paths.iter().map(|path| path.to_string()).collect())
+    }
+
+    async fn send(&self, path: &str, message: Message) -> Answer<u64> {
+        Ok(self.client().sender(path)?.send(message).await?.0)
+    }
+
+    async fn send_batch(&self, path: &str, messages: Vec<Message>) -> Answer<Vec<u64>> {
+        let sequences = self.client().sender(path)?.send_batch(messages).await?;
+        Ok(sequences.into_iter().map(|sequence| sequence.0).collect())
+    }
+
+    async fn schedule(&self, path: &str, message: Message, at: Timestamp) -> Answer<u64> {
+        Ok(self.client().sender(path)?.schedule(message, at).await?.0)
+    }
+
+    async fn cancel(&self, path: &str, sequences: &[u64]) -> Answer<()> {
+        Ok(self.client().sender(path)?.cancel_scheduled(numbers(sequences)).await?)
+    }
+
+    async fn receive(
+        &self,
+        path: &str,
+        mode: ReceiveMode,
+        count_max: u32,
+        wait: TimeSpan,
+    ) -> Answer<Vec<Seen>> {
+        let receiver = self.client().receiver_in(path, mode)?;
+        let answer = receiver.receive_many(count_max, wait).await;
+        // When the queue is gone, the answer has said so already.
+        let _closed = receiver.close().await;
+        Ok(self.see(answer?))
+    }
+
+    async fn receive_deferred(
+        &self,
+        path: &str,
+        mode: ReceiveMode,
+        sequences: &[u64],
+    ) -> Answer<Vec<Seen>> {
+        let receiver = self.client().receiver_in(path, mode)?;
+        let answer = receiver.receive_deferred(numbers(sequences)).await;
+        let _closed = receiver.close().await;
+        Ok(self.see(answer?))
+    }
+
+    async fn settle(&self, path: &str, token: &str, decision: Decision) -> Answer<()> {
+        let receiver = self.receiver(path)?;
+        let Some(message) = self.known(token) else {
+            // A token that this client never got: the handle has no message for it.
+            let token = LockToken::parse(token).unwrap();
+            let outcome = match decision {
+                Decision::Complete => Ok(()),
+                Decision::Abandon(properties) => Err(Outcome::Abandon { properties }),
+                Decision::Defer(_) => Err(Outcome::Defer),
+                Decision::DeadLetter { .. } => {
+                    Err(Outcome::DeadLetter { reason: String::new(), description: String::new() })
+                }
+            };
+            return Ok(receiver.settle_token(token, outcome).await?);
+        };
+        match decision {
+            Decision::Complete => receiver.complete(&message).await?,
+            Decision::Abandon(properties) => receiver.abandon(&message, &properties).await?,
+            Decision::Defer(properties) => receiver.defer(&message, &properties).await?,
+            Decision::DeadLetter { reason, description, properties } => {
+                let (reason, description) = (reason.as_deref(), description.as_deref());
+                receiver.dead_letter(&message, reason, description, &properties).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn complete_many(&self, path: &str, tokens: &[String]) -> Answer<Vec<Answer<()>>> {
+        let tokens: Vec<LockToken> =
+            tokens.iter().map(|token| LockToken::parse(token).unwrap()).collect();
+        let answers = self.receiver(path)?.complete_many(&tokens).await;
+        Ok(answers.into_iter().map(|answer| Ok(answer?)).collect())
+    }
+
+    async fn renew(&self, path: &str, token: &str) -> Answer<Timestamp> {
+        let token = LockToken::parse(token).unwrap();
+        Ok(self.receiver(path)?.renew_token(token).await?)
+    }
+
+    async fn peek(&self, path: &str, from: u64, count_max: u32) -> Answer<Vec<Seen>> {
+        let peeked = self.receiver(path)?.peek(SequenceNumber(from), count_max).await?;
+        Ok(self.see(peeked))
+    }
+
+    async fn delete_batch(
+        &self,
+        path: &str,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    ) -> Answer<u64> {
+        Ok(self.receiver(path)?.delete_batch(count_max, enqueued_before).await?)
+    }
+
+    async fn purge(&self, path: &str) -> Answer<u64> {
+        Ok(self.receiver(path)?.purge().await?)
+    }
+
+    async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
+        Ok(self.client().admin().delete_deferred(path, SequenceNumber(sequence)).await?)
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        Some(self.address)
+    }
+
+    async fn stop(&self) {
+        let client = self.client.borrow_mut().take();
+        if let Some(client) = client {
+            client.close().await;
+        }
+        let running = self.running.borrow_mut().take();
+        if let Some(running) = running {
+            running.stop(Duration::ZERO).await;
+        }
+    }
+}

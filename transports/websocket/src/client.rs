@@ -1,0 +1,133 @@
+//! The client: handles of the same shape as those of the in-process transport, so that code moves
+//! between the two by changing the constructor.
+//!
+//! [`Client::connect`] opens a connection that is made anew when it is lost, with pauses that grow
+//! and vary. Within the grace period it goes on where it was: calls in flight are answered as if
+//! nothing had happened, and locks are kept. Later, calls that were in flight fail with
+//! `CommunicationProblem`, whose outcome is open (ERR-06); calls that had not been sent go out.
+//!
+//! Absent on purpose: TLS, which a proxy in front of the broker and a tunnel here provide.
+
+mod admin;
+mod backoff;
+mod consumer;
+mod core;
+mod driver;
+mod keeper;
+mod received;
+mod receiver;
+mod sender;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::command::ReceiveMode;
+use peeklock_core::error::BrokerError;
+
+use self::core::Lifeline;
+use crate::frame::{Encoding, Role};
+
+pub use self::admin::Admin;
+pub use self::consumer::{Consumer, ConsumerOptions, Refusal};
+pub use self::keeper::LockKeeper;
+pub use self::received::{BodyError, Received};
+pub use self::receiver::Receiver;
+pub use self::sender::Sender;
+
+/// How a client connects.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// The encoding; binary unless told otherwise.
+    pub encoding: Encoding,
+    /// The token, as the broker's authorizer expects it.
+    pub token: Option<Arc<str>>,
+    /// What the client calls itself in the broker's log.
+    pub name: Option<Arc<str>>,
+    /// How long the broker is asked to keep locks when the connection is lost; zero for not at all.
+    pub grace: Duration,
+    /// The first pause before a connection is made anew; later ones are longer.
+    pub pause_min: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            encoding: Encoding::Binary,
+            token: None,
+            name: None,
+            grace: Duration::from_secs(30),
+            pause_min: Duration::from_millis(100),
+            pause_max: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Opens handles on a broker over one connection. Cheap to clone. The connection is closed in order
+/// by [`Client::close`], or when the last handle is gone.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Lifeline>,
+}
+
+impl Client {
+    /// Connects to `ws://HOST:PORT`. To be called inside a tokio runtime, whose task it uses.
+    ///
+    /// # Errors
+    /// `ArgumentError` for another URL, `CommunicationProblem` if nobody answers, `Unauthorized`.
+    pub async fn connect(url: &str) -> Result<Self, BrokerError> {
+        Self::connect_with(url, ClientOptions::default()).await
+    }
+
+    /// Connects in a way of the caller's.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`].
+    pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Self, BrokerError> {
+        Ok(Self { core: driver::start(url, options).await? })
+    }
+
+    /// A sender to a queue, with at most 256 sends in flight; see [`Sender::with_in_flight_max`].
+    /// Whether there is such a queue is told by the first send.
+    ///
+    /// # Errors
+    /// `CommunicationProblem` if the client is closed.
+    pub fn sender(&self, path: &str) -> Result<Sender, BrokerError> {
+        let link = self.core.attach(path, Role::Sender, ReceiveMode::PeekLock)?;
+        Ok(Sender::new(link))
+    }
+
+    /// A receiver on a queue or sub-queue, in peek-lock mode (RCV-05).
+    ///
+    /// # Errors
+    /// `CommunicationProblem` if the client is closed.
+    pub fn receiver(&self, path: &str) -> Result<Receiver, BrokerError> {
+        self.receiver_in(path, ReceiveMode::PeekLock)
+    }
+
+    /// A receiver in either mode (RCV-01). Receive-and-delete is for data of low value only: a
+    /// message that was handed out is gone, whatever becomes of it (RCV-04).
+    ///
+    /// # Errors
+    /// `CommunicationProblem` if the client is closed.
+    pub fn receiver_in(&self, path: &str, mode: ReceiveMode) -> Result<Receiver, BrokerError> {
+        Ok(Receiver::new(self.core.attach(path, Role::Receiver, mode)?))
+    }
+
+    /// Management of entities.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(Arc::clone(&self.core))
+    }
+
+    /// Closes the connection in order: locks stay until they run out (SET-21). Calls in flight are
+    /// answered first, those that come later fail.
+    pub async fn close(self) {
+        self.core.close().await;
+    }
+}

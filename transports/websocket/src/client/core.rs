@@ -1,0 +1,357 @@
+//! What all handles of one client share: the calls that wait for the driver, and the links.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::task::AtomicWaker;
+use peeklock_core::command::ReceiveMode;
+use peeklock_core::condition::Condition;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::TrackingId;
+use peeklock_core::time::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+
+use super::backoff::random_bits;
+use crate::frame::message::{Delivered, Outgoing};
+use crate::frame::text::Token;
+use crate::frame::{Attach, Credit, Detach, Notice, Operation, Role};
+
+/// The answer to a call.
+pub(super) type Answer = oneshot::Sender<Result<Notice, BrokerError>>;
+
+/// Something that a handle wants.
+pub(super) enum Ask {
+    /// One operation.
+    Operation { key: u64, link: Option<u32>, operation: Box<Operation>, answer: Option<Answer> },
+    /// One message of many that may go together.
+    Send { link: u32, message: Outgoing, answer: oneshot::Sender<Result<u64, BrokerError>> },
+    /// One completion of many that may go together.
+    Complete { link: u32, token: Token, answer: oneshot::Sender<Result<(), BrokerError>> },
+    /// The call is of no interest any more.
+    Withdraw { key: u64 },
+    /// The link is not needed any more.
+    Forget { link: u32, release: bool },
+}
+
+/// A link as the client keeps it, over all connections.
+pub(super) struct LinkState {
+    pub(super) attach: Attach,
+    /// Where pushed deliveries go.
+    pub(super) pushed: Option<mpsc::UnboundedSender<Pushed>>,
+}
+
+/// What a consumer gets pushed.
+pub(super) enum Pushed {
+    /// A message.
+    Message(Box<Delivered>),
+    /// The link was attached anew: numbers start again, and locks are gone.
+    Fresh,
+    /// The entity delivers no more.
+    Detached(BrokerError),
+}
+
+/// The shared part.
+pub(super) struct Core {
+    state: Mutex<State>,
+    pub(super) waker: AtomicWaker,
+    next_link: AtomicU32,
+    next_key: AtomicU64,
+    /// How far the broker's clock is ahead, in ticks.
+    ahead: AtomicI64,
+}
+
+#[derive(Default)]
+struct State {
+    asked: VecDeque<Ask>,
+    links: BTreeMap<u32, LinkState>,
+    /// Whether there is a link with deliveries that the driver has not seen.
+    has_new_link: bool,
+    /// Why nothing is carried out any more.
+    closed: Option<Rejection>,
+    closing: bool,
+    closed_waiters: Vec<oneshot::Sender<()>>,
+}
+
+/// What every handle holds: when the last one is gone, the connection is closed in order.
+pub(super) struct Lifeline {
+    pub(super) core: Arc<Core>,
+}
+
+/// A handle's link; detached when it is dropped.
+pub(super) struct Link {
+    pub(super) core: Arc<Lifeline>,
+    pub(super) number: u32,
+    pub(super) path: Arc<str>,
+    pub(super) mode: ReceiveMode,
+    /// Whether dropping it releases its locks, counted (SET-23).
+    pub(super) release_on_drop: bool,
+}
+
+impl Core {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::default(),
+            waker: AtomicWaker::new(),
+            next_link: AtomicU32::new(1),
+            next_key: AtomicU64::new(1),
+            ahead: AtomicI64::new(0),
+        }
+    }
+
+    /// A rejection with an identity of this client's, for what the broker did not say.
+    pub(super) fn refuse(&self, rejection: Rejection, entity: &str) -> BrokerError {
+        let part = || u128::from(random_bits());
+        let id = part() << 96 | part() << 64 | part() << 32 | part();
+        BrokerError::new(rejection, TrackingId(id), entity, self.now())
+    }
+
+    /// The broker's clock, as far as it is known.
+    pub(super) fn now(&self) -> Timestamp {
+        let ticks = local_now().ticks().saturating_add(self.ahead.load(Ordering::Relaxed));
+        Timestamp::from_ticks(ticks)
+    }
+
+    pub(super) fn learn_clock(&self, now: Timestamp) {
+        self.ahead.store(now.ticks() - local_now().ticks(), Ordering::Relaxed);
+    }
+
+    pub(super) fn key(&self) -> u64 {
+        self.next_key.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Hands something to the driver.
+    pub(super) fn ask(&self, ask: Ask) {
+        let mut state = self.lock();
+        if let Some(rejection) = state.closed.clone() {
+            drop(state);
+            self.fail(ask, &rejection);
+            return;
+        }
+        state.asked.push_back(ask);
+        drop(state);
+        self.waker.wake();
+    }
+
+    /// Asks for one operation and waits for the answer.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        link: Option<u32>,
+        path: &str,
+        operation: Operation,
+    ) -> Result<Notice, BrokerError> {
+        let key = self.key();
+        let (answer, answered) = oneshot::channel();
+        let operation = Box::new(operation);
+        self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
+        let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
+        let answer = self.answered(answered, path).await;
+        withdrawal.disarm();
+        answer
+    }
+
+    pub(super) async fn answered<T>(
+        &self,
+        answered: oneshot::Receiver<Result<T, BrokerError>>,
+        path: &str,
+    ) -> Result<T, BrokerError> {
+        match answered.await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.refuse(lost("the connection ended"), path)),
+        }
+    }
+
+    /// Takes what was asked for.
+    pub(super) fn take(&self, into: &mut VecDeque<Ask>) {
+        let mut state = self.lock();
+        state.has_new_link = false;
+        into.append(&mut state.asked);
+    }
+
+    /// Whether there is something to do that the driver does not know of.
+    pub(super) fn has_asked(&self, is_told_to_close: bool) -> bool {
+        let state = self.lock();
+        !state.asked.is_empty() || state.has_new_link || (state.closing && !is_told_to_close)
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.lock().closing
+    }
+
+    pub(super) fn links<R>(&self, look: impl FnOnce(&mut BTreeMap<u32, LinkState>) -> R) -> R {
+        look(&mut self.lock().links)
+    }
+
+    /// Closes in order.
+    pub(super) async fn close(&self) {
+        let (sender, closed) = oneshot::channel();
+        {
+            let mut state = self.lock();
+            if state.closed.is_some() {
+                return;
+            }
+            state.closing = true;
+            state.closed_waiters.push(sender);
+        }
+        self.waker.wake();
+        closed.await.ok();
+    }
+
+    /// Closes in order without waiting.
+    pub(super) fn begin_close(&self) {
+        self.lock().closing = true;
+        self.waker.wake();
+    }
+
+    /// Nothing is carried out any more, for this reason.
+    pub(super) fn end(&self, rejection: &Rejection) {
+        let (asked, waiters) = {
+            let mut state = self.lock();
+            state.closed = Some(rejection.clone());
+            state.links.clear();
+            (std::mem::take(&mut state.asked), std::mem::take(&mut state.closed_waiters))
+        };
+        for ask in asked {
+            self.fail(ask, rejection);
+        }
+        for waiter in waiters {
+            waiter.send(()).ok();
+        }
+    }
+
+    /// Tells a call that it failed.
+    pub(super) fn fail(&self, ask: Ask, rejection: &Rejection) {
+        let error = || self.refuse(rejection.clone(), "");
+        match ask {
+            Ask::Operation { answer: Some(answer), .. } => drop(answer.send(Err(error()))),
+            Ask::Send { answer, .. } => drop(answer.send(Err(error()))),
+            Ask::Complete { answer, .. } => drop(answer.send(Err(error()))),
+            Ask::Operation { answer: None, .. } | Ask::Withdraw { .. } | Ask::Forget { .. } => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lifeline {
+    /// A new link.
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        path: &str,
+        role: Role,
+        mode: ReceiveMode,
+    ) -> Result<Link, BrokerError> {
+        self.attach_pushed(path, role, mode, None)
+    }
+
+    /// A new link with credit, whose deliveries go there.
+    pub(super) fn attach_pushed(
+        self: &Arc<Self>,
+        path: &str,
+        role: Role,
+        mode: ReceiveMode,
+        pushed: Option<(u32, mpsc::UnboundedSender<Pushed>)>,
+    ) -> Result<Link, BrokerError> {
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let (credit, pushed) = pushed.unzip();
+        let attach =
+            Attach { link: number, path: path.to_owned(), role, mode: mode.into(), credit };
+        let mut state = self.lock();
+        if let Some(rejection) = state.closed.clone() {
+            drop(state);
+            return Err(self.refuse(rejection, path));
+        }
+        state.has_new_link |= pushed.is_some();
+        state.links.insert(number, LinkState { attach, pushed });
+        drop(state);
+        self.waker.wake();
+        Ok(Link {
+            core: Arc::clone(self),
+            number,
+            path: path.into(),
+            mode,
+            release_on_drop: role == Role::Receiver,
+        })
+    }
+}
+
+impl std::ops::Deref for Lifeline {
+    type Target = Arc<Core>;
+
+    fn deref(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.core.begin_close();
+    }
+}
+
+impl Link {
+    pub(super) async fn call(&self, operation: Operation) -> Result<Notice, BrokerError> {
+        self.core.call(Some(self.number), &self.path, operation).await
+    }
+
+    /// Lets the link be sent deliveries up to this number.
+    pub(super) fn credit(&self, up_to: u32) {
+        let operation = Box::new(Operation::Credit(Credit { link: self.number, up_to }));
+        let key = self.core.key();
+        self.core.ask(Ask::Operation { key, link: Some(self.number), operation, answer: None });
+    }
+
+    /// Detaches it in order and waits until that is done.
+    pub(super) async fn detach(mut self) -> Result<(), BrokerError> {
+        self.release_on_drop = false;
+        let detach = Operation::Detach(Detach { link: self.number, release: false });
+        self.call(detach).await.map(|_| ())
+    }
+
+    pub(super) fn refuse(&self, rejection: Rejection) -> BrokerError {
+        self.core.refuse(rejection, &self.path)
+    }
+
+    pub(super) fn unexpected(&self) -> BrokerError {
+        self.refuse(Rejection::internal("unexpected answer"))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.core.ask(Ask::Forget { link: self.number, release: self.release_on_drop });
+    }
+}
+
+/// Withdraws a call whose future is dropped before its answer has come (RCV-14).
+struct Withdrawal {
+    core: Arc<Core>,
+    key: Option<u64>,
+}
+
+impl Withdrawal {
+    fn disarm(mut self) {
+        self.key = None;
+    }
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.core.ask(Ask::Withdraw { key });
+        }
+    }
+}
+
+/// The connection was lost, and what became of a call is open.
+pub(super) fn lost(detail: &str) -> Rejection {
+    Rejection::new(Condition::CommunicationProblem, detail)
+}
+
+fn local_now() -> Timestamp {
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(0))
+}

@@ -1,0 +1,533 @@
+//! What a client asks for: from requests to commands.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Drain, InboundMessage, LinkEnd};
+use peeklock_core::contract::{Principal, Right};
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::{SequenceNumber, Ticket};
+use peeklock_core::message::Content;
+use peeklock_core::path::EntityAddress;
+use peeklock_core::permits::{COMMAND_BYTES, Permit};
+use peeklock_core::request::{Reply, Request as Mailed};
+use peeklock_core::time::TimeSpan;
+
+use super::link::Link;
+use super::pending::{Expect, Pending, Sent, correlation};
+use super::{Conversation, Ended};
+use crate::frame::message::Outgoing;
+use crate::frame::text::Instant;
+use crate::frame::{
+    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Item, LIST_COUNT_MAX,
+    Notice, Operation, Receive, Request, Role, Send, WireError,
+};
+
+/// What a frame costs of a budget: its bytes, and a least cost for each command in it.
+pub(super) fn cost(frame: &ClientFrame, length: u64) -> u64 {
+    let count: usize = frame.requests.iter().flatten().map(commands).sum();
+    length.max(COMMAND_BYTES * count as u64)
+}
+
+/// How many commands a request is, as far as it tells.
+fn commands(request: &Request) -> usize {
+    match &request.operation {
+        Operation::Send(send) | Operation::SendBatch(send) => send.messages.len(),
+        Operation::Settle(settle) => settle.lock_tokens.len(),
+        Operation::Renew(renew) => renew.lock_tokens.len(),
+        _ => 1,
+    }
+}
+
+/// Why a request is not carried out.
+pub(super) enum Refusal {
+    Broker(BrokerError),
+    Own(Rejection),
+}
+
+impl From<BrokerError> for Refusal {
+    fn from(error: BrokerError) -> Self {
+        Self::Broker(error)
+    }
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self::Own(rejection)
+    }
+}
+
+pub(super) type Done = Result<(), Refusal>;
+
+/// A request on its way, with what it needs.
+pub(super) struct Asked {
+    pub(super) id: u32,
+    pub(super) permit: Arc<Permit>,
+}
+
+impl Conversation {
+    /// Carries out what a frame asks for, in its order.
+    pub(super) async fn carry_out(
+        &mut self,
+        frame: ClientFrame,
+        permit: Arc<Permit>,
+    ) -> Result<(), Ended> {
+        self.confirm(frame.seen);
+        for request in frame.requests {
+            let (id, done) = match request {
+                Ok(Request { id, operation }) => {
+                    let entity = entity_of(self, &operation);
+                    let asked = Asked { id, permit: Arc::clone(&permit) };
+                    (id, self.operate(asked, operation).await.map_err(|it| (it, entity)))
+                }
+                Err(bad) => {
+                    let detail = format!("the request {}", bad.error);
+                    (bad.id, Err((Rejection::argument(detail).into(), None)))
+                }
+            };
+            if let Err((refusal, entity)) = done {
+                let error = match refusal {
+                    Refusal::Broker(error) => WireError::from(&error),
+                    Refusal::Own(rejection) => {
+                        self.wire_error(rejection, entity.as_deref().unwrap_or_default())
+                    }
+                };
+                self.ready.push(Item { id, notice: Notice::Error(error) });
+            }
+        }
+        self.seen += 1;
+        Ok(())
+    }
+
+    async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
+        match operation {
+            Operation::Hello(_) => {
+                Err(Rejection::invalid_operation("hello was said already").into())
+            }
+            Operation::Authenticate(authenticate) => {
+                self.principal = Principal { token: Some(authenticate.token.into()) };
+                self.done(&asked);
+                Ok(())
+            }
+            Operation::Heartbeat(_) => {
+                self.done(&asked);
+                Ok(())
+            }
+            Operation::Attach(attach) => self.attach(asked, attach).await,
+            Operation::Detach(detach) => self.detach(&asked, &detach),
+            Operation::Credit(credit) => self.credit(&asked, &credit).await,
+            Operation::Drain(only) => self.drain(asked, only.link).await,
+            Operation::Send(send) => self.send(asked, send).await,
+            Operation::SendBatch(send) => self.send_batch(asked, send).await,
+            Operation::CancelScheduled(numbered) => {
+                let command =
+                    Command::CancelScheduled { sequences: sequences(numbered.sequence_numbers) };
+                self.command(asked, numbered.link, command, Expect::Done).await
+            }
+            Operation::Receive(receive) => self.receive(asked, &receive).await,
+            Operation::Withdraw(withdraw) => {
+                self.withdraw(withdraw.request);
+                self.done(&asked);
+                Ok(())
+            }
+            Operation::ReceiveDeferred(numbered) => {
+                let link = self.receiver(numbered.link)?;
+                let command = Command::ReceiveDeferred {
+                    mode: link.mode,
+                    sequences: sequences(numbered.sequence_numbers),
+                    holder: Some(link.receiver),
+                };
+                let expect = Expect::Messages { link: numbered.link };
+                self.command(asked, numbered.link, command, expect).await
+            }
+            Operation::Settle(settle) => self.settle(asked, settle).await,
+            Operation::Renew(renew) => self.renew(asked, &renew).await,
+            Operation::Peek(peek) => {
+                self.receiver(peek.link)?;
+                let command =
+                    Command::Peek { from: SequenceNumber(peek.from), count_max: peek.max_count };
+                let expect = Expect::Messages { link: peek.link };
+                self.command(asked, peek.link, command, expect).await
+            }
+            Operation::DeleteBatch(delete) => {
+                self.receiver(delete.link)?;
+                let command = Command::DeleteBatch {
+                    count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
+                    enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
+                };
+                self.command(asked, delete.link, command, Expect::Deleted).await
+            }
+            Operation::DeleteDeferred(delete) => {
+                let command =
+                    Command::DeleteDeferred { sequence: SequenceNumber(delete.sequence_number) };
+                self.command(asked, delete.link, command, Expect::Done).await
+            }
+            Operation::Purge(purge) => self.purge(asked, &purge).await,
+            Operation::CreateQueue(create) => self.create_queue(asked, create).await,
+            Operation::GetQueue(only) => self.get_queue(asked, &only.path).await,
+            Operation::UpdateQueue(update) => self.update_queue(asked, update).await,
+            Operation::DeleteQueue(only) => self.delete_queue(asked, &only.path).await,
+            Operation::ListQueues(list) => self.list_queues(asked, &list).await,
+        }
+    }
+
+    /// Answers at once that it is done, if an answer is asked for.
+    pub(super) fn done(&mut self, asked: &Asked) {
+        if asked.id != 0 {
+            self.ready.push(Item { id: asked.id, notice: Notice::Done(Default::default()) });
+        }
+    }
+
+    pub(super) fn delete_count_max(&self) -> u32 {
+        u32::try_from(self.broker.settings().limits.batch_delete_count_max).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn link(&self, number: u32) -> Result<&Link, Rejection> {
+        self.links
+            .get(&number)
+            .filter(|link| link.closing.is_none())
+            .ok_or_else(|| Rejection::invalid_operation(format!("no link {number} is attached")))
+    }
+
+    /// A link of the role that receives, settles and looks.
+    pub(super) fn receiver(&self, number: u32) -> Result<&Link, Rejection> {
+        let link = self.link(number)?;
+        if link.role == Role::Receiver {
+            return Ok(link);
+        }
+        Err(Rejection::invalid_operation(format!("link {number} is a sender, not a receiver")))
+    }
+
+    /// Asks for a right on the entity of a link.
+    pub(super) async fn authorize(&mut self, number: u32, right: Right) -> Done {
+        let resource = Arc::clone(&self.link(number)?.resource);
+        Ok(self.broker.authorize(&self.principal, right, &resource).await?)
+    }
+
+    /// Adds a request whose answer is awaited.
+    pub(super) fn await_answer(&mut self, asked: Asked, link: u32, expect: Expect) -> usize {
+        let path = match self.links.get(&link) {
+            Some(link) => Arc::clone(&link.path),
+            None => "".into(),
+        };
+        let Asked { id, permit } = asked;
+        self.pending.insert(Pending { id, path, expect, _permit: Some(permit) })
+    }
+
+    /// Adds something that the conversation itself asks.
+    pub(super) fn await_own(&mut self, id: u32, link: u32, expect: Expect) -> usize {
+        let path = match self.links.get(&link) {
+            Some(link) => Arc::clone(&link.path),
+            None => "".into(),
+        };
+        self.pending.insert(Pending { id, path, expect, _permit: None })
+    }
+
+    /// Puts a command into the group of its link.
+    pub(super) fn submit(&mut self, number: u32, command: Command, correlation: u64) -> Ticket {
+        let ticket = self.broker.ticket();
+        self.submit_as(number, ticket, command, correlation);
+        ticket
+    }
+
+    pub(super) fn submit_as(
+        &mut self,
+        number: u32,
+        ticket: Ticket,
+        command: Command,
+        correlation: u64,
+    ) {
+        let Some(link) = self.links.get(&number) else { return };
+        let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
+        let sub_queue = link.entity.sub_queue();
+        let mailed = Mailed { ticket, sub_queue, command, reply };
+        match self.groups.iter_mut().find(|(of, _)| *of == number) {
+            Some((_, group)) => group.push(mailed),
+            None => self.groups.push((number, vec![mailed])),
+        }
+    }
+
+    /// Carries out a request that is one command.
+    pub(super) async fn command(
+        &mut self,
+        asked: Asked,
+        link: u32,
+        command: Command,
+        expect: Expect,
+    ) -> Done {
+        self.authorize(link, Right::for_command(&command)).await?;
+        let slot = self.await_answer(asked, link, expect);
+        self.submit(link, command, correlation(slot, 0));
+        Ok(())
+    }
+
+    async fn attach(&mut self, asked: Asked, attach: Attach) -> Done {
+        let Attach { link: number, path, role, mode, credit } = attach;
+        if self.links.contains_key(&number) {
+            let detail = format!("link {number} is attached already");
+            return Err(Rejection::invalid_operation(detail).into());
+        }
+        let count_max = self.site.config.link_count_max;
+        if self.links.len() >= count_max {
+            let detail = format!("the connection has its {count_max} links already");
+            return Err(Rejection::quota_exceeded(detail).into());
+        }
+        let right = match role {
+            Role::Sender => Right::Send,
+            Role::Receiver => Right::Listen,
+        };
+        // What is granted and what is looked up is the same address, whatever spelling was sent.
+        let resource = EntityAddress::parse(&path).map_or(path, |address| address.to_string());
+        self.broker.authorize(&self.principal, right, &resource).await?;
+        let entity = self.broker.entity(&resource)?;
+        let link = Link::new(entity, resource.into(), role, mode.into());
+        if role == Role::Receiver {
+            self.receivers.insert(link.receiver, number);
+        }
+        self.links.insert(number, link);
+        match credit {
+            Some(credit) if role == Role::Receiver => {
+                let slot = self.await_answer(asked, number, Expect::Attached { link: number });
+                self.start_flow(number, credit, correlation(slot, 0));
+            }
+            Some(_) | None => self.done(&asked),
+        }
+        Ok(())
+    }
+
+    /// Attaches a receiver at its entity and grants what its client lets it be sent.
+    fn start_flow(&mut self, number: u32, up_to: u32, correlation: u64) {
+        let Some(link) = self.links.get_mut(&number) else { return };
+        let (receiver, mode) = (link.receiver, link.mode);
+        link.up_to = up_to;
+        link.start_flow();
+        self.submit(number, Command::Attach { receiver, mode }, correlation);
+        self.limit(number);
+    }
+
+    /// Tells the entity how far a link may be sent, if that has changed.
+    pub(super) fn limit(&mut self, number: u32) {
+        let bounds = self.bounds();
+        let now = self.broker.now();
+        let Some(link) = self.links.get_mut(&number) else { return };
+        if link.unsettled_count() >= bounds.unsettled_max {
+            link.forget_ended(now);
+        }
+        let receiver = link.receiver;
+        let Some(limits) = link.new_limits(bounds) else { return };
+        let slot = self.await_own(0, number, Expect::Unheard);
+        let command = Command::Grant {
+            receiver,
+            delivery_limit: limits.delivery_limit,
+            byte_limit: limits.byte_limit,
+            drain: limits.drain,
+        };
+        self.submit(number, command, correlation(slot, 0));
+    }
+
+    pub(super) fn limit_all(&mut self) {
+        let numbers: Vec<u32> = self.receivers.values().copied().collect();
+        for number in numbers {
+            self.limit(number);
+        }
+        self.hand_over();
+    }
+
+    /// The same for links that are full of unsettled deliveries, whose locks may have ended.
+    pub(super) fn limit_full(&mut self) {
+        let most = self.site.config.unsettled_count_max;
+        let full = self.links.iter().filter(|(_, link)| link.unsettled_count() >= most);
+        let full: Vec<u32> = full.map(|(number, _)| *number).collect();
+        for number in full {
+            self.limit(number);
+        }
+    }
+
+    async fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
+        let Credit { link: number, up_to } = *credit;
+        self.receiver(number)?;
+        self.authorize(number, Right::Listen).await?;
+        let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
+        if link.flow.is_some() {
+            link.up_to = up_to;
+            self.limit(number);
+        } else {
+            let slot = self.await_own(0, number, Expect::Attached { link: number });
+            self.start_flow(number, up_to, correlation(slot, 0));
+        }
+        self.done(asked);
+        Ok(())
+    }
+
+    async fn drain(&mut self, asked: Asked, number: u32) -> Done {
+        self.receiver(number)?;
+        self.authorize(number, Right::Listen).await?;
+        let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
+        if link.flow.as_ref().is_some_and(|flow| flow.draining) {
+            let detail = format!("link {number} is being drained already");
+            return Err(Rejection::invalid_operation(detail).into());
+        }
+        let receiver = link.receiver;
+        let Some(limits) = link.drain() else {
+            link.up_to = link.last;
+            let notice = Notice::Drained(Drained { unused: 0 });
+            self.ready.push(Item { id: asked.id, notice });
+            return Ok(());
+        };
+        let slot = self.await_answer(asked, number, Expect::Drained { link: number });
+        let command = Command::Grant {
+            receiver,
+            delivery_limit: limits.delivery_limit,
+            byte_limit: limits.byte_limit,
+            drain: Drain::Yes,
+        };
+        self.submit(number, command, correlation(slot, 0));
+        Ok(())
+    }
+
+    async fn send(&mut self, asked: Asked, send: Send) -> Done {
+        let number = send.link;
+        self.authorize(number, Right::Send).await?;
+        let count = send.messages.len();
+        let mut failed = Vec::new();
+        let mut inbound = Vec::with_capacity(count);
+        let path = Arc::clone(&self.link(number)?.path);
+        for (index, message) in (0..).zip(send.messages) {
+            match self.inbound(message) {
+                Ok(message) => inbound.push((index, message)),
+                Err(rejection) => {
+                    let error = self.wire_error(rejection, &path);
+                    failed.push(FailedSend { index, error });
+                }
+            }
+        }
+        if inbound.is_empty() {
+            let mut sequence_numbers = Vec::new();
+            for _ in 0..count {
+                crate::frame::Run::push(&mut sequence_numbers, 0);
+            }
+            let notice = Notice::Accepted(Accepted { sequence_numbers, failed });
+            self.ready.push(Item { id: asked.id, notice });
+            return Ok(());
+        }
+        let sent = Sent { numbers: vec![0; count], left: inbound.len(), failed };
+        let slot = self.await_answer(asked, number, Expect::Sent(sent));
+        let mut ticket = self.broker.tickets(inbound.len() as u64);
+        for (index, message) in inbound {
+            let command = Command::Send { message };
+            self.submit_as(number, ticket, command, correlation(slot, place(index)));
+            ticket = Ticket(ticket.0 + 1);
+        }
+        Ok(())
+    }
+
+    async fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
+        self.link(send.link)?;
+        let messages = send.messages.into_iter().map(|message| self.inbound(message));
+        let messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
+        self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch).await
+    }
+
+    fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
+        match message {
+            Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
+            Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
+        }
+    }
+
+    async fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
+        let number = receive.link;
+        let link = self.receiver(number)?;
+        let Some(wait) = TimeSpan::from_seconds_f64(receive.wait_seconds) else {
+            return Err(Rejection::out_of_range("waitSeconds is less than 0").into());
+        };
+        let count_max = receive.max_count;
+        if count_max as usize > LIST_COUNT_MAX {
+            let detail = format!("maxCount is {count_max}, not 1 to {LIST_COUNT_MAX}");
+            return Err(Rejection::out_of_range(detail).into());
+        }
+        let waits = wait > TimeSpan::ZERO && self.deadline.is_none();
+        if waits && self.waits.len() >= self.command_count_max() {
+            let detail = format!("{} receives wait on this connection already", self.waits.len());
+            return Err(Rejection::quota_exceeded(detail).into());
+        }
+        let command = Command::Receive {
+            mode: link.mode,
+            count_max,
+            bytes_max: self.site.config.outbound_bytes_max,
+            wait: if waits { wait } else { TimeSpan::ZERO },
+            holder: Some(link.receiver),
+        };
+        self.authorize(number, Right::Listen).await?;
+        let id = asked.id;
+        let expect = Expect::Messages { link: number };
+        // A receive that waits holds little, and no room.
+        let slot = if waits {
+            self.await_own(id, number, expect)
+        } else {
+            self.await_answer(asked, number, expect)
+        };
+        let ticket = self.submit(number, command, correlation(slot, 0));
+        if waits {
+            self.waits.insert(id, (ticket, number));
+        }
+        Ok(())
+    }
+
+    /// Ends a receive that waits; it is answered with nothing.
+    pub(super) fn withdraw(&mut self, request: u32) {
+        let Some((call, link)) = self.waits.remove(&request) else { return };
+        let slot = self.await_own(0, link, Expect::Unheard);
+        self.submit(link, Command::CancelReceive { call }, correlation(slot, 0));
+    }
+
+    fn detach(&mut self, asked: &Asked, detach: &Detach) -> Done {
+        let Detach { link: number, release } = *detach;
+        self.link(number)?;
+        let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
+        if let Some(link) = self.links.get_mut(&number) {
+            link.closing = Some((asked.id, end));
+        }
+        self.quiet(number);
+        Ok(())
+    }
+}
+
+/// The entity that an operation names, for errors.
+fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<str>> {
+    let link = match operation {
+        Operation::Attach(attach) => return Some(attach.path.as_str().into()),
+        Operation::CreateQueue(create) => return Some(create.path.as_str().into()),
+        Operation::UpdateQueue(update) => return Some(update.path.as_str().into()),
+        Operation::GetQueue(only) | Operation::DeleteQueue(only) => {
+            return Some(only.path.as_str().into());
+        }
+        Operation::Detach(detach) => detach.link,
+        Operation::Drain(only) => only.link,
+        Operation::Credit(credit) => credit.link,
+        Operation::Send(send) | Operation::SendBatch(send) => send.link,
+        Operation::CancelScheduled(numbered) | Operation::ReceiveDeferred(numbered) => {
+            numbered.link
+        }
+        Operation::Receive(receive) => receive.link,
+        Operation::Settle(settle) => settle.link,
+        Operation::Renew(renew) => renew.link,
+        Operation::Peek(peek) => peek.link,
+        Operation::DeleteBatch(delete) => delete.link,
+        Operation::Purge(purge) => purge.link,
+        Operation::DeleteDeferred(delete) => delete.link,
+        Operation::Hello(_)
+        | Operation::Authenticate(_)
+        | Operation::Withdraw(_)
+        | Operation::ListQueues(_)
+        | Operation::Heartbeat(_) => return None,
+    };
+    conversation.links.get(&link).map(|link| Arc::clone(&link.path))
+}
+
+fn sequences(numbers: Vec<u64>) -> Vec<SequenceNumber> {
+    numbers.into_iter().map(SequenceNumber).collect()
+}
+
+fn place(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,156 @@
+//! Management of queues, and whatever else takes more than one command: carried out apart, so that
+//! the conversation goes on.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use peeklock_core::Broker;
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Right;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::path::EntityAddress;
+
+use super::Conversation;
+use super::inbound::{Asked, Done, Refusal};
+use super::pending::Expect;
+use crate::frame::queue::{QueueList, QueueView};
+use crate::frame::text::Instant;
+use crate::frame::{CreateQueue, Deleted, ListQueues, Notice, Purge, UpdateQueue, WireError};
+use crate::mailbox::Mail;
+
+/// An update without a version is tried against so many versions by others.
+const CONFLICTS_MAX: usize = 16;
+
+impl Conversation {
+    /// Runs something apart; its answer comes by mail.
+    fn apart(
+        &mut self,
+        asked: Asked,
+        work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
+    ) {
+        let slot = self.await_answer(asked, 0, Expect::Own);
+        let mailbox = Arc::clone(&self.mailbox);
+        tokio::spawn(async move {
+            let notice = match work.await {
+                Ok(notice) => notice,
+                Err(error) => Notice::Error(WireError::from(&error)),
+            };
+            mailbox.put(Mail::Own { slot, notice: Box::new(notice) });
+        });
+    }
+
+    /// The address of a queue to be managed, after the right was granted.
+    async fn managed(&mut self, path: &str) -> Result<String, Refusal> {
+        let address = EntityAddress::parse(path).map(|address| address.to_string());
+        let resource = address.unwrap_or_else(|_| path.to_owned());
+        self.broker.authorize(&self.principal, Right::Manage, &resource).await?;
+        Ok(resource)
+    }
+
+    pub(super) async fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
+        self.managed(&create.path).await?;
+        let properties = create.properties.to_update()?;
+        let broker = self.broker.clone();
+        self.apart(asked, async move {
+            let described = broker.create_queue(&create.path, properties).await?;
+            Ok(Notice::Queue(Box::new(QueueView::from(described))))
+        });
+        Ok(())
+    }
+
+    pub(super) async fn get_queue(&mut self, asked: Asked, path: &str) -> Done {
+        let path = self.managed(path).await?;
+        let broker = self.broker.clone();
+        self.apart(asked, async move {
+            let described = broker.describe_queue(&path).await?;
+            Ok(Notice::Queue(Box::new(QueueView::from(described))))
+        });
+        Ok(())
+    }
+
+    pub(super) async fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
+        let path = self.managed(&update.path).await?;
+        update.properties.to_update()?;
+        let broker = self.broker.clone();
+        self.apart(asked, async move {
+            let mut attempts = 0;
+            loop {
+                attempts += 1;
+                match try_update(&broker, &path, &update).await {
+                    Err(error)
+                        if error.condition() == Condition::UpdateConflict
+                            && update.version.is_none()
+                            && attempts < CONFLICTS_MAX => {}
+                    answer => return answer,
+                }
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) async fn delete_queue(&mut self, asked: Asked, path: &str) -> Done {
+        let path = self.managed(path).await?;
+        let broker = self.broker.clone();
+        self.apart(asked, async move {
+            broker.delete_entity(&path).await?;
+            Ok(Notice::Done(Default::default()))
+        });
+        Ok(())
+    }
+
+    pub(super) async fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
+        self.broker.authorize(&self.principal, Right::Manage, "").await?;
+        let broker = self.broker.clone();
+        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let most = broker.settings().limits.list_count_max.max(1);
+        let (skip, top) = (count(list.skip), list.top.map_or(most, count).min(most));
+        self.apart(asked, async move {
+            let mut queues = Vec::new();
+            for path in broker.queue_paths(skip, top) {
+                match broker.describe_queue(&path).await {
+                    Ok(described) => queues.push(QueueView::from(described)),
+                    // It was deleted meanwhile.
+                    Err(error) if error.condition() == Condition::EntityNotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(Notice::Queues(QueueList { queues }))
+        });
+        Ok(())
+    }
+
+    /// Deletes all available messages that were enqueued before an instant (DEL-06).
+    pub(super) async fn purge(&mut self, asked: Asked, purge: &Purge) -> Done {
+        self.authorize(purge.link, Right::Listen).await?;
+        let entity = self.receiver(purge.link)?.entity.clone();
+        let before = purge.enqueued_before_utc.map_or_else(|| self.broker.now(), |Instant(at)| at);
+        let count_max = self.delete_count_max();
+        self.apart(asked, async move {
+            let mut deleted = 0;
+            loop {
+                let command = Command::DeleteBatch { count_max, enqueued_before: Some(before) };
+                match entity.call(command).await? {
+                    Outcome::Deleted(0) => return Ok(Notice::Deleted(Deleted { count: deleted })),
+                    Outcome::Deleted(count) => deleted += count,
+                    _ => return Err(entity.refuse(Rejection::internal("unexpected answer"))),
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+async fn try_update(
+    broker: &Broker,
+    path: &str,
+    update: &UpdateQueue,
+) -> Result<Notice, BrokerError> {
+    let current = broker.describe_queue(path).await?;
+    let mut properties = update.properties.clone();
+    properties.keep(&current);
+    let properties = properties.to_update().map_err(|rejection| broker.refuse(rejection, path))?;
+    let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
+    let described = broker.update_queue(path, properties, Some(read_at)).await?;
+    Ok(Notice::Queue(Box::new(QueueView::from(described))))
+}

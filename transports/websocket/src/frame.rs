@@ -1,0 +1,762 @@
+//! What is said over a connection, once for both encodings: `docs/websocket-protocol.md` as types.
+//!
+//! A struct has its JSON form from serde and its binary form from the order of its fields; an
+//! operation, an answer, a push has a key in JSON and a code in the binary form, side by side here.
+//! Absent on purpose: what any of it means; `connection` knows.
+
+pub(crate) mod binary;
+pub(crate) mod json;
+pub(crate) mod message;
+pub(crate) mod property;
+pub(crate) mod queue;
+pub(crate) mod text;
+pub(crate) mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use peeklock_core::command::ReceiveMode;
+use serde::{Deserialize, Serialize};
+
+use self::message::{Delivered, Outgoing, Properties};
+use self::queue::{QueueList, QueueProperties, QueueView};
+use self::text::{Guid, Instant, Token};
+use self::wire::{Reader, Wire, wire};
+use crate::error::FrameError;
+
+/// Elements of one list, so that a small frame cannot ask for a large allocation.
+pub(crate) const LIST_COUNT_MAX: usize = 4_096;
+
+/// How frames are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Encoding {
+    /// Text frames, `peeklock.v1.json`.
+    Json,
+    /// Binary frames, `peeklock.v1.binary`.
+    Binary,
+}
+
+impl Encoding {
+    /// Both, the preferred first.
+    pub const ALL: [Self; 2] = [Self::Binary, Self::Json];
+
+    /// The name of the subprotocol.
+    #[must_use]
+    pub const fn subprotocol(self) -> &'static str {
+        match self {
+            Self::Json => "peeklock.v1.json",
+            Self::Binary => "peeklock.v1.binary",
+        }
+    }
+
+    /// The encoding of a subprotocol of that name.
+    #[must_use]
+    pub fn of_subprotocol(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|encoding| encoding.subprotocol() == name)
+    }
+}
+
+/// One frame of a client.
+#[derive(Debug)]
+pub(crate) struct ClientFrame {
+    /// How many frames of the server the client has taken.
+    pub(crate) seen: u64,
+    pub(crate) requests: Vec<Result<Request, BadRequest>>,
+}
+
+/// One thing asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// Names the answer; 0 asks for none unless it fails.
+    pub(crate) id: u32,
+    pub(crate) operation: Operation,
+}
+
+/// A request that cannot be read, with its id as far as that can.
+#[derive(Clone, Debug)]
+pub(crate) struct BadRequest {
+    pub(crate) id: u32,
+    pub(crate) error: FrameError,
+}
+
+/// One frame of the server.
+#[derive(Debug)]
+pub(crate) struct ServerFrame {
+    /// How many frames of the client the server has taken.
+    pub(crate) seen: u64,
+    pub(crate) items: Vec<Item>,
+}
+
+/// One thing the server says: the answer to a request, or a push with the id 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) id: u32,
+    pub(crate) notice: Notice,
+}
+
+/// Declares an enum with a code and a key for each variant.
+macro_rules! schema {
+    ($(#[$meta:meta])* enum $name:ident {
+        $($(#[$doc:meta])* $code:literal $key:literal $variant:ident($body:ty),)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        pub(crate) enum $name {
+            $($(#[$doc])* $variant($body),)*
+        }
+
+        #[allow(dead_code, reason = "one side writes what the other reads")]
+        impl $name {
+            pub(crate) const fn code(&self) -> u8 {
+                match self { $(Self::$variant(_) => $code,)* }
+            }
+
+            /// The body alone, in the binary form.
+            pub(crate) fn write_body(&self, out: &mut Vec<u8>) {
+                match self { $(Self::$variant(body) => body.write(out),)* }
+            }
+
+            pub(crate) fn read_body(
+                code: u8,
+                reader: &mut Reader<'_>,
+            ) -> Result<Self, FrameError> {
+                match code {
+                    $($code => Wire::read(reader).map(Self::$variant),)*
+                    _ => Err(FrameError::Unknown),
+                }
+            }
+
+            /// Writes key and body into a JSON object.
+            pub(crate) fn serialize_entry<M: serde::ser::SerializeMap>(
+                &self,
+                map: &mut M,
+            ) -> Result<(), M::Error> {
+                match self { $(Self::$variant(body) => map.serialize_entry($key, body),)* }
+            }
+
+            /// Reads the body behind a key; none if the key is not one of these.
+            pub(crate) fn deserialize_value<'de, A: serde::de::MapAccess<'de>>(
+                key: &str,
+                map: &mut A,
+            ) -> Result<Option<Self>, A::Error> {
+                match key {
+                    $($key => map.next_value().map(|body| Some(Self::$variant(body))),)*
+                    _ => Ok(None),
+                }
+            }
+
+            /// Every code with its key.
+            pub(crate) const NAMES: &'static [(u8, &'static str)] = &[$(($code, $key)),*];
+        }
+    };
+}
+
+schema! {
+    /// What a client asks for.
+    enum Operation {
+        /// The first request of a connection.
+        1 "hello" Hello(Hello),
+        /// Replaces the token.
+        2 "authenticate" Authenticate(Authenticate),
+        /// Opens a link to a queue or sub-queue.
+        3 "attach" Attach(Attach),
+        /// Ends a link in order.
+        4 "detach" Detach(Detach),
+        /// Sets how far a receiver may be sent.
+        5 "credit" Credit(Credit),
+        /// Gives back credit that cannot be used at once.
+        6 "drain" Drain(LinkOnly),
+        /// Sends messages, each by itself.
+        7 "send" Send(Send),
+        /// Sends messages, all or none.
+        8 "sendBatch" SendBatch(Send),
+        /// Cancels scheduled messages, all or none.
+        9 "cancelScheduled" CancelScheduled(Numbered),
+        /// Receives what is available, or waits for it.
+        10 "receive" Receive(Receive),
+        /// Ends a receive that waits.
+        11 "withdraw" Withdraw(Withdraw),
+        /// Receives deferred messages by number, all or none.
+        12 "receiveDeferred" ReceiveDeferred(Numbered),
+        /// Settles messages.
+        13 "settle" Settle(Settle),
+        /// Prolongs locks.
+        14 "renew" Renew(Renew),
+        /// Looks at messages.
+        15 "peek" Peek(Peek),
+        /// Deletes available messages.
+        16 "deleteBatch" DeleteBatch(DeleteBatch),
+        /// Deletes all available messages.
+        17 "purge" Purge(Purge),
+        /// Deletes one deferred message.
+        18 "deleteDeferred" DeleteDeferred(DeleteDeferred),
+        /// Creates a queue.
+        19 "createQueue" CreateQueue(CreateQueue),
+        /// Reads a queue and its runtime counts.
+        20 "getQueue" GetQueue(PathOnly),
+        /// Changes a queue.
+        21 "updateQueue" UpdateQueue(UpdateQueue),
+        /// Deletes a queue.
+        22 "deleteQueue" DeleteQueue(PathOnly),
+        /// Lists queues.
+        23 "listQueues" ListQueues(ListQueues),
+        /// Says that the client is there.
+        24 "heartbeat" Heartbeat(Empty),
+    }
+}
+
+schema! {
+    /// What the server says.
+    enum Notice {
+        /// It is done.
+        1 "done" Done(Empty),
+        /// It failed.
+        2 "error" Error(WireError),
+        /// Answers the hello.
+        3 "welcome" Welcome(Box<Welcome>),
+        /// The numbers of sent messages.
+        4 "accepted" Accepted(Accepted),
+        /// Messages are settled.
+        5 "settled" Settled(Settled),
+        /// Locks are prolonged.
+        6 "renewed" Renewed(Renewed),
+        /// Received or peeked messages.
+        7 "received" Received(Messages),
+        /// What is left of the credit.
+        8 "drained" Drained(Drained),
+        /// How many messages were deleted.
+        9 "deleted" Deleted(Deleted),
+        /// A queue.
+        10 "queue" Queue(Box<QueueView>),
+        /// Queues.
+        11 "queues" Queues(QueueList),
+        /// Messages for a receiver with credit.
+        32 "deliveries" Deliveries(Deliveries),
+        /// A receiver gets nothing more until it is given credit anew.
+        33 "detached" Detached(Detached),
+        /// The server is there.
+        34 "heartbeat" Heartbeat(Empty),
+        /// The server will close the connection soon.
+        35 "closing" Closing(Closing),
+    }
+}
+
+/// Nothing to say.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Empty {}
+wire!(Empty {});
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Hello {
+    /// Never logged (SEC-22).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// What the client calls itself, for the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) heartbeat_seconds: Option<u32>,
+    /// How long the connection may be resumed after it was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grace_seconds: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resume: Option<Resume>,
+}
+wire!(Hello {
+    token: Option<String>, client: Option<String>, heartbeat_seconds: Option<u32>,
+    grace_seconds: Option<u32>, resume: Option<Resume>,
+});
+
+impl std::fmt::Debug for Hello {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hello").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Resume {
+    pub(crate) resume_token: Guid,
+    /// How many frames of the server the client has taken in all.
+    pub(crate) received: u64,
+}
+wire!(Resume { resume_token: Guid, received: u64 });
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Authenticate {
+    pub(crate) token: String,
+}
+wire!(Authenticate { token: String });
+
+impl std::fmt::Debug for Authenticate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authenticate")
+    }
+}
+
+/// What a link is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Role {
+    Sender,
+    Receiver,
+}
+
+/// How received messages leave the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Mode {
+    #[default]
+    PeekLock,
+    ReceiveAndDelete,
+}
+
+/// What becomes of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Decision {
+    Complete,
+    Abandon,
+    Defer,
+    DeadLetter,
+    Release,
+}
+
+/// An enum without values: its place in a list, in the binary form.
+macro_rules! wire_choice {
+    ($name:ident, $what:literal, [$($variant:ident),*]) => {
+        impl Wire for $name {
+            const BYTES_MIN: usize = 1;
+
+            fn write(&self, out: &mut Vec<u8>) {
+                let all = [$(Self::$variant),*];
+                let place = all.iter().position(|one| one == self).unwrap_or(0);
+                u8::try_from(place).unwrap_or(0).write(out);
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+                let all = [$(Self::$variant),*];
+                let place = u8::read(reader)?;
+                all.get(usize::from(place)).copied().ok_or(FrameError::BadValue($what))
+            }
+        }
+    };
+}
+
+wire_choice!(Role, "role", [Sender, Receiver]);
+wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
+wire_choice!(Decision, "decision", [Complete, Abandon, Defer, DeadLetter, Release]);
+
+impl From<Mode> for ReceiveMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::PeekLock => Self::PeekLock,
+            Mode::ReceiveAndDelete => Self::ReceiveAndDelete,
+        }
+    }
+}
+
+impl From<ReceiveMode> for Mode {
+    fn from(mode: ReceiveMode) -> Self {
+        match mode {
+            ReceiveMode::PeekLock => Self::PeekLock,
+            ReceiveMode::ReceiveAndDelete => Self::ReceiveAndDelete,
+        }
+    }
+}
+
+/// Declares structs in camelCase with both forms; absent options are left out in JSON.
+macro_rules! bodies {
+    ($($(#[$meta:meta])* struct $name:ident {
+        $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($(#[$field_meta])* pub(crate) $field: $type,)*
+        }
+        wire!($name { $($field: $type),* });
+    )*};
+}
+
+bodies! {
+    struct Attach {
+        /// Chosen by the client, not in use.
+        link: u32,
+        path: String,
+        role: Role,
+        /// Of a receiver.
+        #[serde(default)]
+        mode: Mode,
+        /// The first credit of a receiver; without it, it gets nothing pushed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        credit: Option<u32>,
+    }
+
+    struct LinkOnly {
+        link: u32,
+    }
+
+    struct Detach {
+        link: u32,
+        /// Releases the locks at once and counts them, as the loss of the connection does.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        release: bool,
+    }
+
+    struct PathOnly {
+        path: String,
+    }
+
+    struct Credit {
+        link: u32,
+        /// The highest delivery number that may be sent.
+        up_to: u32,
+    }
+
+    struct Send {
+        link: u32,
+        #[serde(deserialize_with = "json::bounded")]
+        messages: Vec<Outgoing>,
+    }
+
+    struct Numbered {
+        link: u32,
+        #[serde(deserialize_with = "json::bounded")]
+        sequence_numbers: Vec<u64>,
+    }
+
+    struct Receive {
+        link: u32,
+        max_count: u32,
+        wait_seconds: f64,
+    }
+
+    struct Withdraw {
+        /// The id of the receive.
+        request: u32,
+    }
+
+    struct Settle {
+        link: u32,
+        decision: Decision,
+        /// Delivery numbers, from and to, both included.
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        ranges: Vec<Range>,
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        lock_tokens: Vec<Token>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        properties: Option<Properties>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+    }
+
+    struct Renew {
+        link: u32,
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        ranges: Vec<Range>,
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        lock_tokens: Vec<Token>,
+    }
+
+    struct Peek {
+        link: u32,
+        from: u64,
+        max_count: u32,
+    }
+
+    struct DeleteBatch {
+        link: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_count: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        enqueued_before_utc: Option<Instant>,
+    }
+
+    struct Purge {
+        link: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        enqueued_before_utc: Option<Instant>,
+    }
+
+    struct DeleteDeferred {
+        link: u32,
+        sequence_number: u64,
+    }
+
+    struct CreateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+    }
+
+    struct UpdateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+        /// The `updatedAt` of the version to be changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<Instant>,
+    }
+
+    struct ListQueues {
+        #[serde(default)]
+        skip: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<u32>,
+    }
+
+    struct WireError {
+        /// A name of the error catalogue.
+        condition: String,
+        retryable: bool,
+        tracking_id: Guid,
+        /// What was wrong; not stable.
+        detail: String,
+        entity: String,
+        timestamp: Instant,
+    }
+
+    struct Welcome {
+        /// Whether the connection goes on where it was; if not, it is a new one.
+        resumed: bool,
+        /// How many frames of the client the server has taken in all.
+        received: u64,
+        /// Resumes the connection; absent if it cannot be.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resume_token: Option<Guid>,
+        grace_seconds: u32,
+        heartbeat_seconds: u32,
+        /// The broker's clock.
+        now_utc: Instant,
+        namespace: String,
+        server: String,
+        /// Bytes of one frame of the client.
+        frame_bytes_max: u64,
+        /// Messages, settlements and other commands under way at once.
+        command_count_max: u32,
+        link_count_max: u32,
+        /// Deliveries of one receiver that are not settled.
+        unsettled_count_max: u32,
+    }
+
+    struct Accepted {
+        /// First number and count: the numbers of the messages in their order. A first number of 0
+        /// stands for so many zeros.
+        sequence_numbers: Vec<Run>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedSend>,
+    }
+
+    struct FailedSend {
+        /// The place in `messages`, from 0.
+        index: u32,
+        error: WireError,
+    }
+
+    struct Settled {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedRange>,
+    }
+
+    struct Renewed {
+        /// The earliest end of the locks; absent if all failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        locked_until_utc: Option<Instant>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedRange>,
+    }
+
+    struct FailedRange {
+        /// Delivery numbers, or places in `lockTokens` from 0; both included.
+        from: u32,
+        to: u32,
+        error: WireError,
+    }
+
+    struct Messages {
+        messages: Vec<Delivered>,
+    }
+
+    struct Drained {
+        unused: u32,
+    }
+
+    struct Deleted {
+        count: u64,
+    }
+
+    struct Deliveries {
+        link: u32,
+        /// The number of the first message; the others follow.
+        first: u32,
+        messages: Vec<Delivered>,
+    }
+
+    struct Detached {
+        link: u32,
+        error: WireError,
+    }
+
+    struct Closing {
+        seconds: u32,
+    }
+}
+
+/// From and to, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Range(pub(crate) u32, pub(crate) u32);
+
+/// First number and count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Run(pub(crate) u64, pub(crate) u32);
+
+impl Wire for Range {
+    const BYTES_MIN: usize = 8;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self(u32::read(reader)?, u32::read(reader)?))
+    }
+}
+
+impl Wire for Run {
+    const BYTES_MIN: usize = 12;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self(u64::read(reader)?, u32::read(reader)?))
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    const BYTES_MIN: usize = T::BYTES_MIN;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        (**self).write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        T::read(reader).map(Self::new)
+    }
+}
+
+impl Run {
+    /// Adds a number to a list of runs.
+    pub(crate) fn push(runs: &mut Vec<Self>, number: u64) {
+        if let Some(last) = runs.last_mut() {
+            let next = if last.0 == 0 { 0 } else { last.0 + u64::from(last.1) };
+            if next == number && last.1 < u32::MAX {
+                last.1 += 1;
+                return;
+            }
+        }
+        runs.push(Self(number, 1));
+    }
+
+    /// The numbers of a list of runs, at most so many.
+    #[cfg_attr(not(any(test, feature = "client")), expect(dead_code, reason = "the client reads"))]
+    pub(crate) fn expand(runs: &[Self], count_max: usize) -> Vec<u64> {
+        runs.iter()
+            .flat_map(|run| {
+                (0..u64::from(run.1)).map(|place| if run.0 == 0 { 0 } else { run.0 + place })
+            })
+            .take(count_max)
+            .collect()
+    }
+}
+
+impl Item {
+    pub(crate) const fn push(notice: Notice) -> Self {
+        Self { id: 0, notice }
+    }
+}
+
+impl ClientFrame {
+    /// Reads a frame. A request that cannot be read does not harm its neighbours.
+    ///
+    /// # Errors
+    /// When the frame itself cannot be read.
+    pub(crate) fn decode(encoding: Encoding, bytes: &Bytes) -> Result<Self, FrameError> {
+        match encoding {
+            Encoding::Json => json::read_client_frame(bytes),
+            Encoding::Binary => binary::read_client_frame(bytes),
+        }
+    }
+}
+
+impl ServerFrame {
+    /// Writes a frame.
+    ///
+    /// # Errors
+    /// When a message of it is no content.
+    pub(crate) fn encode(&self, encoding: Encoding) -> Result<Vec<u8>, FrameError> {
+        match encoding {
+            Encoding::Json => json::write_server_frame(self),
+            Encoding::Binary => Ok(binary::write_server_frame(self)),
+        }
+    }
+}
+
+/// What the client does with frames.
+#[cfg(any(test, feature = "client"))]
+pub(crate) mod of_client {
+    use super::{Bytes, Encoding, FrameError, Request, ServerFrame, binary, json};
+
+    /// Writes a frame of a client.
+    ///
+    /// # Errors
+    /// When a message of it is no content.
+    pub(crate) fn encode(
+        encoding: Encoding,
+        seen: u64,
+        requests: &[Request],
+    ) -> Result<Vec<u8>, FrameError> {
+        match encoding {
+            Encoding::Json => json::write_client_frame(seen, requests),
+            Encoding::Binary => Ok(binary::write_client_frame(seen, requests)),
+        }
+    }
+
+    /// Reads a frame of the server.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn decode(encoding: Encoding, bytes: &Bytes) -> Result<ServerFrame, FrameError> {
+        match encoding {
+            Encoding::Json => json::read_server_frame(bytes),
+            Encoding::Binary => binary::read_server_frame(bytes),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The JSON form of frames.
+//!
+//! ```text
+//! client: {"seen": 0, "requests": [{"id": 1, "attach": {...}}, ...]}
+//! server: {"seen": 0, "items": [{"id": 1, "done": {}}, {"deliveries": {...}}, ...]}
+//! ```
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::{
+    BadRequest, ClientFrame, Item, LIST_COUNT_MAX, Notice, Operation, Request, ServerFrame,
+};
+use crate::error::FrameError;
+
+/// Text of the parser about a client's text is cut after so many characters.
+const PARSER_TEXT_CHARS_MAX: usize = 300;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientObject<'a> {
+    #[serde(default)]
+    seen: u64,
+    #[serde(borrow, default, deserialize_with = "bounded")]
+    requests: Vec<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct ServerObject<'a> {
+    seen: u64,
+    items: &'a [Item],
+}
+
+/// An id and one thing said under it.
+struct Named<T> {
+    id: u32,
+    body: T,
+}
+
+/// What stands behind a key.
+trait Keyed: Sized {
+    fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Self>, A::Error>;
+}
+
+impl Keyed for Operation {
+    fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Self>, A::Error> {
+        Self::deserialize_value(key, map)
+    }
+}
+
+impl Keyed for Notice {
+    fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Self>, A::Error> {
+        Self::deserialize_value(key, map)
+    }
+}
+
+struct NamedVisitor<T>(std::marker::PhantomData<T>);
+
+impl<'de, T: Keyed> Visitor<'de> for NamedVisitor<T> {
+    type Value = Named<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with an id and one thing said")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut id, mut body) = (0, None);
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            if key == "id" {
+                id = map.next_value()?;
+                continue;
+            }
+            if body.is_some() {
+                return Err(A::Error::custom("more than one thing is said"));
+            }
+            let read = T::read(&key, &mut map)
+                .map_err(|error| A::Error::custom(format!("{key}: {error}")))?;
+            let Some(read) = read else {
+                let key: String = key.chars().take(64).collect();
+                return Err(A::Error::custom(format!("`{key}` is not known")));
+            };
+            body = Some(read);
+        }
+        let body = body.ok_or_else(|| A::Error::custom("nothing is said"))?;
+        Ok(Named { id, body })
+    }
+}
+
+impl<'de, T: Keyed> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(NamedVisitor(std::marker::PhantomData))
+    }
+}
+
+/// The id alone of a request that cannot be read.
+#[derive(Default)]
+struct IdOnly(u32);
+
+impl<'de> Deserialize<'de> for IdOnly {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IdVisitor;
+
+        impl<'de> Visitor<'de> for IdVisitor {
+            type Value = IdOnly;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<IdOnly, A::Error> {
+                let mut id = 0;
+                while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                    if key == "id" {
+                        id = map.next_value()?;
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(IdOnly(id))
+            }
+        }
+
+        deserializer.deserialize_map(IdVisitor)
+    }
+}
+
+/// Reads a list of bounded length.
+pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct ListVisitor<T>(std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == LIST_COUNT_MAX {
+                    return Err(A::Error::custom(format!(
+                        "a list of more than {LIST_COUNT_MAX} elements"
+                    )));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_seq(ListVisitor(std::marker::PhantomData))
+}
+
+fn parser(error: &serde_json::Error) -> FrameError {
+    FrameError::Json(error.to_string().chars().take(PARSER_TEXT_CHARS_MAX).collect())
+}
+
+fn text(bytes: &Bytes) -> Result<&str, FrameError> {
+    std::str::from_utf8(bytes).map_err(|_| FrameError::BadValue("text"))
+}
+
+pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError> {
+    let object: ClientObject<'_> =
+        serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
+    let read = |raw: &&RawValue| match serde_json::from_str::<Named<Operation>>(raw.get()) {
+        Ok(Named { id, body }) => Ok(Request { id, operation: body }),
+        Err(error) => {
+            let IdOnly(id) = serde_json::from_str(raw.get()).unwrap_or_default();
+            Err(BadRequest { id, error: parser(&error) })
+        }
+    };
+    Ok(ClientFrame { seen: object.seen, requests: object.requests.iter().map(read).collect() })
+}
+
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if self.id != 0 {
+            map.serialize_entry("id", &self.id)?;
+        }
+        self.notice.serialize_entry(&mut map)?;
+        map.end()
+    }
+}
+
+impl Serialize for Request {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if self.id != 0 {
+            map.serialize_entry("id", &self.id)?;
+        }
+        self.operation.serialize_entry(&mut map)?;
+        map.end()
+    }
+}
+
+pub(crate) fn write_server_frame(frame: &ServerFrame) -> Result<Vec<u8>, FrameError> {
+    let object = ServerObject { seen: frame.seen, items: &frame.items };
+    serde_json::to_vec(&object).map_err(|error| parser(&error))
+}
+
+#[cfg(any(test, feature = "client"))]
+pub(crate) fn write_client_frame(seen: u64, requests: &[Request]) -> Result<Vec<u8>, FrameError> {
+    #[derive(Serialize)]
+    struct Object<'a> {
+        seen: u64,
+        requests: &'a [Request],
+    }
+    serde_json::to_vec(&Object { seen, requests }).map_err(|error| parser(&error))
+}
+
+#[cfg(any(test, feature = "client"))]
+pub(crate) fn read_server_frame(bytes: &Bytes) -> Result<ServerFrame, FrameError> {
+    #[derive(Deserialize)]
+    struct Object {
+        #[serde(default)]
+        seen: u64,
+        items: Vec<Named<Notice>>,
+    }
+    let object: Object = serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
+    let items =
+        object.items.into_iter().map(|named| Item { id: named.id, notice: named.body }).collect();
+    Ok(ServerFrame { seen: object.seen, items })
+}

@@ -1,0 +1,222 @@
+//! The binary form of values: fields in the order of their declaration, numbers in network order.
+//!
+//! Reading takes untrusted bytes: every length is bounded by what is there, nothing is allocated for
+//! a length that was only claimed.
+
+use bytes::Bytes;
+
+use crate::error::FrameError;
+
+/// What has a binary form.
+pub(crate) trait Wire: Sized {
+    /// The fewest bytes that a value takes; bounds what a claimed count may allocate.
+    const BYTES_MIN: usize;
+
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError>;
+}
+
+/// Bytes that are read from the front.
+pub(crate) struct Reader<'a> {
+    whole: &'a Bytes,
+    at: usize,
+    end: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(whole: &'a Bytes) -> Self {
+        Self { whole, at: 0, end: whole.len() }
+    }
+
+    pub(crate) const fn remaining(&self) -> usize {
+        self.end - self.at
+    }
+
+    /// The next bytes.
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
+        if count > self.remaining() {
+            return Err(FrameError::Truncated);
+        }
+        let from = self.at;
+        self.at += count;
+        self.whole.get(from..self.at).ok_or(FrameError::Truncated)
+    }
+
+    /// A reader of the next bytes alone.
+    pub(crate) fn part(&mut self, count: usize) -> Result<Self, FrameError> {
+        if count > self.remaining() {
+            return Err(FrameError::Truncated);
+        }
+        let from = self.at;
+        self.at += count;
+        Ok(Self { whole: self.whole, at: from, end: self.at })
+    }
+
+    /// The next bytes as a value of their own. Small parts of large frames are copied, so that a
+    /// stored message does not keep a frame in memory.
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<Bytes, FrameError> {
+        let from = self.at;
+        let part = self.take(count)?;
+        if count >= self.whole.len() / 2 && count > 0 {
+            return Ok(self.whole.slice(from..self.at));
+        }
+        Ok(Bytes::copy_from_slice(part))
+    }
+
+    /// A length or count.
+    pub(crate) fn length(&mut self) -> Result<usize, FrameError> {
+        usize::try_from(u32::read(self)?).map_err(|_| FrameError::Truncated)
+    }
+
+    /// Everything was read.
+    pub(crate) const fn end(&self) -> Result<(), FrameError> {
+        if self.remaining() == 0 { Ok(()) } else { Err(FrameError::TooLong) }
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Wire for $number {
+            const BYTES_MIN: usize = size_of::<Self>();
+
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_be_bytes());
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+                let bytes = reader.take(size_of::<Self>())?;
+                bytes.try_into().map(Self::from_be_bytes).map_err(|_| FrameError::Truncated)
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u32, u64, i64, u128, f64);
+
+impl Wire for bool {
+    const BYTES_MIN: usize = 1;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        match u8::read(reader)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(FrameError::BadValue("boolean")),
+        }
+    }
+}
+
+impl Wire for Bytes {
+    const BYTES_MIN: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_bytes(out, self);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let length = reader.length()?;
+        reader.bytes(length)
+    }
+}
+
+impl Wire for String {
+    const BYTES_MIN: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_bytes(out, self.as_bytes());
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let length = reader.length()?;
+        let bytes = reader.take(length)?;
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| FrameError::BadValue("text"))
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    const BYTES_MIN: usize = 1;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.is_some().write(out);
+        if let Some(value) = self {
+            value.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        if bool::read(reader)? { T::read(reader).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    const BYTES_MIN: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_length(out, self.len());
+        for value in self {
+            value.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let count = reader.length()?;
+        if count > super::LIST_COUNT_MAX {
+            return Err(FrameError::TooMany);
+        }
+        if count > reader.remaining() / T::BYTES_MIN.max(1) {
+            return Err(FrameError::Truncated);
+        }
+        let mut values = Self::with_capacity(count);
+        for _ in 0..count {
+            values.push(T::read(reader)?);
+        }
+        Ok(values)
+    }
+}
+
+pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    write_length(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// A length of four bytes. What does not fit is refused for its size long before it is written.
+pub(crate) fn write_length(out: &mut Vec<u8>, length: usize) {
+    u32::try_from(length).unwrap_or(u32::MAX).write(out);
+}
+
+/// Writes something behind its length.
+pub(crate) fn write_part(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = u32::try_from(out.len() - at - 4).unwrap_or(u32::MAX);
+    if let Some(place) = out.get_mut(at..at + 4) {
+        place.copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+/// Gives a struct its binary form: these fields in this order.
+macro_rules! wire {
+    ($name:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        impl crate::frame::wire::Wire for $name {
+            const BYTES_MIN: usize = 0 $(+ <$type as crate::frame::wire::Wire>::BYTES_MIN)*;
+
+            #[allow(unused_variables, reason = "some structs have no fields")]
+            fn write(&self, out: &mut Vec<u8>) {
+                $(crate::frame::wire::Wire::write(&self.$field, out);)*
+            }
+
+            #[allow(unused_variables, reason = "some structs have no fields")]
+            fn read(
+                reader: &mut crate::frame::wire::Reader<'_>,
+            ) -> Result<Self, crate::error::FrameError> {
+                Ok(Self { $($field: <$type as crate::frame::wire::Wire>::read(reader)?),* })
+            }
+        }
+    };
+}
+
+pub(crate) use wire;

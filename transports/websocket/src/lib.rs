@@ -1,0 +1,28 @@
+//! WebSocket for Peeklock: pushed deliveries with credit, pipelined sends, settlement by ranges, and
+//! conversations that go on over a new socket when one is lost. (Data path, step 1.)
+//!
+//! The protocol is written down in `docs/websocket-protocol.md`; `frame` is the same as types. Read
+//! in the order of the modules. [`WebSocketTransport`] listens; `handshake` judges an upgrade;
+//! `connection` is a conversation with one client, one file for each thing that happens in it.
+//!
+//! Absent on purpose: TLS and compression, which a proxy in front provides; what any operation means.
+
+mod config;
+mod error;
+mod listener;
+mod site;
+
+mod handshake;
+mod mailbox;
+mod metered;
+
+mod frame;
+
+mod connection;
+
+#[cfg(feature = "client")]
+pub mod client;
+
+pub use config::WebSocketConfig;
+pub use frame::Encoding;
+pub use listener::WebSocketTransport;

@@ -1,0 +1,170 @@
+//! What all connections of one listener share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::permits::Budget;
+use tokio::sync::{mpsc, watch};
+use tokio_tungstenite::WebSocketStream;
+
+use crate::config::WebSocketConfig;
+use crate::frame::{Encoding, Hello};
+use crate::metered::Metered;
+
+pub(crate) type Socket = WebSocketStream<Metered>;
+
+/// One listener: its broker, its settings, its connections.
+pub(crate) struct Site {
+    pub(crate) broker: Broker,
+    pub(crate) config: WebSocketConfig,
+    /// Frames that have not arrived whole.
+    pub(crate) inbound: Budget,
+    conversations: Mutex<HashMap<u64, Entry>>,
+    count: watch::Sender<usize>,
+    stopping: watch::Sender<Option<Duration>>,
+    next: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// A conversation as others see it.
+struct Entry {
+    resume_token: u128,
+    encoding: Encoding,
+    calls: mpsc::Sender<Call>,
+    /// Its place among those that have lost their socket.
+    lost: Option<u64>,
+}
+
+/// What others want of a conversation.
+pub(crate) enum Call {
+    /// Its client is back, on this socket.
+    Resume(Box<Handover>),
+    /// Its place is needed.
+    Leave,
+}
+
+/// A socket whose client wants to go on with a conversation.
+pub(crate) struct Handover {
+    pub(crate) socket: Socket,
+    pub(crate) hello: Hello,
+    pub(crate) hello_id: u32,
+    /// How many frames of the server the client has taken.
+    pub(crate) received: u64,
+}
+
+/// The place of a conversation, until this is dropped.
+pub(crate) struct Place {
+    site: Arc<Site>,
+    key: u64,
+}
+
+impl Site {
+    pub(crate) fn new(broker: Broker, config: WebSocketConfig) -> Self {
+        Self {
+            broker,
+            inbound: Budget::new(config.inbound_bytes_max),
+            config,
+            conversations: Mutex::default(),
+            count: watch::Sender::new(0),
+            stopping: watch::Sender::new(None),
+            next: AtomicU64::new(1),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// A place for a new conversation; none if there are too many. One that waits for its client to
+    /// come back makes room for one that is there.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        resume_token: u128,
+        encoding: Encoding,
+        calls: mpsc::Sender<Call>,
+    ) -> Option<Place> {
+        let mut conversations = self.lock();
+        if conversations.len() >= self.config.connection_count_max {
+            let oldest = conversations
+                .iter()
+                .filter_map(|(key, entry)| Some((entry.lost?, *key)))
+                .min()
+                .map(|(_, key)| key)?;
+            let entry = conversations.remove(&oldest)?;
+            // Full only if it is being resumed at this very moment; then that socket is closed.
+            entry.calls.try_send(Call::Leave).ok();
+        }
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        conversations.insert(key, Entry { resume_token, encoding, calls, lost: None });
+        let count = conversations.len();
+        drop(conversations);
+        self.count.send_replace(count);
+        Some(Place { site: Arc::clone(self), key })
+    }
+
+    /// Hands a socket to the conversation of this token; gives it back if there is none.
+    pub(crate) fn resume(
+        &self,
+        resume_token: u128,
+        encoding: Encoding,
+        handover: Box<Handover>,
+    ) -> Result<(), Box<Handover>> {
+        let calls = self
+            .lock()
+            .values()
+            .find(|entry| entry.resume_token == resume_token && entry.encoding == encoding)
+            .map(|entry| entry.calls.clone());
+        match calls.map(mpsc::Sender::try_reserve_owned) {
+            Some(Ok(slot)) => {
+                slot.send(Call::Resume(handover));
+                Ok(())
+            }
+            Some(Err(_)) | None => Err(handover),
+        }
+    }
+
+    /// How many conversations there are.
+    pub(crate) fn conversation_count(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// Waits until there is no conversation.
+    pub(crate) async fn quiet(&self) {
+        let mut count = self.count.subscribe();
+        // The sender lives as long as this site.
+        drop(count.wait_for(|count| *count == 0).await);
+    }
+
+    /// Tells all conversations to end within this time.
+    pub(crate) fn begin_stop(&self, grace: Duration) {
+        self.stopping.send_replace(Some(grace));
+    }
+
+    /// Tells when the listener is being stopped.
+    pub(crate) fn stopping(&self) -> watch::Receiver<Option<Duration>> {
+        self.stopping.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// The conversation has lost its socket, or has one again.
+    pub(crate) fn mark_lost(&self, is_lost: bool) {
+        if let Some(entry) = self.site.lock().get_mut(&self.key) {
+            entry.lost = is_lost.then(|| self.site.lost.fetch_add(1, Ordering::Relaxed));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut conversations = self.site.lock();
+        conversations.remove(&self.key);
+        let count = conversations.len();
+        drop(conversations);
+        self.site.count.send_replace(count);
+    }
+}

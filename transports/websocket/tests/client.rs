@@ -1,0 +1,10 @@
+//! The client: it survives the loss of its connection, and its handles do what the in-process ones do.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod client {
+    pub mod proxy;
+    pub mod server;
+
+    mod handles;
+    mod loss;
+}

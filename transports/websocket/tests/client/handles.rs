@@ -1,0 +1,235 @@
+//! What handles promise, as in process: their ends, dropped futures, handlers and their outcomes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Authorizer, Principal, Right};
+use peeklock_core::error::Rejection;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::time::TimeSpan;
+use peeklock_websocket::client::{Client, ClientOptions, ConsumerOptions, Refusal};
+use tokio::sync::Notify;
+
+use super::server::{Server, run};
+
+async fn put(client: &Client, texts: &[&str]) {
+    let sender = client.sender("q").unwrap();
+    for text in texts {
+        sender.send(Message::new((*text).to_owned())).await.unwrap();
+    }
+}
+
+/// SET-21, SET-23, SET-31
+#[test]
+fn dropping_a_receiver_releases_its_locks_and_closing_it_keeps_them() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        put(&client, &["a"]).await;
+        let receiver = client.receiver("q").unwrap();
+        receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+        drop(receiver);
+        while server.delivery_counts().await != [(1, 1)] {
+            tokio::task::yield_now().await;
+        }
+        let receiver = client.receiver("q").unwrap();
+        let held = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+        assert_eq!(held.delivery_count(), 2);
+        receiver.close().await.unwrap();
+        assert_eq!(server.available().await, 0);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// RCV-14: a receive that is dropped takes nothing, also when its message was on its way.
+#[test]
+fn a_receive_that_is_dropped_takes_nothing() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let receiver = client.receiver("q").unwrap();
+        for round in 0..10 {
+            {
+                let waiting = receiver.receive(TimeSpan::from_minutes(1));
+                tokio::pin!(waiting);
+                let put = put(&client, &["a"]);
+                tokio::select! {
+                    biased;
+                    () = put => {}
+                    got = &mut waiting => drop(got),
+                }
+            }
+            while server.available().await == 0 {
+                // What was received and dropped is locked; its receiver is not.
+                server.clock.advance(TimeSpan::from_minutes(1));
+            }
+            assert!(round < 10);
+            server.clock.advance(TimeSpan::from_minutes(1));
+            while receiver.purge().await.unwrap() == 0 {}
+        }
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// SET-01, SET-03, SET-05, SET-07: the outcome of a handler settles; a panic abandons.
+#[test]
+fn the_outcome_of_a_handler_settles() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        put(&client, &["complete", "abandon", "defer", "dead", "panic"]).await;
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let options = ConsumerOptions { concurrent_max: 1, ..ConsumerOptions::default() };
+        let consumer = client
+            .consume("q", options, move |message| {
+                let text = String::from_utf8(message.body().to_vec()).unwrap();
+                tell.send((text.clone(), message.delivery_count())).unwrap();
+                async move {
+                    let properties = vec![("why".to_owned(), Value::from("busy"))];
+                    match (text.as_str(), message.delivery_count()) {
+                        ("abandon", 1) => Err(Refusal::Abandon { properties }),
+                        ("defer", _) => Err(Refusal::Defer),
+                        ("dead", _) => Err(Refusal::DeadLetter {
+                            reason: "poison".to_owned(),
+                            description: "no".to_owned(),
+                        }),
+                        ("panic", 1) => panic!("a handler that breaks"),
+                        ("abandon", _) => {
+                            let why = message.message().application_property("why");
+                            assert_eq!(why, Some(&Value::from("busy")));
+                            Ok(())
+                        }
+                        _ => Ok(()),
+                    }
+                }
+            })
+            .unwrap();
+        let mut all = Vec::new();
+        while all.len() < 7 {
+            all.push(told.recv().await.unwrap());
+        }
+        consumer.stop().await;
+        all.sort();
+        let expected = [("abandon", 1), ("abandon", 2), ("complete", 1), ("dead", 1), ("defer", 1)];
+        let expected = expected.into_iter().chain([("panic", 1), ("panic", 2)]);
+        let expected: Vec<_> = expected.map(|(text, count)| (text.to_owned(), count)).collect();
+        assert_eq!(all, expected);
+        let described = client.admin().queue("q").await.unwrap();
+        let counts = described.counts;
+        assert_eq!((counts.active, counts.deferred, counts.dead_letter), (0, 1, 1));
+        let dead = client.receiver("q/$deadletterqueue").unwrap();
+        let letter = dead.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+        assert_eq!(letter.dead_letter_reason(), Some("poison"));
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// Counts how often rights are asked.
+#[derive(Default)]
+struct Counting {
+    listens: AtomicUsize,
+    asked: Notify,
+}
+
+#[async_trait]
+impl Authorizer for Counting {
+    async fn authorize(&self, _: &Principal, right: Right, _: &str) -> Result<(), Rejection> {
+        if right == Right::Listen {
+            self.listens.fetch_add(1, Ordering::Relaxed);
+            self.asked.notify_one();
+        }
+        Ok(())
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        true
+    }
+}
+
+/// SET-17, SET-18: the lock of a message is renewed while its handler runs.
+#[test]
+fn locks_are_renewed_while_a_handler_runs() {
+    run(async {
+        let authorizer = Arc::new(Counting::default());
+        let server = Server::start_with(2, Arc::clone(&authorizer) as Arc<_>).await;
+        let client = server.client().await;
+        let gate = Arc::new(Notify::new());
+        let consumer = {
+            let gate = Arc::clone(&gate);
+            client
+                .consume("q", ConsumerOptions::default(), move |_| {
+                    let gate = Arc::clone(&gate);
+                    async move {
+                        gate.notified().await;
+                        Ok(())
+                    }
+                })
+                .unwrap()
+        };
+        put(&client, &["a"]).await;
+        // Attached, and then renewed after a second: each time the lock lasts two more.
+        for renewals in 1..=2 {
+            while authorizer.listens.load(Ordering::Relaxed) < 1 + renewals {
+                authorizer.asked.notified().await;
+            }
+            server.delivery_counts().await;
+            server.clock.advance(TimeSpan::from_ms(1_500));
+        }
+        gate.notify_one();
+        consumer.stop().await;
+        // Three seconds are over, and it was completed under its first lock.
+        assert_eq!(server.delivery_counts().await, []);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// ENT-24: a consumer whose queue delivers no more ends with the reason.
+#[test]
+fn a_consumer_ends_with_its_queue() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let ignore = |_| std::future::ready(Ok(()));
+        let consumer = client.consume("q", ConsumerOptions::default(), ignore).unwrap();
+        put(&client, &["a"]).await;
+        while !server.delivery_counts().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        client.admin().delete_queue("q").await.unwrap();
+        let why = consumer.ended().await.unwrap();
+        assert_eq!(why.condition(), Condition::EntityNotFound);
+        let absent = client.consume("absent", ConsumerOptions::default(), ignore).unwrap();
+        assert_eq!(absent.ended().await.unwrap().condition(), Condition::EntityNotFound);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+#[test]
+fn what_cannot_be_connected_to_is_told() {
+    run(async {
+        for url in ["http://localhost:1", "ws://", "ws://host:1/path", "ws://host:1?token=x"] {
+            let error = Client::connect(url).await.err().unwrap();
+            assert_eq!(error.condition(), Condition::ArgumentError, "{url}");
+        }
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = closed.local_addr().unwrap();
+        drop(closed);
+        let error = Client::connect(&format!("ws://{address}")).await.err().unwrap();
+        assert_eq!(error.condition(), Condition::CommunicationProblem);
+        let server = Server::start(60).await;
+        let url = format!("ws://{}", server.address);
+        let client = Client::connect_with(&url, ClientOptions::default()).await.unwrap();
+        let kept = client.sender("q").unwrap();
+        client.close().await;
+        let error = kept.send(Message::new("late")).await.unwrap_err();
+        assert_eq!(error.condition(), Condition::CommunicationProblem);
+        server.stop().await;
+    });
+}

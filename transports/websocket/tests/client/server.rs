@@ -1,0 +1,121 @@
+//! A broker with a listener, which can be restarted at its address.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::clock::ManualClock;
+use peeklock_core::command::{Command, Outcome, ReceiveMode};
+use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::store::MemoryStore;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_websocket::client::{Client, ClientOptions};
+use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
+
+/// A test that takes longer than this hangs.
+const TEST_TIME_MAX: Duration = Duration::from_secs(60);
+
+pub struct Server {
+    pub broker: Broker,
+    pub clock: Arc<ManualClock>,
+    pub address: SocketAddr,
+    store: Arc<MemoryStore>,
+    running: Box<dyn RunningTransport>,
+}
+
+/// Runs a test body with a guard against hanging.
+pub fn run(body: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
+}
+
+impl Server {
+    /// A listener with a queue `q` whose locks last so many seconds.
+    pub async fn start(lock_seconds: i64) -> Self {
+        Self::start_with(lock_seconds, Arc::new(AllowAll)).await
+    }
+
+    pub async fn start_with(lock_seconds: i64, authorizer: Arc<dyn Authorizer>) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let store = Arc::new(MemoryStore::new(4, u64::MAX));
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Self::on(anywhere, clock, store, authorizer).await;
+        let lock_duration = Some(TimeSpan::from_seconds(lock_seconds));
+        let properties = QueueUpdate { lock_duration, ..QueueUpdate::default() };
+        server.broker.create_queue("q", properties).await.unwrap();
+        server
+    }
+
+    async fn on(
+        address: SocketAddr,
+        clock: Arc<ManualClock>,
+        store: Arc<MemoryStore>,
+        authorizer: Arc<dyn Authorizer>,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.limits.lock_duration_min = TimeSpan::from_seconds(1);
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<_>)
+            .store(Arc::clone(&store) as Arc<_>)
+            .settings(settings)
+            .authorizer(authorizer)
+            .start()
+            .await
+            .unwrap();
+        let mut config = WebSocketConfig::at(address);
+        config.workers = 1;
+        let transport = Box::new(WebSocketTransport::new(config));
+        let running = transport.start(broker.clone()).await.unwrap();
+        Self { address: running.local_address(), broker, clock, store, running }
+    }
+
+    /// Stops everything and starts it again on the same store, at the same address.
+    pub async fn restart(self) -> Self {
+        let (address, clock, store) =
+            (self.address, Arc::clone(&self.clock), Arc::clone(&self.store));
+        self.stop().await;
+        Self::on(address, clock, store, Arc::new(AllowAll)).await
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(&format!("ws://{}", self.address)).await.unwrap()
+    }
+
+    /// A client that makes its connection anew without long pauses.
+    pub async fn quick_client(address: SocketAddr, mut options: ClientOptions) -> Client {
+        options.pause_min = Duration::from_millis(1);
+        options.pause_max = Duration::from_millis(20);
+        Client::connect_with(&format!("ws://{address}"), options).await.unwrap()
+    }
+
+    /// What is in the queue: numbers and stored delivery counts.
+    pub async fn delivery_counts(&self) -> Vec<(u64, u32)> {
+        let entity = self.broker.entity("q").unwrap();
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+        let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else { panic!() };
+        peeked.iter().map(|one| (one.facts.sequence.0, one.facts.delivery_count)).collect()
+    }
+
+    /// How many messages can be received now.
+    pub async fn available(&self) -> usize {
+        let command = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: 100,
+            bytes_max: u64::MAX,
+            wait: TimeSpan::ZERO,
+            holder: None,
+        };
+        let entity = self.broker.entity("q").unwrap();
+        let Outcome::Received(messages) = entity.call(command).await.unwrap() else { panic!() };
+        messages.len()
+    }
+
+    pub async fn stop(self) {
+        self.running.stop(Duration::ZERO).await;
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}

@@ -1,0 +1,265 @@
+//! Credit, delivery numbers, settlement by range, drain.
+
+use serde_json::json;
+
+use super::server::{Plan, Server, run};
+
+fn numbered(from: u64, texts: &[&str]) -> Vec<(u64, String)> {
+    (from..).zip(texts.iter().map(|text| (*text).to_owned())).collect()
+}
+
+/// RCV-16, RCV-17: as many deliveries as credit, numbered from 1; more when more is given.
+#[test]
+fn deliveries_are_numbered_and_bounded_by_credit() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b", "c", "d"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(2)).await;
+        assert_eq!(client.deliveries(2).await, numbered(1, &["a", "b"]));
+        // Nothing more comes before the answer to a request sent later.
+        client.ask("heartbeat", json!({})).await;
+        assert!(client.items.is_empty(), "{:?}", client.items);
+        client.ask("credit", json!({ "link": 1, "upTo": 3 })).await;
+        assert_eq!(client.deliveries(1).await, numbered(3, &["c"]));
+        client.ask("credit", json!({ "link": 1, "upTo": 10 })).await;
+        assert_eq!(client.deliveries(1).await, numbered(4, &["d"]));
+        // Unused credit waits.
+        server.put(&["e"]).await;
+        assert_eq!(client.deliveries(1).await, numbered(5, &["e"]));
+        server.stop().await;
+    });
+}
+
+/// SET-01, SET-02, SET-14, SET-20: ranges settle what they name and tell what they do not.
+#[test]
+fn ranges_settle_and_name_what_failed() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b", "c", "d", "e"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(10)).await;
+        client.deliveries(5).await;
+        let settle = |ranges| json!({ "link": 1, "decision": "complete", "ranges": ranges });
+        let answer = client.ask("settle", settle(json!([[1, 2], [4, 4]]))).await;
+        assert_eq!(answer["settled"], json!({}), "{answer}");
+        assert_eq!(server.counts().await.active, 2);
+        let answer = client.ask("settle", settle(json!([[2, 3], [7, 4_294_967_295_u32]]))).await;
+        let failed = answer["settled"]["failed"].as_array().unwrap();
+        let named: Vec<_> = failed
+            .iter()
+            .map(|one| (one["from"].as_u64().unwrap(), one["to"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(named, [(2, 2), (7, 4_294_967_295)]);
+        assert!(failed.iter().all(|one| one["error"]["condition"] == "MessageLockLost"));
+        assert_eq!(server.counts().await.active, 1);
+        let backwards = client.ask("settle", settle(json!([[3, 1]]))).await;
+        assert_eq!(backwards["error"]["condition"], "ArgumentError");
+        let nothing = client.ask("settle", settle(json!([]))).await;
+        assert_eq!(nothing["error"]["condition"], "ArgumentError");
+        server.stop().await;
+    });
+}
+
+/// SET-03, SET-05, SET-06, SET-07, SET-08, SET-32: every decision, by number.
+#[test]
+fn every_decision_is_taken_by_number() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["abandon", "defer", "dead", "release"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(4)).await;
+        client.deliveries(4).await;
+        let decide = |number: u32, decision: &str| json!({ "link": 1, "decision": decision, "ranges": [[number, number]] });
+        let mut abandon = decide(1, "abandon");
+        abandon["properties"] = json!({ "cause": "busy" });
+        let mut dead = decide(3, "deadLetter");
+        dead["reason"] = "poison".into();
+        dead["description"] = "cannot be read".into();
+        for settle in [abandon, decide(2, "defer"), dead, decide(4, "release")] {
+            assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+        }
+        let counts = server.counts().await;
+        assert_eq!((counts.active, counts.deferred, counts.dead_letter), (2, 1, 1));
+        assert_eq!(server.delivery_counts().await, [(1, 1), (2, 0), (4, 0)]);
+        let mut wrong = decide(9, "complete");
+        wrong["reason"] = "no".into();
+        assert_eq!(client.ask("settle", wrong).await["error"]["condition"], "ArgumentError");
+        let deferred = json!({ "link": 1, "sequenceNumbers": [2] });
+        let got = client.ask("receiveDeferred", deferred).await;
+        let message = &got["received"]["messages"][0];
+        assert_eq!((&message["body"], &message["state"]), (&json!("defer"), &json!("Deferred")));
+        let tokens = json!([message["lockToken"]]);
+        let settle = json!({ "link": 1, "decision": "complete", "lockTokens": tokens });
+        assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+        server.stop().await;
+    });
+}
+
+/// RCV-18: a drain gives what is there, then tells the rest of the credit, which is used up.
+#[test]
+fn a_drain_delivers_what_is_there_and_returns_the_rest() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(0)).await;
+        // In one frame: the credit given while the drain runs counts after it.
+        client
+            .frame_of(json!([
+                { "id": 10, "credit": { "link": 1, "upTo": 5 } },
+                { "id": 11, "drain": { "link": 1 } },
+            ]))
+            .await;
+        assert_eq!(client.answer(11).await["drained"]["unused"], 3);
+        assert_eq!(client.deliveries(2).await, numbered(1, &["a", "b"]));
+        server.put(&["c"]).await;
+        client.ask("heartbeat", json!({})).await;
+        assert!(client.items.iter().all(|item| item.get("deliveries").is_none()));
+        client.ask("credit", json!({ "link": 1, "upTo": 3 })).await;
+        assert_eq!(client.deliveries(1).await, numbered(3, &["c"]));
+        server.stop().await;
+    });
+}
+
+/// RCV-02, RCV-04: receive-and-delete needs no settlement and allows none.
+#[test]
+fn receive_and_delete_flows_without_settlement() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        let attach = json!({ "link": 1, "path": "q", "role": "receiver",
+            "mode": "receiveAndDelete", "credit": 10 });
+        client.ask("attach", attach).await;
+        assert_eq!(client.deliveries(2).await, numbered(1, &["a", "b"]));
+        assert_eq!(server.counts().await.total(), 0);
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 2]] });
+        let failed = &client.ask("settle", settle).await["settled"]["failed"];
+        assert_eq!(failed[0]["error"]["condition"], "MessageLockLost");
+        server.stop().await;
+    });
+}
+
+/// SET-17, SET-18: renewal by range tells the earliest of the new ends.
+#[test]
+fn locks_are_renewed_by_range() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(2)).await;
+        client.deliveries(2).await;
+        server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(45));
+        let renewed = client.ask("renew", json!({ "link": 1, "ranges": [[1, 3]] })).await;
+        assert_eq!(renewed["renewed"]["lockedUntilUtc"], "2026-05-01T12:01:45Z");
+        assert_eq!(renewed["renewed"]["failed"][0]["from"], 3);
+        server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(30));
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 2]] });
+        assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+        server.stop().await;
+    });
+}
+
+/// A receiver with many unsettled deliveries gets nothing more until it settles some.
+#[test]
+fn unsettled_deliveries_are_bounded() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.unsettled_count_max = 3;
+        let server = plan.start().await;
+        server.put(&["a", "b", "c", "d", "e"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(u32::MAX)).await;
+        assert_eq!(client.deliveries(3).await.len(), 3);
+        client.ask("heartbeat", json!({})).await;
+        assert!(client.items.is_empty());
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
+        client.ask("settle", settle).await;
+        assert_eq!(client.deliveries(1).await, numbered(4, &["d"]));
+        // Locks that have ended count no more: their messages come again.
+        server.clock.advance(peeklock_core::time::TimeSpan::from_minutes(2));
+        client.ask("credit", json!({ "link": 1, "upTo": 100 })).await;
+        assert_eq!(client.deliveries(3).await[0], (5, "b".to_owned()));
+        server.stop().await;
+    });
+}
+
+/// Settling by token makes room as settling by number does, over another link too.
+#[test]
+fn settling_by_token_makes_room_for_deliveries() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.unsettled_count_max = 2;
+        let server = plan.start().await;
+        server.put(&["a", "b", "c", "d", "e", "f"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(100)).await;
+        client.ask("attach", json!({ "link": 2, "path": "q", "role": "receiver" })).await;
+        let mut settled = 0;
+        while settled < 6 {
+            let group = client.pushed("deliveries").await;
+            for message in group["messages"].as_array().unwrap() {
+                let tokens = json!([message["lockToken"]]);
+                let link = 1 + settled % 2;
+                let settle = json!({ "link": link, "decision": "complete", "lockTokens": tokens });
+                assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+                settled += 1;
+            }
+        }
+        assert_eq!(server.counts().await.total(), 0);
+        server.stop().await;
+    });
+}
+
+/// SND-01, SND-08, SND-11: sends of one request are answered with their numbers in runs, failures by
+/// place.
+#[test]
+fn sends_are_answered_in_runs() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        let attach = json!({ "link": 1, "path": "q", "role": "sender" });
+        client.ask("attach", attach).await;
+        let long = "x".repeat(129);
+        let messages = json!([{ "body": "a" }, { "body": "b" }, { "messageId": long },
+            { "body": "c", "scheduledEnqueueTimeUtc": "2026-05-01T13:00:00Z" }]);
+        let answer = client.ask("send", json!({ "link": 1, "messages": messages })).await;
+        assert_eq!(answer["accepted"]["sequenceNumbers"], json!([[1, 2], [0, 1], [3, 1]]));
+        let failed = &answer["accepted"]["failed"][0];
+        assert_eq!(
+            (&failed["index"], &failed["error"]["condition"]),
+            (&json!(2), &json!("ArgumentOutOfRange"))
+        );
+        let cancel = json!({ "link": 1, "sequenceNumbers": [3] });
+        assert_eq!(client.ask("cancelScheduled", cancel).await["done"], json!({}));
+        let none = client.ask("send", json!({ "link": 1, "messages": [] })).await;
+        assert_eq!(none["accepted"]["sequenceNumbers"], json!([]));
+        let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 0 });
+        let refused = client.ask("receive", receive).await;
+        assert_eq!(refused["error"]["condition"], "InvalidOperation");
+        server.stop().await;
+    });
+}
+
+/// RCV-17: two links of one connection take turns.
+#[test]
+fn links_of_one_connection_share_a_queue() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        for link in [1, 2] {
+            let attach = json!({ "link": link, "path": "q", "role": "receiver", "credit": 1 });
+            client.ask("attach", attach).await;
+        }
+        server.put(&["a", "b", "c"]).await;
+        assert_eq!(client.deliveries(2).await.len(), 2);
+        let settle = |link| json!({ "link": link, "decision": "complete", "ranges": [[1, 1]] });
+        // Each has its own numbers.
+        for link in [1, 2] {
+            assert_eq!(client.ask("settle", settle(link)).await["settled"], json!({}));
+        }
+        assert_eq!(server.counts().await.active, 1);
+        server.stop().await;
+    });
+}

@@ -1,0 +1,197 @@
+//! Who may connect, and how a connection begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::SinkExt;
+use peeklock_core::contract::{Authorizer, Principal, Right};
+use peeklock_core::error::Rejection;
+use serde_json::json;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::client::{Client, closed, upgrade, upgrade_json};
+use super::server::{Plan, Server, run};
+
+const JSON: (&str, &str) = ("sec-websocket-protocol", "peeklock.v1.json");
+
+fn refusal(result: Result<super::client::Socket, Error>) -> (u16, String) {
+    match result {
+        Err(Error::Http(response)) => {
+            let body = response.body().clone().unwrap_or_default();
+            (response.status().as_u16(), String::from_utf8(body).unwrap())
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was let in"),
+    }
+}
+
+/// SEC-23: a foreign Host is refused with 421 while anonymous access is on, and the setting named.
+#[test]
+fn a_foreign_host_is_refused_while_anonymous_access_is_on() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.allowed_hosts = vec!["bus.example".to_owned()];
+        let server = plan.start().await;
+        let with = |host| [JSON, ("host", host)];
+        let (status, text) = refusal(upgrade(server.address, "/", &with("evil.example")).await);
+        assert_eq!(status, 421);
+        assert!(text.contains("websocket.allowed_hosts"), "{text}");
+        for host in ["localhost:1", "127.0.0.1", "[::1]:5301", "BUS.example:5301"] {
+            upgrade(server.address, "/", &with(host)).await.unwrap();
+        }
+        server.stop().await;
+    });
+}
+
+/// SEC-23: a foreign Origin is refused with 403, whoever is let in.
+#[test]
+fn a_foreign_origin_is_refused() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.allowed_origins = vec!["https://console.example".to_owned()];
+        plan.authorizer = Arc::new(Tokens);
+        let server = plan.start().await;
+        let own = format!("http://{}", server.address);
+        for (origin, is_welcome) in [
+            ("http://evil.example", false),
+            ("null", false),
+            ("https://console.example", true),
+            (own.as_str(), true),
+        ] {
+            let upgraded = upgrade(server.address, "/", &[JSON, ("origin", origin)]).await;
+            if is_welcome {
+                upgraded.unwrap();
+                continue;
+            }
+            let (status, text) = refusal(upgraded);
+            assert_eq!(status, 403, "{origin}");
+            assert!(text.contains("websocket.allowed_origins"), "{text}");
+        }
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_subprotocol_is_agreed_upon_and_the_url_has_no_token() {
+    run(async {
+        let server = Server::start().await;
+        let (status, text) = refusal(upgrade(server.address, "/", &[]).await);
+        assert_eq!(status, 400);
+        assert!(text.contains("peeklock.v1.json"), "{text}");
+        let name = "sec-websocket-protocol";
+        let old = upgrade(server.address, "/", &[(name, "mqtt, peeklock.v9.json")]).await;
+        assert_eq!(refusal(old).0, 400);
+        upgrade(server.address, "/", &[(name, "mqtt, peeklock.v1.binary")]).await.unwrap();
+        let (status, text) = refusal(upgrade(server.address, "/?token=secret", &[JSON]).await);
+        assert_eq!(status, 400);
+        assert!(text.contains("never in the URL"), "{text}");
+        assert_eq!(refusal(upgrade(server.address, "/elsewhere", &[JSON]).await).0, 404);
+        server.stop().await;
+    });
+}
+
+#[test]
+fn the_first_frame_is_one_hello_and_comes_in_time() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.handshake_timeout = Duration::from_millis(200);
+        let server = plan.start().await;
+        for (frame, code) in [
+            (r#"{"requests":[{"id":1,"heartbeat":{}}]}"#, 4_002),
+            (r#"{"requests":[]}"#, 4_002),
+            (r#"{"requests":[{"id":1,"hello":{}},{"id":2,"heartbeat":{}}]}"#, 4_002),
+            (r#"{"requests":[{"id":1,"hello":{"colour":"red"}}]}"#, 1_002),
+            ("hello", 1_002),
+        ] {
+            let mut socket = upgrade_json(server.address).await;
+            socket.send(Message::text(frame)).await.unwrap();
+            assert_eq!(closed(&mut socket).await.unwrap().0, code, "{frame}");
+        }
+        let mut socket = upgrade_json(server.address).await;
+        socket.send(Message::binary(vec![1, 2, 3])).await.unwrap();
+        assert_eq!(closed(&mut socket).await.unwrap().0, 1_003);
+        let mut silent = upgrade_json(server.address).await;
+        assert_eq!(closed(&mut silent).await.unwrap().0, 4_002);
+        server.stop().await;
+    });
+}
+
+#[test]
+fn the_welcome_tells_heartbeat_and_limits() {
+    run(async {
+        let server = Server::start().await;
+        let client = Client::hello(server.address, json!({ "heartbeatSeconds": 7 })).await;
+        let welcome = &client.welcome;
+        assert_eq!(welcome["heartbeatSeconds"], 7);
+        assert_eq!(welcome["resumed"], false);
+        assert_eq!(welcome["frameBytesMax"], 4 << 20);
+        assert_eq!(welcome["commandCountMax"], 4_096);
+        assert_eq!(welcome["nowUtc"], "2026-05-01T12:00:00Z");
+        // Nothing is kept for who does not ask for it.
+        assert_eq!(welcome["graceSeconds"], 0);
+        assert!(welcome.get("resumeToken").is_none());
+        server.stop().await;
+    });
+}
+
+/// Lets in who has the token of the right.
+struct Tokens;
+
+#[async_trait]
+impl Authorizer for Tokens {
+    async fn authorize(
+        &self,
+        principal: &Principal,
+        right: Right,
+        resource: &str,
+    ) -> Result<(), Rejection> {
+        let token = principal.token.as_deref().unwrap_or_default();
+        if token == format!("{}:{resource}", right.name()) || token == "all" {
+            return Ok(());
+        }
+        Err(Rejection::unauthorized(format!("no right {} on {resource}", right.name())))
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// SEC-05, SEC-08, SEC-22: rights are asked at every operation, and a refusal does not tell whether
+/// there is such a queue.
+#[test]
+fn rights_are_asked_at_every_operation() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.authorizer = Arc::new(Tokens);
+        let server = plan.start().await;
+        let mut bare = upgrade_json(server.address).await;
+        let hello = r#"{"requests":[{"id":1,"hello":{}}]}"#;
+        bare.send(Message::text(hello)).await.unwrap();
+        assert_eq!(closed(&mut bare).await.unwrap().0, 4_001);
+
+        let mut client = Client::hello(server.address, json!({ "token": "Send:q" })).await;
+        let sender = |path| json!({ "link": 1, "path": path, "role": "sender" });
+        for path in ["other", "q/$deadletterqueue"] {
+            let refused = client.ask("attach", sender(path)).await;
+            assert_eq!(refused["error"]["condition"], "Unauthorized", "{refused}");
+        }
+        assert_eq!(client.ask("attach", sender("Q")).await["error"]["condition"], "Unauthorized");
+        assert!(client.ask("attach", sender("q")).await.get("done").is_some());
+        let message = json!({ "link": 1, "messages": [{ "body": "a" }] });
+        assert!(client.ask("send", message.clone()).await.get("accepted").is_some());
+        let listen = json!({ "link": 2, "path": "q", "role": "receiver" });
+        assert_eq!(client.ask("attach", listen).await["error"]["condition"], "Unauthorized");
+        let get = client.ask("getQueue", json!({ "path": "q" })).await;
+        assert_eq!(get["error"]["condition"], "Unauthorized");
+        let list = client.ask("listQueues", json!({})).await;
+        assert_eq!(list["error"]["condition"], "Unauthorized");
+        // A newer token replaces the old one, on links too.
+        client.ask("authenticate", json!({ "token": "none" })).await;
+        let refused = client.ask("send", message).await;
+        assert_eq!(refused["error"]["condition"], "Unauthorized");
+        assert!(!refused.to_string().contains("none"), "{refused}");
+        server.stop().await;
+    });
+}

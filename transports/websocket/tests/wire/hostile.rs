@@ -1,0 +1,285 @@
+//! A peer that stalls, floods, lies and sends garbage: typed errors, bounded memory, others unharmed.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use peeklock_core::testing::Random;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::client::{Client, closed, upgrade_json};
+use super::server::{Plan, Server, run};
+
+/// Another client can do everything.
+async fn assert_unharmed(server: &Server) {
+    let mut client = server.client().await;
+    client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
+    let send = json!({ "link": 1, "messages": [{ "body": "fine" }] });
+    assert!(client.ask("send", send).await.get("accepted").is_some());
+    let receiver = json!({ "link": 2, "path": "q", "role": "receiver" });
+    client.ask("attach", receiver).await;
+    let receive = json!({ "link": 2, "maxCount": 100, "waitSeconds": 0 });
+    let got = client.ask("receive", receive).await;
+    let messages = got["received"]["messages"].as_array().unwrap();
+    let fine = messages.iter().find(|message| message["body"] == "fine").unwrap();
+    let tokens = json!([fine["lockToken"]]);
+    let settle = json!({ "link": 2, "decision": "complete", "lockTokens": tokens });
+    assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+    client.close(Some(1_000)).await;
+}
+
+/// Garbage after the hello closes with 1002, whatever it is; nobody else notices.
+#[test]
+fn garbage_closes_the_connection_and_no_other() {
+    run(async {
+        let server = Server::start().await;
+        let mut random = Random::new(7);
+        for _ in 0..50 {
+            let mut client = server.client().await;
+            let garbage: String = (0..random.between(1, 200))
+                .map(|_| char::from(u8::try_from(random.between(33, 126)).unwrap()))
+                .collect();
+            client.socket.send(Message::text(garbage)).await.unwrap();
+            assert_eq!(client.closed().await.unwrap().0, 1_002);
+        }
+        // Frames that the WebSocket protocol does not have.
+        for bytes in [&[0x83, 0x80, 0, 0, 0, 0][..], &[0x81, 0x01, 0x41], &[0xc1, 0x80, 0, 0, 0, 0]]
+        {
+            let mut client = server.client().await;
+            client.socket.get_mut().write_all(bytes).await.unwrap();
+            assert_eq!(client.closed().await.map(|(code, _)| code), Some(1_002));
+        }
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// Bytes that are no WebSocket at all.
+#[test]
+fn what_is_not_websocket_is_dropped() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.handshake_timeout = Duration::from_millis(200);
+        let server = plan.start().await;
+        let headers = "x: y\r\n".repeat(2_000);
+        for request in [
+            "\0\0\0\0\0\0\0\0".to_owned(),
+            "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
+            "POST / HTTP/1.1\r\n\r\n".to_owned(),
+            format!("GET / HTTP/1.1\r\n{headers}\r\n"),
+            "GET / HTT".to_owned(),
+        ] {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.ok();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.ok();
+            assert!(!answer.starts_with(b"HTTP/1.1 101"));
+        }
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// QUO-01: a frame of the allowed size is read, one byte more closes with 1009.
+#[test]
+fn a_frame_has_a_limit() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.frame_bytes_max = 10_000;
+        let server = plan.start().await;
+        let frame = |length: usize| {
+            let start = r#"{"requests":[{"id":9,"heartbeat":{}}]"#;
+            format!("{start}{}}}", " ".repeat(length - start.len() - 1))
+        };
+        let mut client = server.client().await;
+        client.socket.send(Message::text(frame(10_000))).await.unwrap();
+        client.answer(9).await;
+        client.socket.send(Message::text(frame(10_001))).await.unwrap();
+        assert_eq!(client.closed().await.unwrap().0, 1_009);
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// QUO-01: one connection more than allowed is told to try later; a lost one that waits for its client
+/// makes room.
+#[test]
+fn connections_have_a_limit() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.connection_count_max = 2;
+        let server = plan.start().await;
+        let lost = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+        let kept = server.client().await;
+        let refused = |address| async move {
+            let mut socket = upgrade_json(address).await;
+            let hello = r#"{"requests":[{"id":1,"hello":{}}]}"#;
+            socket.send(Message::text(hello)).await.unwrap();
+            closed(&mut socket).await
+        };
+        let (code, reason) = refused(server.address).await.unwrap();
+        assert_eq!(code, 1_013);
+        assert!(reason.starts_with("QuotaExceeded, TrackingId:"), "{reason}");
+        drop(lost);
+        // As soon as its loss is noticed.
+        let next = loop {
+            let mut socket = upgrade_json(server.address).await;
+            let hello = r#"{"requests":[{"id":1,"hello":{}}]}"#;
+            socket.send(Message::text(hello)).await.unwrap();
+            if let Some(Ok(Message::Text(_))) = socket.next().await {
+                break socket;
+            }
+        };
+        drop((next, kept));
+        server.stop().await;
+    });
+}
+
+/// Links have a limit, and what a client does not own is refused.
+#[test]
+fn links_have_a_limit_and_lies_are_refused() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.link_count_max = 2;
+        let server = plan.start().await;
+        server.put(&["a"]).await;
+        let mut client = server.client().await;
+        for link in 1..=2 {
+            let attach = json!({ "link": link, "path": "q", "role": "receiver" });
+            assert!(client.ask("attach", attach).await.get("done").is_some());
+        }
+        let attach = |link| json!({ "link": link, "path": "q", "role": "sender" });
+        assert_eq!(client.ask("attach", attach(3)).await["error"]["condition"], "QuotaExceeded");
+        assert_eq!(client.ask("attach", attach(1)).await["error"]["condition"], "InvalidOperation");
+        for operation in ["credit", "drain", "detach", "peek", "send", "purge"] {
+            let body = match operation {
+                "credit" => json!({ "link": 9, "upTo": 1 }),
+                "peek" => json!({ "link": 9, "from": 0, "maxCount": 1 }),
+                "send" => json!({ "link": 9, "messages": [] }),
+                _ => json!({ "link": 9 }),
+            };
+            let refused = client.ask(operation, body).await;
+            assert_eq!(refused["error"]["condition"], "InvalidOperation", "{operation} {refused}");
+        }
+        // It settles what it does not own.
+        let foreign = "00000000-0000-0001-0000-000000000000";
+        let settle = json!({ "link": 1, "decision": "complete", "lockTokens": [foreign] });
+        let failed = &client.ask("settle", settle).await["settled"]["failed"];
+        assert_eq!(failed[0]["error"]["condition"], "MessageLockLost");
+        let hello = client.ask("hello", json!({})).await;
+        assert_eq!(hello["error"]["condition"], "InvalidOperation");
+        let seen = json!({ "seen": u64::MAX, "requests": [{ "id": 90, "heartbeat": {} }] });
+        client.socket.send(Message::text(seen.to_string())).await.unwrap();
+        client.answer(90).await;
+        assert_eq!(server.counts().await.active, 1);
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// D6 of the design: a client that floods and reads nothing is not read any more; others go on, and
+/// the memory it can take is bounded.
+#[test]
+fn a_flood_without_reading_is_stopped_by_its_own_answers() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.heartbeat = Duration::from_secs(300);
+        let server = plan.start().await;
+        let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+        client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+        server.put(&["x".repeat(100_000).as_str()]).await;
+        // Each answer has 100 kB: with 4 MiB not confirmed nothing more is written, and when enough is
+        // unanswered, nothing more is read.
+        let peek =
+            json!({ "requests": [{ "id": 5, "peek": { "link": 1, "from": 0, "maxCount": 1 } }] });
+        let peek = Message::text(peek.to_string());
+        let mut written = 0_u32;
+        // That somebody does not read is seen only by writing that does not go on.
+        while tokio::time::timeout(Duration::from_secs(1), client.socket.send(peek.clone()))
+            .await
+            .is_ok()
+        {
+            written += 1;
+            assert!(written < 300_000, "it is read on and on");
+        }
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// The same with requests that are refused at once: their answers are bounded too.
+#[test]
+fn a_flood_of_bad_requests_is_stopped_by_its_own_answers() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.heartbeat = Duration::from_secs(300);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        let bad = Message::text(r#"{"requests":[{"id":5,"drain":{"link":77}}]}"#);
+        let mut written = 0_u32;
+        while tokio::time::timeout(Duration::from_secs(1), client.socket.send(bad.clone()))
+            .await
+            .is_ok()
+        {
+            written += 1;
+            assert!(written < 1_000_000, "it is read on and on");
+        }
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// A frame that begins and does not go on is given up; so is one that claims to be large.
+#[test]
+fn a_stalled_frame_is_given_up() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.frame_timeout = Duration::from_millis(200);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        // A text frame of 4 MiB less one byte, of which ten bytes come.
+        let mut bytes = vec![0x81, 0xff];
+        bytes.extend_from_slice(&((4_u64 << 20) - 1).to_be_bytes());
+        bytes.extend_from_slice(&[0; 14]);
+        client.socket.get_mut().write_all(&bytes).await.unwrap();
+        assert_eq!(client.closed().await.unwrap().0, 4_101);
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// Frames that have not arrived whole share one budget; a connection that finds no room waits until
+/// another frame has arrived, and goes on.
+#[test]
+fn unfinished_frames_share_a_budget() {
+    run(async {
+        let mut plan = Plan::new();
+        // Room for one step of 64 KiB.
+        plan.config.inbound_bytes_max = 64 << 10;
+        let server = plan.start().await;
+        let mut first = server.client().await;
+        let mut second = server.client().await;
+        for client in [&mut first, &mut second] {
+            client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
+        }
+        let messages = json!([{ "body": "x".repeat(50_000) }]);
+        let frame =
+            json!({ "requests": [{ "id": 7, "send": { "link": 1, "messages": messages } }] });
+        let payload = frame.to_string().into_bytes();
+        let mut bytes = vec![0x81, 0xff];
+        bytes.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&payload);
+        let (begin, end) = bytes.split_at(40_000);
+        first.socket.get_mut().write_all(begin).await.unwrap();
+        second.socket.get_mut().write_all(begin).await.unwrap();
+        second.socket.get_mut().write_all(end).await.unwrap();
+        first.socket.get_mut().write_all(end).await.unwrap();
+        assert!(first.answer(7).await.get("accepted").is_some());
+        assert!(second.answer(7).await.get("accepted").is_some());
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}

@@ -1,0 +1,259 @@
+//! How links and connections end (SET-21), and what a stop of the listener leaves.
+
+use std::time::Duration;
+
+use peeklock_core::time::TimeSpan;
+use serde_json::json;
+
+use super::client::Client;
+use super::server::{Plan, Server, run};
+
+/// Waits until the queue is as the condition says; the end of a connection is not announced.
+async fn until(server: &Server, is_so: impl Fn(&[(u64, u32)]) -> bool) {
+    while !is_so(&server.delivery_counts().await) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Receives what is there right now, past the transport.
+async fn available(server: &Server) -> usize {
+    let entity = server.broker.entity("q").unwrap();
+    let command = peeklock_core::command::Command::Receive {
+        mode: peeklock_core::command::ReceiveMode::PeekLock,
+        count_max: 100,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    match entity.call(command).await.unwrap() {
+        peeklock_core::command::Outcome::Received(messages) => messages.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// SET-21, SET-31, RCV-14: a connection that breaks releases its locks and counts them; so does a
+/// close with another code than 1000.
+#[test]
+fn a_broken_connection_releases_its_locks_and_counts() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b", "c"]).await;
+        for count in 1..=2 {
+            let mut client = server.client().await;
+            client.receive_with(Some(2)).await;
+            client.deliveries(2).await;
+            if count == 1 {
+                drop(client);
+            } else {
+                client.close(Some(1_001)).await;
+            }
+            until(&server, |counts| counts[0].1 == count).await;
+        }
+        assert_eq!(server.delivery_counts().await, [(1, 2), (2, 2), (3, 0)]);
+        assert_eq!(available(&server).await, 3);
+        server.stop().await;
+    });
+}
+
+/// SET-21: code 1000 is an orderly close; locks stay until they run out.
+#[test]
+fn an_orderly_close_keeps_the_locks() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        client.close(Some(1_000)).await;
+        assert_eq!(available(&server).await, 0);
+        server.clock.advance(TimeSpan::from_minutes(1));
+        assert_eq!(available(&server).await, 1);
+        assert_eq!(server.delivery_counts().await, [(1, 1)]);
+        server.stop().await;
+    });
+}
+
+/// SET-21, SET-24: after detaching, locks are kept and settled by token; with `release` they are
+/// released at once and counted.
+#[test]
+fn a_detach_keeps_locks_unless_told_otherwise() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        let group = client.pushed("deliveries").await;
+        let token = group["messages"][0]["lockToken"].clone();
+        assert_eq!(client.ask("detach", json!({ "link": 1 })).await["done"], json!({}));
+        client.receive_with(None).await;
+        let settle = json!({ "link": 1, "decision": "complete", "lockTokens": [token] });
+        assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+        client.ask("credit", json!({ "link": 1, "upTo": 1 })).await;
+        client.deliveries(1).await;
+        client.ask("detach", json!({ "link": 1, "release": true })).await;
+        assert_eq!(server.delivery_counts().await, [(2, 1)]);
+        assert_eq!(available(&server).await, 1);
+        let gone = client.ask("credit", json!({ "link": 1, "upTo": 9 })).await;
+        assert_eq!(gone["error"]["condition"], "InvalidOperation");
+        server.stop().await;
+    });
+}
+
+/// RCV-11, RCV-14: a receive waits, is withdrawn, and takes nothing then.
+#[test]
+fn a_receive_that_is_withdrawn_takes_nothing() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.receive_with(None).await;
+        let receive = json!({ "link": 1, "maxCount": 5, "waitSeconds": 60 });
+        let waiting = client.begin("receive", receive.clone()).await;
+        client.ask("withdraw", json!({ "request": waiting })).await;
+        assert_eq!(client.answer(waiting).await["received"]["messages"], json!([]));
+        server.put(&["a"]).await;
+        assert_eq!(server.delivery_counts().await, [(1, 0)]);
+        let waiting = client.begin("receive", receive).await;
+        let got = client.answer(waiting).await;
+        assert_eq!(got["received"]["messages"][0]["deliveryCount"], 1);
+        server.stop().await;
+    });
+}
+
+/// RCV-14: a receive whose connection is cut takes nothing.
+#[test]
+fn a_receive_whose_connection_is_cut_takes_nothing() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.receive_with(None).await;
+        let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 3_600 });
+        client.begin("receive", receive).await;
+        client.ask("heartbeat", json!({})).await;
+        server.clock.advance(TimeSpan::from_seconds(1));
+        let before = server.broker.describe_queue("q").await.unwrap().accessed_at;
+        drop(client);
+        // The end of the wait is its last use.
+        while server.broker.describe_queue("q").await.unwrap().accessed_at == before {
+            tokio::task::yield_now().await;
+        }
+        server.put(&["a"]).await;
+        assert_eq!(available(&server).await, 1);
+        assert_eq!(server.delivery_counts().await, [(1, 0)]);
+        server.stop().await;
+    });
+}
+
+/// ENT-24, ENT-25: a queue that gives no receives detaches its receivers; what is in hand can be
+/// settled, and credit given later attaches anew.
+#[test]
+fn a_detached_receiver_settles_what_it_has_and_may_come_back() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let status = |status: &str| json!({ "path": "q", "properties": { "status": status } });
+        client.ask("updateQueue", status("ReceiveDisabled")).await;
+        let detached = client.pushed("detached").await;
+        assert_eq!(detached["error"]["condition"], "EntityDisabled");
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
+        assert_eq!(client.ask("settle", settle).await["settled"], json!({}));
+        client.ask("credit", json!({ "link": 1, "upTo": 5 })).await;
+        assert_eq!(client.pushed("detached").await["error"]["condition"], "EntityDisabled");
+        client.ask("updateQueue", status("Active")).await;
+        client.ask("credit", json!({ "link": 1, "upTo": 5 })).await;
+        assert_eq!(client.deliveries(1).await, [(2, "b".to_owned())]);
+        server.stop().await;
+    });
+}
+
+/// D4 of the design: a link belongs to the queue it found; a new queue of that path is another.
+#[test]
+fn a_link_of_a_deleted_queue_is_told_so() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.ask("deleteQueue", json!({ "path": "q" })).await;
+        assert_eq!(client.pushed("detached").await["error"]["condition"], "EntityNotFound");
+        client.ask("createQueue", json!({ "path": "q" })).await;
+        let peek = json!({ "link": 1, "from": 0, "maxCount": 1 });
+        assert_eq!(client.ask("peek", peek).await["error"]["condition"], "EntityNotFound");
+        let absent = json!({ "link": 2, "path": "absent", "role": "sender" });
+        assert_eq!(client.ask("attach", absent).await["error"]["condition"], "EntityNotFound");
+        server.stop().await;
+    });
+}
+
+/// SET-31: a stop ends waiting receives, leaves time to settle, closes with 1001 and counts nothing.
+#[test]
+fn a_stop_leaves_time_to_settle_and_counts_nothing() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let broker = server.broker.clone();
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let dead = json!({ "link": 2, "path": "q/$deadletterqueue", "role": "receiver" });
+        client.ask("attach", dead).await;
+        let receive = json!({ "link": 2, "maxCount": 1, "waitSeconds": 60 });
+        let waiting = client.begin("receive", receive).await;
+        client.ask("heartbeat", json!({})).await;
+        let stopping = tokio::spawn(server.stop_within(Duration::from_secs(20)));
+        assert_eq!(client.pushed("closing").await["seconds"], 20);
+        assert_eq!(client.answer(waiting).await["received"]["messages"], json!([]));
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
+        let settled = client.begin("settle", settle).await;
+        assert_eq!(client.answer(settled).await["settled"], json!({}));
+        // Nothing is left to settle: it does not wait for the rest of the time.
+        assert_eq!(client.closed().await.unwrap().0, 1_001);
+        stopping.await.unwrap();
+        drop(broker);
+    });
+}
+
+/// SET-31: what was not settled by then is there again, uncounted.
+#[test]
+fn a_stop_releases_what_is_not_settled() {
+    run(async {
+        let plan = Plan::new();
+        let server = plan.start().await;
+        server.put(&["a"]).await;
+        let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let broker = server.broker.clone();
+        let entity = broker.entity("q").unwrap();
+        let Server { running, .. } = server;
+        running.stop(Duration::ZERO).await;
+        let command = peeklock_core::command::Command::Receive {
+            mode: peeklock_core::command::ReceiveMode::PeekLock,
+            count_max: 1,
+            bytes_max: u64::MAX,
+            wait: TimeSpan::ZERO,
+            holder: None,
+        };
+        let outcome = entity.call(command).await.unwrap();
+        let peeklock_core::command::Outcome::Received(again) = outcome else { panic!() };
+        assert_eq!(again[0].facts.shown_delivery_count(), 1);
+        broker.stop(Duration::ZERO).await.unwrap();
+    });
+}
+
+/// Who hears nothing says so; who says nothing is given up.
+#[test]
+fn both_sides_keep_the_heartbeat() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.heartbeat = Duration::from_millis(100);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        client.pushed("heartbeat").await;
+        // The client says nothing.
+        let (code, _) = client.closed().await.unwrap();
+        assert_eq!(code, 4_100);
+        server.stop().await;
+    });
+}

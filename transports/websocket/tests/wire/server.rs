@@ -1,0 +1,107 @@
+//! A broker with a listener.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::clock::ManualClock;
+use peeklock_core::command::{Command, Counts, Outcome};
+use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Message;
+use peeklock_core::time::Timestamp;
+use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
+
+use super::client::Client;
+
+/// A test that takes longer than this hangs.
+const TEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+pub struct Server {
+    pub broker: Broker,
+    pub clock: Arc<ManualClock>,
+    pub address: SocketAddr,
+    pub running: Box<dyn RunningTransport>,
+}
+
+/// What a test changes before the start.
+pub struct Plan {
+    pub config: WebSocketConfig,
+    pub settings: Settings,
+    pub authorizer: Arc<dyn Authorizer>,
+}
+
+/// Runs a test body with a guard against hanging.
+pub fn run(body: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
+}
+
+impl Plan {
+    pub fn new() -> Self {
+        let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.workers = 1;
+        Self { config, settings: Settings::default(), authorizer: Arc::new(AllowAll) }
+    }
+
+    pub async fn start(self) -> Server {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<_>)
+            .settings(self.settings)
+            .authorizer(self.authorizer)
+            .start()
+            .await
+            .unwrap();
+        broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+        let transport = Box::new(WebSocketTransport::new(self.config));
+        let running = transport.start(broker.clone()).await.unwrap();
+        let address = running.local_address();
+        Server { broker, clock, address, running }
+    }
+}
+
+impl Server {
+    /// A listener with a queue `q`, for everybody.
+    pub async fn start() -> Self {
+        Plan::new().start().await
+    }
+
+    /// A client that has said hello.
+    pub async fn client(&self) -> Client {
+        Client::open(self.address).await
+    }
+
+    /// Sends texts to the queue, past the transport.
+    pub async fn put(&self, texts: &[&str]) {
+        let entity = self.broker.entity("q").unwrap();
+        for text in texts {
+            let message = self.broker.inbound(Message::new((*text).to_owned()));
+            entity.call(Command::Send { message }).await.unwrap();
+        }
+    }
+
+    pub async fn counts(&self) -> Counts {
+        self.broker.describe_queue("q").await.unwrap().counts
+    }
+
+    /// The stored delivery counts of what is in the queue, by sequence number.
+    pub async fn delivery_counts(&self) -> Vec<(u64, u32)> {
+        let entity = self.broker.entity("q").unwrap();
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+        let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else { panic!() };
+        peeked.iter().map(|one| (one.facts.sequence.0, one.facts.delivery_count)).collect()
+    }
+
+    pub async fn stop(self) {
+        self.stop_within(Duration::ZERO).await;
+    }
+
+    pub async fn stop_within(self, grace: Duration) {
+        self.running.stop(grace).await;
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
