@@ -1,10 +1,13 @@
 //! `peeklock bench`: what this machine makes of a load, beside what its disk allows.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::runtime::Runtime;
 
 use super::{Failure, say};
 use crate::bench::backlog::{self, Half};
@@ -88,28 +91,56 @@ pub fn run(flags: &BenchFlags) -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let place = &flags.data_dir;
-    let progress = &|_| {};
-    match (flags.load, flags.half) {
+    // The halves of a backlog show their own.
+    let shown = !matches!((flags.load, flags.half), (Load::Backlog, None));
+    let bar = if shown { bar(u64::from(flags.messages)) } else { ProgressBar::hidden() };
+    let progress = &|count: usize| bar.inc(count as u64);
+    let told_text = told_text(flags, cycle, (&runtime, place.as_path()), progress);
+    bar.finish_and_clear();
+    say(&told_text?)
+}
+
+/// A bar for messages: on a terminal only, on standard error.
+fn bar(messages: u64) -> ProgressBar {
+    let bar = if io::stderr().is_terminal() {
+        ProgressBar::with_draw_target(Some(messages), ProgressDrawTarget::stderr())
+    } else {
+        ProgressBar::hidden()
+    };
+    let template = "messages [{bar:24}] {human_pos:>11} of {human_len:11} {per_sec:>14} {eta:>4}";
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar
+}
+
+/// Runs the load and returns what is to be said about it.
+fn told_text(
+    flags: &BenchFlags,
+    cycle: Cycle,
+    (runtime, place): (&Runtime, &Path),
+    progress: &dyn Fn(usize),
+) -> Result<String, Failure> {
+    Ok(match (flags.load, flags.half) {
         (Load::Cycle, _) => {
             let load = bench::durable_cycles(place, cycle, progress);
-            say(&cycles(&runtime.block_on(load)?, flags.floor))
+            cycles(&runtime.block_on(load)?, flags.floor)
         }
-        (Load::Backlog, None) => backlog(flags),
+        (Load::Backlog, None) => backlog(flags)?,
         (Load::Backlog, Some(Phase::Fill)) => {
-            say(&told(&runtime.block_on(backlog::fill(place, cycle, progress))?))
+            told(&runtime.block_on(backlog::fill(place, cycle, progress))?)
         }
         (Load::Backlog, Some(Phase::Empty)) => {
-            say(&told(&runtime.block_on(backlog::empty(place, cycle, progress))?))
+            told(&runtime.block_on(backlog::empty(place, cycle, progress))?)
         }
-        (Load::Beside, _) => say(&besides(&runtime.block_on(beside::run(place, cycle, progress))?)),
+        (Load::Beside, _) => besides(&runtime.block_on(beside::run(place, cycle, progress))?),
         (Load::Scheduled, _) => {
-            say(&lateness(&runtime.block_on(scheduled::run(place, cycle, progress))?))
+            lateness(&runtime.block_on(scheduled::run(place, cycle, progress))?)
         }
-    }
+    })
 }
 
 /// Runs both halves, each in a process of its own.
-fn backlog(flags: &BenchFlags) -> Result<(), Failure> {
+fn backlog(flags: &BenchFlags) -> Result<String, Failure> {
     let scratch = Scratch::within(&flags.data_dir)?;
     let path = scratch.at("journal");
     let half = |name: &str| -> Result<Half, Failure> {
@@ -130,7 +161,7 @@ fn backlog(flags: &BenchFlags) -> Result<(), Failure> {
     };
     let (fill, empty) = (half("fill")?, half("empty")?);
     let segments = backlog::segments(&path)?;
-    say(&backlogs(u64::from(flags.messages), &fill, &empty, segments))
+    Ok(backlogs(u64::from(flags.messages), &fill, &empty, segments))
 }
 
 /// What one half tells the process that started it.
