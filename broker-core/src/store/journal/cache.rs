@@ -20,9 +20,17 @@ pub(super) struct Cache {
     state: Mutex<State>,
 }
 
+/// A piece of the log.
+#[derive(Clone)]
+pub(super) struct Piece {
+    pub(super) bytes: Bytes,
+    /// Whether it was written by this process, and never was on a disk that may have changed it.
+    pub(super) is_written: bool,
+}
+
 #[derive(Default)]
 struct State {
-    pieces: BTreeMap<Place, Bytes>,
+    pieces: BTreeMap<Place, Piece>,
     order: VecDeque<Place>,
     bytes: usize,
 }
@@ -34,22 +42,23 @@ impl Cache {
     }
 
     /// Keeps a piece of the log that begins at a place.
-    pub(super) fn insert(&self, start: Place, piece: Bytes) {
-        if piece.is_empty() || piece.len() + PIECE_OVERHEAD > self.bytes_max {
+    pub(super) fn insert(&self, start: Place, piece: Piece) {
+        let length = piece.bytes.len();
+        if length == 0 || length + PIECE_OVERHEAD > self.bytes_max {
             return;
         }
         let mut state = self.lock();
-        state.bytes += piece.len() + PIECE_OVERHEAD;
+        state.bytes += length + PIECE_OVERHEAD;
         if let Some(old) = state.pieces.insert(start, piece) {
             // It keeps the place in the order that it has.
-            state.bytes -= old.len() + PIECE_OVERHEAD;
+            state.bytes -= old.bytes.len() + PIECE_OVERHEAD;
         } else {
             state.order.push_back(start);
         }
         while state.bytes > self.bytes_max {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(old) = state.pieces.remove(&oldest) {
-                state.bytes -= old.len() + PIECE_OVERHEAD;
+                state.bytes -= old.bytes.len() + PIECE_OVERHEAD;
             }
         }
     }
@@ -70,13 +79,13 @@ pub(super) struct Look<'a>(MutexGuard<'a, State>);
 impl Look<'_> {
     /// Bytes of the log, if one piece has them all. They hold the piece: to be copied, once the look is
     /// over.
-    pub(super) fn get(&self, at: Place, length: usize) -> Option<Bytes> {
+    pub(super) fn get(&self, at: Place, length: usize) -> Option<Piece> {
         let (start, piece) = self.0.pieces.range(..=at).next_back()?;
         if start.segment != at.segment {
             return None;
         }
         let from = usize::try_from(at.offset - start.offset).ok()?;
-        let end = from.checked_add(length).filter(|end| *end <= piece.len())?;
-        Some(piece.slice(from..end))
+        let end = from.checked_add(length).filter(|end| *end <= piece.bytes.len())?;
+        Some(Piece { bytes: piece.bytes.slice(from..end), is_written: piece.is_written })
     }
 }

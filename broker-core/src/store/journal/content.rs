@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::cache::{Cache, Look};
+use super::cache::{Cache, Look, Piece};
 use super::format::{CONTENT_HEAD, Place, join};
 use super::index::Pinned;
 use super::segment::Segment;
@@ -129,7 +129,7 @@ impl PinnedContent {
             .content_in(piece.get(from..from + span).unwrap_or_default(), self.place)
             .map(Bytes::copy_from_slice)?;
         let at = Place { offset: u32::try_from(piece_start).unwrap_or(0), ..self.place };
-        cache.insert(at, piece);
+        cache.insert(at, Piece { bytes: piece, is_written: false });
         Ok(content)
     }
 
@@ -139,16 +139,21 @@ impl PinnedContent {
     }
 
     /// Where the cache has the content, if it has.
-    pub(super) fn look(&self, look: &Look<'_>) -> Option<Bytes> {
+    pub(super) fn look(&self, look: &Look<'_>) -> Option<Piece> {
         if self.parts.is_some() {
             return None;
         }
         look.get(self.place, CONTENT_HEAD + self.length)
     }
 
-    /// A copy of the content that was found. Proven: a piece that was read holds others too.
-    pub(super) fn copy(&self, found: &Bytes) -> Result<Bytes, StoreError> {
-        self.segment.content_in(found, self.place).map(Bytes::copy_from_slice)
+    /// A copy of the content that was found. Proven, unless it never was on the disk: a piece that was
+    /// read holds others too.
+    pub(super) fn copy(&self, found: &Piece) -> Result<Bytes, StoreError> {
+        if found.is_written {
+            let content = found.bytes.get(CONTENT_HEAD..).unwrap_or_default();
+            return Ok(Bytes::copy_from_slice(content));
+        }
+        self.segment.content_in(&found.bytes, self.place).map(Bytes::copy_from_slice)
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError};
 use super::disk::Disk;
 use super::format::HEADER_BYTES;
 use super::index::Index;
-use super::log::{Spare, SpareSlot, make_spare};
+use super::log::{Spare, Spares, make_spare};
 use super::queue::{Job, MoveReply, Queue};
 use super::room::Room;
 use super::segment::{Segment, Segments};
@@ -25,6 +25,8 @@ use sweep::Sweep;
 
 /// Records of dropped spaces that one step frees.
 const REAPED_PER_STEP: usize = 4_096;
+/// Files that are kept ready to become segments.
+const SPARES_MAX: usize = 2;
 /// So few segments are left alone: two that are written and read, and what a restart leaves.
 const SEGMENTS_MIN: u64 = 3;
 
@@ -51,7 +53,7 @@ pub(super) struct KeeperParts {
     pub(super) segments: Arc<Segments>,
     pub(super) room: Arc<Room>,
     pub(super) queue: Arc<Queue>,
-    pub(super) spare: Arc<SpareSlot>,
+    pub(super) spares: Arc<Spares>,
     pub(super) segment_bytes: u64,
 }
 
@@ -70,6 +72,8 @@ pub(super) struct Keeper {
     is_resting: bool,
     /// What cannot be given up: something of it cannot be read.
     stuck: Option<u32>,
+    /// The newest segment that was sealed when the keeper was idle last.
+    sealed_in_quiet: u32,
 }
 
 /// What follows when the committer has answered.
@@ -93,6 +97,7 @@ impl Keeper {
             told_no_spare: false,
             is_resting: false,
             stuck: None,
+            sealed_in_quiet: 0,
         }
     }
 
@@ -127,6 +132,7 @@ impl Keeper {
     pub(super) fn look_around(&mut self) {
         self.no_spare = false;
         self.is_resting = false;
+        self.sealed_in_quiet = self.newest_sealed();
         self.note_free();
         // Nobody is called for good when capacity comes back by deletions alone.
         if !self.parts.room.is_tight() {
@@ -168,8 +174,7 @@ impl Keeper {
 
     /// Keeps a file ready that becomes the next segment.
     fn make_spare(&mut self) -> bool {
-        let is_there = self.parts.spare.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if is_there || self.no_spare {
+        if self.spare_count() > 0 || self.no_spare {
             return false;
         }
         self.spare_number += 1;
@@ -190,8 +195,12 @@ impl Keeper {
         true
     }
 
+    fn spare_count(&self) -> usize {
+        self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     fn keep(&self, spare: Spare) {
-        *self.parts.spare.lock().unwrap_or_else(PoisonError::into_inner) = Some(spare);
+        self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
         self.note_free();
     }
 
@@ -231,7 +240,9 @@ impl Keeper {
     /// already, which makes the first sync of each cheaper.
     fn recycle(&mut self, segment: Arc<Segment>) -> std::io::Result<()> {
         let name = segment.name();
-        let is_wanted = self.parts.spare.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        // Two, so that under a steady load no new file is ever made; on a full disk one is enough.
+        let wanted = if self.parts.room.is_tight() { 1 } else { SPARES_MAX };
+        let is_wanted = self.spare_count() < wanted;
         let fits = segment.file.length()? == self.parts.segment_bytes;
         // Somebody may still read a content of it.
         let Some(Segment { file, .. }) = Arc::into_inner(segment).filter(|_| is_wanted && fits)
@@ -250,11 +261,12 @@ impl Keeper {
     /// Writes the side file of a sealed segment, and frees what the segment took and did not use.
     fn write_side(&mut self) -> bool {
         let all = self.parts.segments.all();
-        let Some((place, segment)) = all
-            .iter()
-            .enumerate()
-            .find(|(_, one)| one.is_sealed() && !one.has_side() && one.needed() > 0)
-        else {
+        // The newest mostly dies before the next is full: its side file would be written for nothing.
+        let newest = self.newest_sealed();
+        let is_young = |one: &Segment| one.number() == newest && newest != self.sealed_in_quiet;
+        let Some((place, segment)) = all.iter().enumerate().find(|(_, one)| {
+            one.is_sealed() && !one.has_side() && one.needed() > 0 && !is_young(one)
+        }) else {
             return false;
         };
         let (disk, index) = (&*self.parts.disk, &self.parts.index);
@@ -273,6 +285,11 @@ impl Keeper {
             }
         }
         true
+    }
+
+    fn newest_sealed(&self) -> u32 {
+        let all = self.parts.segments.all();
+        all.iter().rev().find(|one| one.is_sealed()).map_or(0, |one| one.number())
     }
 
     /// Whether the log holds more garbage than it may. Garbage is what was written and is needed no
@@ -321,7 +338,9 @@ impl Keeper {
             return false;
         }
         let move_bytes = self.move_bytes();
-        let sweep = self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest)));
+        let index_is_small = self.parts.index.needed_bytes() < oldest.end();
+        let sweep =
+            self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest), index_is_small));
         match sweep.next(&self.parts.index, &self.parts.segments, move_bytes) {
             Ok(sweep::Next::Post(job)) => self.post(Then::Sweep, job),
             Ok(sweep::Next::Looked) => {}

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::cache::Cache;
+use super::cache::{Cache, Piece};
 use super::disk::{Disk, DiskFile};
 use super::format::{
     FrameKind, FrameWriter, HEADER_BYTES, Place, SegmentHeader, frame_span, mark_payload,
@@ -47,15 +47,22 @@ pub(super) struct Spare {
     pub(super) bytes: u64,
 }
 
-/// The place of the spare: the keeper fills it, a roll empties it.
-pub(super) type SpareSlot = Mutex<Option<Spare>>;
+/// Where spares are: the keeper brings them, a roll takes one. There are one or two.
+pub(super) type Spares = Mutex<Vec<Spare>>;
+
+/// Takes a spare that is large enough.
+fn take_spare(spares: &Spares, bytes: u64) -> Option<Spare> {
+    let mut spares = spares.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = spares.iter().position(|spare| spare.bytes >= bytes)?;
+    Some(spares.remove(place))
+}
 
 /// What all segments of a journal have in common.
 pub(super) struct LogParts {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segments: Arc<Segments>,
     pub(super) cache: Arc<Cache>,
-    pub(super) spare: Arc<SpareSlot>,
+    pub(super) spares: Arc<Spares>,
     pub(super) manifest: Manifest,
     pub(super) random: Box<dyn FnMut() -> u32 + Send>,
     pub(super) segment_bytes: u64,
@@ -176,7 +183,7 @@ impl Log {
             Vec::with_capacity(start_capacity(start, self.buffer_at)),
         );
         piece.shrink_to_fit();
-        self.parts.cache.insert(start, Bytes::from(piece));
+        self.parts.cache.insert(start, Piece { bytes: Bytes::from(piece), is_written: true });
         Ok(())
     }
 
@@ -263,23 +270,12 @@ fn open_segment(
 ) -> Result<Arc<Segment>, StoreError> {
     let name = name_of(header.number);
     let fail = |error: &io::Error| failed("made", &name, error);
-    let spare = parts.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let spare = match spare {
-        Some(spare) if spare.bytes >= bytes => spare,
-        unfit => {
-            if let Some(spare) = unfit {
-                parts.disk.remove(&spare.name).map_err(|error| fail(&error))?;
-            }
-            let made = make_spare(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes);
-            match made {
-                Ok(spare) => spare,
-                // The keeper may have taken the last room for just this.
-                Err(error) => {
-                    let spare = parts.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    spare.filter(|spare| spare.bytes >= bytes).ok_or_else(|| fail(&error))?
-                }
-            }
-        }
+    let spare = match take_spare(&parts.spares, bytes) {
+        Some(spare) => spare,
+        None => make_spare(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes)
+            // The keeper may have taken the last room for just this.
+            .or_else(|error| take_spare(&parts.spares, bytes).ok_or(error))
+            .map_err(|error| fail(&error))?,
     };
     spare.file.write_at(&header.write(), 0).map_err(|error| fail(&error))?;
     spare.file.sync().map_err(|error| fail(&error))?;

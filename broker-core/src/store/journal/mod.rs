@@ -173,12 +173,12 @@ impl Journal {
         let disk: Arc<dyn Disk> = Arc::new(OnceFailed::new(disk));
         let Opened { segments, index, manifest, newest, end, next_lsn, oldest } = opened;
         let segment_bytes = config.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-        let spare = Arc::default();
+        let spares = Arc::default();
         let parts = LogParts {
             disk: Arc::clone(&disk),
             segments: Arc::clone(&segments),
             cache: Arc::clone(&cache),
-            spare: Arc::clone(&spare),
+            spares: Arc::clone(&spares),
             manifest,
             random,
             segment_bytes,
@@ -205,7 +205,7 @@ impl Journal {
             segments: Arc::clone(&segments),
             room: Arc::clone(&room),
             queue: Arc::clone(&queue),
-            spare,
+            spares,
             segment_bytes,
         });
         keeper.look_around();

@@ -57,10 +57,13 @@ pub(super) enum Next {
 }
 
 impl Sweep {
-    pub(super) fn of(segment: Arc<Segment>) -> Self {
+    /// A sweep for a segment. Where there is less in the index than in the segment, only that is looked
+    /// through.
+    pub(super) fn of(segment: Arc<Segment>, index_is_small: bool) -> Self {
+        let read = if index_is_small { segment.end() } else { HEADER_BYTES };
         Self {
             segment,
-            read: HEADER_BYTES,
+            read,
             cursor: None,
             has_looked: false,
             found: VecDeque::new(),
