@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::number;
 use crate::world::{Seen, World};
 
-const SEEDS: u64 = 1_500;
+const SEEDS: u64 = 3_000;
 const STEPS: u64 = 150;
 /// How many lines of a failed run are shown.
 const TRACE_LINES: usize = 120;
