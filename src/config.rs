@@ -550,6 +550,8 @@ fn explain(error: &config::ConfigError, layers: &Value) -> ConfigError {
         }
         other => (String::new(), other.to_string()),
     };
+    // The crate leaves the dot out behind an element of a list.
+    let key = key.replace(']', "].").replace("..", ".").trim_end_matches('.').to_owned();
     let child = |name: &str| {
         if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
     };

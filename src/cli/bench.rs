@@ -23,9 +23,9 @@ Loads:
   beside    `cycle` on one queue while a quarter as many messages lie idle in another
   scheduled schedule everything for tomorrow, and see how late others fall due
 
-The load runs in this process, on a broker and a journal of its own in a new directory below
---data-dir, which is removed afterwards. With --floor, `cycle` is followed by the same writes and syncs
-without a broker: what the disk alone takes.
+The load runs on a broker and a journal of its own, in a new directory
+below --data-dir that is removed afterwards. With --floor, `cycle` is followed
+by the same writes and syncs without a broker: what the disk alone takes.
 
 Examples:
   peeklock bench --floor

@@ -107,6 +107,11 @@ fn wrong_values_are_named_with_key_and_source() {
         ("[metrics]\nentities = \"some\"", "metrics.entities", "`some` is not"),
         ("[[queues]]\nname = \"a//b\"", "queues[0]", "two separators in a row"),
         ("[[queues]]\nname = \"a\"\nlock_duration = \"1s\"", "queues[0]", "LockDuration"),
+        (
+            "[[queues]]\nname = \"a\"\nlock_duration = \"soon\"",
+            "queues[0].lock_duration",
+            "`soon` is",
+        ),
         ("[[queues]]\nname = \"a\"\nrequires_session = true", "queues[0]", "not supported"),
         ("[[queues]]\nname = \"a\"\n[[queues]]\nname = \"A\"", "queues[1]", "declared twice"),
     ] {
