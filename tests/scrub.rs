@@ -319,7 +319,10 @@ fn a_missing_segment_needs_a_decision() {
     assert!(out.contains("segment-0000000002.log") && out.contains("is missing"), "{out}");
     let (code, _, err) = run(&place, &["repair", "--yes"]);
     assert_eq!(code, 1);
-    assert!(err.contains("`peeklock repair --drop-segment 2`"), "{err}");
+    assert!(
+        err.contains("`peeklock repair --data-dir ") && err.contains(" --drop-segment 2`"),
+        "{err}"
+    );
     let (code, _, err) = run(&place, &["repair", "--yes", "--drop-segment", "1"]);
     assert_eq!(code, 1);
     assert!(err.contains("segment 1 can be read"), "{err}");

@@ -48,7 +48,7 @@ pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
         }
         return say(&scrub::json(&shown, plan.report(), &meanings, None));
     }
-    refuse_obstacles(&plan)?;
+    refuse_obstacles(&plan, &path)?;
     let copy_path = copy_path(&path);
     confirm(&plan, &copy_path, flags.yes)?;
     keep_copy(&plan, &copy_path)?;
@@ -105,7 +105,7 @@ fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
 }
 
 /// Stops at what nobody can repair, and says what would still be possible.
-fn refuse_obstacles(plan: &Plan) -> Result<(), Failure> {
+fn refuse_obstacles(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let obstacles = plan.obstacles();
     if obstacles.is_empty() {
         return Ok(());
@@ -122,7 +122,8 @@ fn refuse_obstacles(plan: &Plan) -> Result<(), Failure> {
     Err(Failure::Failed(format!(
         "cannot be repaired: {files}; put back from a backup what you can. Or go on without, and \
          lose every message in it, have messages delivered again that were settled in it: \
-         `peeklock repair {}`",
+         `peeklock repair --data-dir {} {}`",
+        path.display(),
         flags.join(" ")
     )))
 }

@@ -35,10 +35,12 @@ pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
                     text.push_str(&part);
                 }
             }
-            text.push_str(match (report.is_sound(), report.findings.is_empty()) {
-                (true, true) => "sound\n",
-                (true, false) => "\nsound: nothing that was acknowledged is damaged\n",
-                (false, _) => "\ndamaged: `peeklock repair` shows what can be saved, and asks\n",
+            text.push_str(&match (report.is_sound(), report.findings.is_empty()) {
+                (true, true) => "sound\n".to_owned(),
+                (true, false) => "\nsound: nothing that was acknowledged is damaged\n".to_owned(),
+                (false, _) => format!(
+                    "\ndamaged: `peeklock repair --data-dir {shown}` shows what can be saved, and asks\n"
+                ),
             });
             say(&text)?;
         }
