@@ -24,6 +24,7 @@ mod faults;
 mod generator;
 mod golden;
 mod judge;
+mod mended;
 mod oracle;
 mod room;
 mod rot;

@@ -313,14 +313,28 @@ impl<'a> FrameReader<'a> {
         }
     }
 
+    /// What is buffered from a position on, at least the head of a frame; read only where nothing is, so
+    /// that looking at one place after the other reads everything once.
+    fn window_at(&mut self, offset: u64) -> io::Result<&[u8]> {
+        let end = self.buffer_at + self.buffer.len() as u64;
+        let is_here = offset >= self.buffer_at
+            && (offset + FRAME_HEAD as u64 <= end || (offset < end && end >= self.limit));
+        if !is_here {
+            self.bytes_at(offset, READ_BYTES)?;
+        }
+        let start = usize::try_from(offset - self.buffer_at).unwrap_or(0);
+        Ok(self.buffer.get(start..).unwrap_or_default())
+    }
+
     /// The next frame at or behind a byte that verifies, whatever its lsn.
     pub(super) fn find_from(&mut self, from: u64) -> io::Result<Option<(u64, FrameHead)>> {
         let mut offset = from.next_multiple_of(ALIGNMENT);
         while offset < self.limit {
-            let window = self.bytes_at(offset, READ_BYTES)?;
+            let window = self.window_at(offset)?;
+            let length = (window.len() as u64).next_multiple_of(ALIGNMENT).max(ALIGNMENT);
             let mut words = window.chunks(ALIGNMENT_BYTES);
             let Some(skipped) = words.position(|word| word.starts_with(&FRAME_MAGIC)) else {
-                offset += READ_BYTES as u64;
+                offset += length;
                 continue;
             };
             offset += skipped as u64 * ALIGNMENT;

@@ -1,0 +1,146 @@
+//! What once was wrong, and neither crashes nor failing calls show.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use peeklock_core::store::{
+    Batch, BatchId, Fence, Journal, JournalConfig, Key, Shard, Store, Submission,
+};
+use peeklock_core::testing::{Call, SimulatedDisk};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config(segment_bytes: u64) -> JournalConfig {
+    JournalConfig { segment_bytes, free_bytes_min: 0, ..JournalConfig::default() }
+}
+
+fn key(number: u64) -> Key {
+    Key::of_space(7).then(&[0x10]).then(&number.to_be_bytes())
+}
+
+/// One who submits to a journal.
+struct Owner {
+    journal: Arc<Journal>,
+    fence: Fence,
+    next: u64,
+}
+
+impl Owner {
+    fn of(journal: Arc<Journal>) -> Self {
+        let (fence, next) = journal.acquire(Shard(0)).unwrap();
+        Self { journal, fence, next: next.0 }
+    }
+
+    fn submit(&mut self, make: impl FnOnce(&mut Batch)) -> Receiver<bool> {
+        let mut batch = Batch::default();
+        make(&mut batch);
+        batch.require_sync();
+        let (told, answer) = channel();
+        let id = BatchId(self.next);
+        self.next += 1;
+        self.journal.submit(
+            Submission { id, fences: vec![self.fence], batch: Arc::new(batch) },
+            Box::new(move |result| {
+                told.send(result.is_ok()).ok();
+            }),
+        );
+        answer
+    }
+
+    /// Submits to a journal that is driven by hand, and lets it commit.
+    fn store(&mut self, make: impl FnOnce(&mut Batch)) {
+        let answer = self.submit(make);
+        while self.journal.turn_committer() {}
+        assert!(answer.try_recv().unwrap());
+    }
+
+    fn put(&mut self, number: u64, length: usize) {
+        let content = Bytes::from(vec![b'x'; length]);
+        self.store(|batch| batch.put_with_content(&key(number), content, |_| {}));
+    }
+}
+
+/// A large content that is settled while its parts are being written again holds nothing: the log is
+/// given back, and the keeper comes to rest.
+#[test]
+fn a_move_that_nobody_needs_any_more_holds_nothing() {
+    for written in 1..6 {
+        let disk = SimulatedDisk::new(1);
+        let journal = Journal::manual(Arc::new(disk.clone()), config(1 << 20), 3).unwrap();
+        let mut owner = Owner::of(Arc::clone(&journal));
+        owner.put(1, 700_000);
+        for _ in 0..40 {
+            owner.put(2, 200_000);
+        }
+        // The keeper has begun, and the committer has written some of what it wants.
+        for _ in 0..written {
+            while journal.turn_keeper() {}
+            journal.turn_committer();
+        }
+        owner.store(|batch| batch.delete(&key(1)));
+        for _ in 0..20 {
+            owner.put(2, 200_000);
+        }
+        owner.store(|batch| batch.delete(&key(2)));
+        let mut steps = 0;
+        for _ in 0..500 {
+            while journal.turn_keeper() {
+                steps += 1;
+                assert!(steps < 5_000, "the keeper never comes to rest ({written} written)");
+            }
+            journal.turn_committer();
+        }
+        let is_segment = |name: &String| name.starts_with("segment-") && name.ends_with(".log");
+        let left = disk.files().keys().filter(|name| is_segment(name)).count();
+        assert!(left <= 3, "{left} segments are left of nothing ({written} written)");
+    }
+}
+
+/// Bytes that clients wrote and that look like heads of frames are not read in vain, however many stand
+/// behind the end of the log.
+#[test]
+fn what_looks_like_frames_does_not_keep_the_log_from_opening() {
+    let disk = SimulatedDisk::new(1);
+    let journal = Journal::manual(Arc::new(disk.clone()), config(4 << 20), 1).unwrap();
+    journal.close().unwrap();
+    let mut files = disk.files();
+    let newest = files.keys().filter(|name| name.starts_with("segment-")).max().unwrap().clone();
+    let bytes = files.get_mut(&newest).unwrap();
+    let length = u32::try_from(bytes.len() / 2).unwrap().to_le_bytes();
+    for head in bytes[8_192..8_192 + (256 << 10)].chunks_exact_mut(8) {
+        head[..4].copy_from_slice(b"PKf1");
+        head[4..].copy_from_slice(&length);
+    }
+    let disk = SimulatedDisk::holding(&files, 2);
+    Journal::manual(Arc::new(disk.clone()), config(4 << 20), 2).unwrap().close().unwrap();
+    let reads = disk.call_count_of(Call::Read);
+    assert!(reads < 100, "{reads} reads to open an empty journal");
+}
+
+/// A panic on the committer's thread ends the journal: whoever comes later is told, and so is who
+/// watches.
+#[test]
+fn a_panic_of_the_committer_is_told() {
+    let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config(1 << 20)).unwrap();
+    let (told, watched) = channel();
+    journal.watch(Box::new(move |error| {
+        told.send(error.to_string()).ok();
+    }));
+    let mut owner = Owner::of(Arc::clone(&journal));
+    let mut batch = Batch::default();
+    batch.put(&key(1), |_| {});
+    batch.require_sync();
+    let id = BatchId(owner.next);
+    owner.next += 1;
+    journal.submit(
+        Submission { id, fences: vec![owner.fence], batch: Arc::new(batch) },
+        Box::new(|_| panic!("on purpose")),
+    );
+    assert!(watched.recv_timeout(PATIENCE).unwrap().contains("panicked"));
+    let answer = owner.submit(|batch| batch.put(&key(2), |_| {}));
+    assert_eq!(answer.recv_timeout(PATIENCE), Ok(false));
+    assert!(journal.acquire(Shard(0)).is_err());
+    assert!(journal.close().is_err());
+}
