@@ -51,8 +51,20 @@ pub struct Durable {
     pub written_bytes: u64,
     /// Times it synced.
     pub syncs: u64,
-    /// How long the disk takes for the same alone.
-    pub floor: Duration,
+}
+
+/// What the store asked of the disk during a load, to be asked again without a broker.
+pub struct Replay {
+    scratch: Scratch,
+    before: Vec<Step>,
+    steps: Vec<Step>,
+}
+
+impl Replay {
+    /// How long the disk takes for it alone.
+    pub fn floor(&self) -> Result<Duration, BenchError> {
+        Ok(floor::run(&self.scratch.at("floor"), &self.before, &self.steps)?)
+    }
 }
 
 /// A directory that is removed with all in it when this is dropped.
@@ -80,12 +92,12 @@ impl Drop for Scratch {
     }
 }
 
-/// Sends, receives and completes, durably; then lets the disk do the same alone.
+/// Sends, receives and completes, durably. What the disk had to do for it comes back too.
 pub async fn durable_cycles(
     place: &Path,
     cycle: Cycle,
     progress: &dyn Fn(usize),
-) -> Result<Durable, BenchError> {
+) -> Result<(Durable, Replay), BenchError> {
     let scratch = Scratch::within(place)?;
     let disk = OsDisk::open(&scratch.at("journal"))?;
     let recorder = Arc::new(Recorder::new(Arc::new(disk)));
@@ -101,14 +113,16 @@ pub async fn durable_cycles(
     broker.stop(Duration::ZERO).await?;
     let before: Vec<Step> =
         before.into_iter().filter(|step| matches!(step, Step::Create { .. })).collect();
-    let floor = floor::run(&scratch.at("floor"), &before, &steps)?;
     let messages = cycle.messages as u64;
-    Ok(Durable {
-        messages,
-        body_bytes: messages * cycle.body_bytes as u64,
-        elapsed,
-        written_bytes: floor.written_bytes,
-        syncs: floor.syncs,
-        floor: floor.elapsed,
-    })
+    let (mut written_bytes, mut syncs) = (0, 0);
+    for step in &steps {
+        match step {
+            Step::Write { bytes, .. } => written_bytes += bytes,
+            Step::Sync { .. } => syncs += 1,
+            Step::Create { .. } => {}
+        }
+    }
+    let body_bytes = messages * cycle.body_bytes as u64;
+    let durable = Durable { messages, body_bytes, elapsed, written_bytes, syncs };
+    Ok((durable, Replay { scratch, before, steps }))
 }

@@ -123,7 +123,9 @@ fn told_text(
     Ok(match (flags.load, flags.half) {
         (Load::Cycle, _) => {
             let load = bench::durable_cycles(place, cycle, progress);
-            cycles(&runtime.block_on(load)?, flags.floor)
+            let (result, replay) = runtime.block_on(load)?;
+            let floor = if flags.floor { Some(replay.floor()?) } else { None };
+            cycles(&result, floor)
         }
         (Load::Backlog, None) => backlog(flags)?,
         (Load::Backlog, Some(Phase::Fill)) => {
@@ -187,7 +189,7 @@ fn rate(count: u64, elapsed: Duration) -> f64 {
     count / elapsed.as_secs_f64().max(1e-9)
 }
 
-fn cycles(result: &bench::Durable, with_floor: bool) -> String {
+fn cycles(result: &bench::Durable, floor: Option<Duration>) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         // Writing into a string cannot fail.
@@ -202,8 +204,8 @@ fn cycles(result: &bench::Durable, with_floor: bool) -> String {
         "bytes written / of bodies",
         format!("{:.3}", ratio(result.written_bytes, result.body_bytes)),
     );
-    if with_floor {
-        let floor = rate(result.messages, result.floor);
+    if let Some(floor) = floor {
+        let floor = rate(result.messages, floor);
         row("floor: the disk alone", format!("{floor:.0}/s"));
         row("cycles / floor", format!("{:.2}", cycles / floor));
     }
