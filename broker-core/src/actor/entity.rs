@@ -13,14 +13,14 @@ use actix::{
 use actix::{ActorFutureExt, Addr};
 
 use super::desk::Desk;
-use super::inlet::Inlet;
+use super::inlet::{Group, Inlet};
 use super::namespace::{IdleElapsed, NamespaceActor, TreeFailed};
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::queue::Queue;
 use crate::error::Rejection;
 use crate::ids::EntityId;
-use crate::request::{Release, Request, release_all};
+use crate::request::{Release, release_all};
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
@@ -88,7 +88,7 @@ pub struct EntityActor {
     desk: Rc<Desk>,
     seat: u64,
     namespace: Addr<NamespaceActor>,
-    requests: VecDeque<Request>,
+    groups: VecDeque<Group>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
     failure: Option<String>,
@@ -124,7 +124,7 @@ impl EntityActor {
             desk,
             seat,
             namespace,
-            requests: VecDeque::new(),
+            groups: VecDeque::new(),
             turn_size: TURN_COMMANDS_MAX,
             armed: None,
             failure: None,
@@ -236,12 +236,11 @@ impl EntityActor {
             self.fail("an append failed".to_owned());
             return;
         }
-        let more = self.inlet.take(self.turn_size, &mut self.requests);
-        let mut requests = std::mem::take(&mut self.requests);
-        let count = requests.len();
+        let mut groups = std::mem::take(&mut self.groups);
+        let (count, more) = self.inlet.take(self.turn_size, &mut groups);
         let started = Instant::now();
-        self.turn(context, |shell, now, out| shell.run(requests.drain(..), now, out));
-        self.requests = requests;
+        self.turn(context, |shell, now, out| shell.run(groups.drain(..).flatten(), now, out));
+        self.groups = groups;
         if started.elapsed() > TURN_TIME {
             self.turn_size = (self.turn_size / 2).max(TURN_COMMANDS_MIN);
         } else if count == self.turn_size {

@@ -4,6 +4,7 @@
 //! by the permits that the requests hold (DESIGN D6).
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use actix::Addr;
@@ -11,6 +12,10 @@ use actix::Addr;
 use super::entity::{EntityActor, Knock};
 use crate::error::Rejection;
 use crate::request::{Request, release_all};
+
+/// Requests that were handed in together, or what is left of them. They are moved as a group: a request
+/// is large.
+pub(super) type Group = std::vec::IntoIter<Request>;
 
 /// Where requests of one entity wait for its actor.
 #[derive(Default)]
@@ -20,7 +25,7 @@ pub struct Inlet {
 
 #[derive(Default)]
 struct State {
-    requests: VecDeque<Request>,
+    groups: VecDeque<Group>,
     actor: Option<Addr<EntityActor>>,
     /// Whether the actor knows that there is something.
     knocked: bool,
@@ -34,19 +39,34 @@ impl Inlet {
         if let Some(reason) = &state.closed {
             return Err((group, reason.clone()));
         }
-        state.requests.extend(group);
-        state.knock();
+        if !group.is_empty() {
+            state.groups.push_back(group.into_iter());
+            state.knock();
+        }
         Ok(())
     }
 
-    /// Takes up to `count_max` requests; returns whether more are left. If not, the next request
-    /// knocks again.
-    pub(super) fn take(&self, count_max: usize, requests: &mut VecDeque<Request>) -> bool {
+    /// Takes up to `count_max` requests; returns how many, and whether more are left. If not, the next
+    /// request knocks again.
+    pub(super) fn take(&self, count_max: usize, groups: &mut VecDeque<Group>) -> (usize, bool) {
         let mut state = self.lock();
-        let count = state.requests.len().min(count_max);
-        requests.extend(state.requests.drain(..count));
-        state.knocked = !state.requests.is_empty();
-        state.knocked
+        let mut count = 0;
+        while let Some(group) = state.groups.front_mut() {
+            let room = count_max - count;
+            if group.len() <= room {
+                count += group.len();
+                groups.extend(state.groups.pop_front());
+                continue;
+            }
+            if room > 0 {
+                count += room;
+                let part: Vec<Request> = group.take(room).collect();
+                groups.push_back(part.into_iter());
+            }
+            break;
+        }
+        state.knocked = !state.groups.is_empty();
+        (count, state.knocked)
     }
 
     /// Connects the actor that serves from now on.
@@ -54,7 +74,7 @@ impl Inlet {
         let mut state = self.lock();
         state.actor = Some(actor);
         state.knocked = false;
-        if !state.requests.is_empty() {
+        if !state.groups.is_empty() {
             state.knock();
         }
     }
@@ -67,7 +87,7 @@ impl Inlet {
     /// Refuses all requests from now on, unless some wait; returns whether it does.
     pub(super) fn close_if_empty(&self, reason: &Rejection) -> bool {
         let mut state = self.lock();
-        if !state.requests.is_empty() {
+        if !state.groups.is_empty() {
             return false;
         }
         state.closed = Some(reason.clone());
@@ -79,10 +99,10 @@ impl Inlet {
         let mut state = self.lock();
         state.closed = Some(reason.clone());
         state.actor = None;
-        let refused = std::mem::take(&mut state.requests);
+        let refused = mem::take(&mut state.groups);
         drop(state);
         let mut releases = Vec::new();
-        for request in refused {
+        for request in refused.into_iter().flatten() {
             releases.extend(request.reply.answer(Err(reason.clone())));
         }
         release_all(&mut releases);

@@ -417,27 +417,27 @@ impl<M: Machine> Shell<M> {
         let mut contents = Vec::with_capacity(self.keys.len());
         self.store.pin(&self.keys, &mut contents);
         let mut contents = contents.into_iter();
-        messages
-            .into_iter()
-            .map(|facts| {
-                let sequence = facts.sequence;
-                let content = contents.next().flatten().ok_or_else(|| {
-                    Failure(format!("the store lost content of message {sequence}"))
-                })?;
-                let mut overlays = Vec::with_capacity(usize::from(facts.overlay_count));
-                for _ in 0..facts.overlay_count {
-                    match contents.next().flatten() {
-                        Some(overlay) => overlays.push(overlay),
-                        // Only a repaired store lacks one. The message itself is whole: it is better
-                        // delivered without some properties than never.
-                        None => tracing::warn!(
-                            sequence_number = sequence.0,
-                            "properties that were set when the message was settled are lost"
-                        ),
-                    }
+        let mut received = Vec::with_capacity(messages.len());
+        for facts in messages {
+            let sequence = facts.sequence;
+            let content = contents
+                .next()
+                .flatten()
+                .ok_or_else(|| Failure(format!("the store lost content of message {sequence}")))?;
+            let mut overlays = Vec::with_capacity(usize::from(facts.overlay_count));
+            for _ in 0..facts.overlay_count {
+                match contents.next().flatten() {
+                    Some(overlay) => overlays.push(overlay),
+                    // Only a repaired store lacks one. The message itself is whole: it is better
+                    // delivered without some properties than never.
+                    None => tracing::warn!(
+                        sequence_number = sequence.0,
+                        "properties that were set when the message was settled are lost"
+                    ),
                 }
-                Ok(ReceivedMessage { facts, content, overlays })
-            })
-            .collect()
+            }
+            received.push(ReceivedMessage { facts, content, overlays });
+        }
+        Ok(received)
     }
 }

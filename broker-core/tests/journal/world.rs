@@ -177,6 +177,9 @@ impl World {
 
     fn try_open(&mut self, seed: u64) -> Result<(), StoreError> {
         let journal = Journal::manual(Arc::new(self.disk.clone()), self.config.clone(), seed)?;
+        if self.random.one_in(2) {
+            journal.fly_from([1, 2, 8][self.random.index(3)]);
+        }
         let mut owners = Vec::new();
         for shard in 0..journal.shard_count() {
             owners.push(journal.acquire(Shard(shard))?);

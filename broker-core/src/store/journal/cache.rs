@@ -2,7 +2,10 @@
 //!
 //! The log is written in order and mostly read in order, so whole pieces are kept, not contents: what
 //! the committer has written costs no copy, and one read from disk serves the contents beside it. The
-//! oldest piece goes first. A content is copied out, so that who holds one holds no piece.
+//! oldest piece goes first.
+//!
+//! Contents that are asked for together share the memory of their piece where they are a good part of
+//! it; else they are copied out, so that who holds a few bytes does not hold a large piece.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,10 +23,15 @@ pub(super) struct Cache {
     state: Mutex<State>,
 }
 
+/// The memory of pieces is shared if they have at most so many times the bytes that are asked of them.
+const SHARED_PART: usize = 4;
+
 /// A piece of the log.
 #[derive(Clone)]
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
+    /// The memory that it takes.
+    pub(super) held: usize,
     /// Whether it was written by this process, and never was on a disk that may have changed it.
     pub(super) is_written: bool,
 }
@@ -41,26 +49,29 @@ impl Cache {
         Self { bytes_max, state: Mutex::default() }
     }
 
-    /// Keeps a piece of the log that begins at a place.
-    pub(super) fn insert(&self, start: Place, piece: Piece) {
-        let length = piece.bytes.len();
-        if length == 0 || length + PIECE_OVERHEAD > self.bytes_max {
-            return;
+    /// Keeps a piece of the log that begins at a place. Returns one that had to go for it, if any.
+    pub(super) fn insert(&self, start: Place, piece: Piece) -> Option<Piece> {
+        let held = piece.held + PIECE_OVERHEAD;
+        if piece.bytes.is_empty() || held > self.bytes_max {
+            return None;
         }
         let mut state = self.lock();
-        state.bytes += length + PIECE_OVERHEAD;
+        state.bytes += held;
         if let Some(old) = state.pieces.insert(start, piece) {
             // It keeps the place in the order that it has.
-            state.bytes -= old.bytes.len() + PIECE_OVERHEAD;
+            state.bytes -= old.held + PIECE_OVERHEAD;
         } else {
             state.order.push_back(start);
         }
+        let mut gone = None;
         while state.bytes > self.bytes_max {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(old) = state.pieces.remove(&oldest) {
-                state.bytes -= old.bytes.len() + PIECE_OVERHEAD;
+                state.bytes -= old.held + PIECE_OVERHEAD;
+                gone = Some(old);
             }
         }
+        gone
     }
 
     /// Looks several things up under one lock.
@@ -76,16 +87,51 @@ impl Cache {
 /// A look into the cache, which stands still meanwhile.
 pub(super) struct Look<'a>(MutexGuard<'a, State>);
 
+/// Bytes of the log that were found. They hold their piece.
+pub(super) struct Found {
+    pub(super) bytes: Bytes,
+    pub(super) is_written: bool,
+    /// Where the piece begins, and the memory that it takes.
+    piece: (Place, usize),
+}
+
 impl Look<'_> {
-    /// Bytes of the log, if one piece has them all. They hold the piece: to be copied, once the look is
-    /// over.
-    pub(super) fn get(&self, at: Place, length: usize) -> Option<Piece> {
+    /// Bytes of the log, if one piece has them all.
+    pub(super) fn get(&self, at: Place, length: usize) -> Option<Found> {
         let (start, piece) = self.0.pieces.range(..=at).next_back()?;
         if start.segment != at.segment {
             return None;
         }
         let from = usize::try_from(at.offset - start.offset).ok()?;
         let end = from.checked_add(length).filter(|end| *end <= piece.bytes.len())?;
-        Some(Piece { bytes: piece.bytes.slice(from..end), is_written: piece.is_written })
+        Some(Found {
+            bytes: piece.bytes.slice(from..end),
+            is_written: piece.is_written,
+            piece: (*start, piece.held),
+        })
+    }
+}
+
+impl Found {
+    /// The bytes in memory of their own.
+    pub(super) fn copied(self) -> Self {
+        Self { bytes: Bytes::copy_from_slice(&self.bytes), ..self }
+    }
+}
+
+/// Copies contents out that were asked for together, unless they are a good part of the pieces that
+/// they would hold.
+pub(super) fn let_go(found: &mut [Option<Found>]) {
+    let (mut asked, mut held, mut last) = (0, 0, None);
+    for one in found.iter().flatten() {
+        asked += one.bytes.len();
+        if last.replace(one.piece.0) != Some(one.piece.0) {
+            held += one.piece.1;
+        }
+    }
+    if held > asked * SHARED_PART {
+        for one in found {
+            *one = one.take().map(Found::copied);
+        }
     }
 }

@@ -9,8 +9,14 @@
 //!  index, reservations, completions
 //! ```
 //!
+//! While a large group is being written and synced, the next one is put together (see [`flight`]); a
+//! small one is not worth the way to another thread and back.
+//!
 //! Moved records come first in a group because the index is exact there: whether a record is still
-//! the one of its key is judged before anything else of the group can touch the key.
+//! the one of its key is judged before anything else of the group can touch the key, and when nothing
+//! is in flight.
+//!
+//! [`flight`]: super::flight
 
 mod encode;
 mod moved;
@@ -19,12 +25,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use super::flight::Pilot;
 use super::format::Place;
 use super::index::{Index, Op};
 use super::log::Log;
 use super::queue::{Job, Move, MoveReply, Queue};
 use super::room::Room;
-use super::segment::Segments;
+use super::segment::{Segment, Segments};
 use crate::store::{
     BatchId, Completion, Fence, Record, Shard, StoreError, Submission, batch::ContentOp,
 };
@@ -34,6 +41,9 @@ use encode::Pending;
 const GROUP_BYTES_MAX: usize = 4 << 20;
 /// So many bytes of parts go into one group, so that others do not wait for a large content.
 const PART_BYTES_PER_GROUP: usize = 1 << 20;
+
+/// A group of so many records is written by another thread while the next one is put together.
+const FLIGHT_RECORDS_MIN: usize = 16;
 
 /// Writes groups.
 pub(super) struct Committer {
@@ -46,6 +56,10 @@ pub(super) struct Committer {
     /// Large contents that are being written ahead of their batches, in turn.
     large: VecDeque<LargeWrite>,
     group: Group,
+    /// The group that is being written, or was and is not concluded.
+    leaving: Group,
+    is_flying: bool,
+    flight_records_min: usize,
     /// What came and is not looked at yet; here, so that everybody is told whatever happens.
     jobs: VecDeque<Job>,
     has_answered: bool,
@@ -72,6 +86,8 @@ struct Group {
     moves: Vec<(Sender<MoveReply>, MoveReply)>,
     /// Parts that are needed by the operations, and were held for them until now.
     held_parts: Vec<Place>,
+    /// Segments that became full, to be sealed with it.
+    rolled: Vec<Arc<Segment>>,
     must_sync: bool,
 }
 
@@ -111,10 +127,24 @@ impl Committer {
             shards: (0..shard_count).map(|_| ShardState::default()).collect(),
             large: VecDeque::new(),
             group: Group::default(),
+            leaving: Group::default(),
+            is_flying: false,
+            flight_records_min: FLIGHT_RECORDS_MIN,
             jobs: VecDeque::new(),
             has_answered: false,
             segments_known: 0,
         }
+    }
+
+    /// Lets a thread of its own write large groups.
+    pub(super) fn hand_over(&mut self, pilot: Pilot) {
+        self.log.hand_over(pilot);
+    }
+
+    /// Lets groups fly that have so many records.
+    #[cfg(feature = "testing")]
+    pub(super) const fn fly_from(&mut self, records: usize) {
+        self.flight_records_min = records;
     }
 
     /// Whether there is work that waits for nothing.
@@ -122,9 +152,14 @@ impl Committer {
         !self.large.is_empty()
     }
 
+    /// Whether a group is on its way to the disk.
+    pub(super) const fn is_flying(&self) -> bool {
+        self.is_flying
+    }
+
     /// Whether something was written that no sync follows yet.
     pub(super) const fn is_unsynced(&self) -> bool {
-        self.log.is_unsynced()
+        !self.is_flying && self.log.is_unsynced()
     }
 
     /// Whether something was written that no mark follows yet.
@@ -153,7 +188,7 @@ impl Committer {
     /// Ends the log in order.
     pub(super) fn close(&mut self) {
         if self.queue.ended().is_none()
-            && let Err(error) = self.log.close()
+            && let Err(error) = self.commit().and_then(|()| self.log.close())
         {
             self.poison(&error);
         }
@@ -162,7 +197,7 @@ impl Committer {
     /// Writes a mark, if the journal goes on: a mark behind a failure would vouch for what was lost.
     pub(super) fn mark(&mut self) {
         if self.queue.ended().is_none()
-            && let Err(error) = self.log.mark(None)
+            && let Err(error) = self.commit().and_then(|()| self.log.mark(None))
         {
             self.poison(&error);
         }
@@ -173,6 +208,9 @@ impl Committer {
             .into_iter()
             .partition::<VecDeque<Job>, _>(|job| matches!(job, Job::Move(..) | Job::MovePart(..)));
         self.jobs = others;
+        if !moves.is_empty() {
+            self.commit()?;
+        }
         for job in moves {
             match job {
                 Job::Move(moved, answer) => self.take_move(moved, answer)?,
@@ -208,39 +246,81 @@ impl Committer {
                 Job::Move(..) | Job::MovePart(..) => {}
             }
             if self.log.buffered() > GROUP_BYTES_MAX {
-                self.commit()?;
+                self.settle()?;
             }
         }
-        self.commit()
+        self.depart()
+    }
+
+    /// Lets the group leave, unless another is in flight: then more may come with it.
+    fn depart(&mut self) -> Result<(), StoreError> {
+        if self.is_flying {
+            if !self.log.has_landed()? {
+                return Ok(());
+            }
+            self.conclude();
+        }
+        if !self.group.must_sync || self.group.ops.len() < self.flight_records_min {
+            return self.commit();
+        }
+        self.leave();
+        self.is_flying = true;
+        self.log.launch()
     }
 
     /// Makes the group durable, and tells everybody.
     fn commit(&mut self) -> Result<(), StoreError> {
-        if self.group.must_sync {
+        self.settle()?;
+        self.leave();
+        if self.leaving.must_sync {
             self.log.sync()?;
         } else {
             self.log.flush()?;
         }
-        self.group.must_sync = false;
-        self.group.pending = None;
-        self.index.apply(&self.group.ops);
-        self.log.seal();
-        self.group.ops.clear();
-        for place in self.group.held_parts.drain(..) {
+        self.conclude();
+        Ok(())
+    }
+
+    /// Waits until nothing is in flight.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        if self.is_flying {
+            self.log.settle()?;
+            self.conclude();
+        }
+        Ok(())
+    }
+
+    /// The group takes nothing more.
+    fn leave(&mut self) {
+        std::mem::swap(&mut self.group, &mut self.leaving);
+        self.log.take_rolled(&mut self.leaving.rolled);
+    }
+
+    /// Carries the group that was written out on the index, and tells everybody.
+    fn conclude(&mut self) {
+        self.is_flying = false;
+        let group = &mut self.leaving;
+        group.must_sync = false;
+        group.pending = None;
+        self.index.apply(&group.ops);
+        group.ops.clear();
+        for segment in group.rolled.drain(..) {
+            segment.seal();
+        }
+        for place in group.held_parts.drain(..) {
             if let Some(segment) = self.segments.get(place.segment) {
                 segment.release();
             }
         }
-        for (answer, reply) in self.group.moves.drain(..) {
+        for (answer, reply) in group.moves.drain(..) {
             answer.send(reply).ok();
             self.has_answered = true;
         }
-        self.room.give_back(self.group.done.iter().map(|done| done.reserved).sum());
+        self.room.give_back(group.done.iter().map(|done| done.reserved).sum());
         // One by one: should a completion panic, the others are still there to be told.
-        while let Some(Done { completion, result, .. }) = self.group.done.pop_front() {
+        while let Some(Done { completion, result, .. }) = group.done.pop_front() {
             completion(result);
         }
-        Ok(())
     }
 
     /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
@@ -248,7 +328,7 @@ impl Committer {
         tracing::error!(%error, "the journal stops: what could not be written is not tried again");
         let late = self.queue.poison(error);
         let mut ended: Vec<(u64, Completion)> = Vec::new();
-        for done in self.group.done.drain(..) {
+        for done in self.leaving.done.drain(..).chain(self.group.done.drain(..)) {
             ended.push((done.reserved, done.completion));
         }
         for write in self.large.drain(..) {
@@ -271,7 +351,8 @@ impl Committer {
                 Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
             }
         }
-        self.group = Group::default();
+        (self.leaving, self.group) = (Group::default(), Group::default());
+        self.is_flying = false;
         for (reserved, completion) in ended {
             self.room.give_back(reserved);
             completion(Err(error.clone()));

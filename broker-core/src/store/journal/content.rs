@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::cache::{Cache, Look, Piece};
+use super::cache::{Cache, Found, Look, Piece};
 use super::format::{CONTENT_HEAD, Place, join};
 use super::index::Pinned;
 use super::segment::Segment;
@@ -129,31 +129,31 @@ impl PinnedContent {
             .content_in(piece.get(from..from + span).unwrap_or_default(), self.place)
             .map(Bytes::copy_from_slice)?;
         let at = Place { offset: u32::try_from(piece_start).unwrap_or(0), ..self.place };
-        cache.insert(at, Piece { bytes: piece, is_written: false });
+        let held = piece.len();
+        cache.insert(at, Piece { bytes: piece, held, is_written: false });
         Ok(content)
     }
 
     fn cached(&self, cache: &Cache) -> Option<Result<Bytes, StoreError>> {
         let found = self.look(&cache.look())?;
-        Some(self.copy(&found))
+        Some(self.taken(&found.copied()))
     }
 
     /// Where the cache has the content, if it has.
-    pub(super) fn look(&self, look: &Look<'_>) -> Option<Piece> {
+    pub(super) fn look(&self, look: &Look<'_>) -> Option<Found> {
         if self.parts.is_some() {
             return None;
         }
         look.get(self.place, CONTENT_HEAD + self.length)
     }
 
-    /// A copy of the content that was found. Proven, unless it never was on the disk: a piece that was
-    /// read holds others too.
-    pub(super) fn copy(&self, found: &Piece) -> Result<Bytes, StoreError> {
-        if found.is_written {
-            let content = found.bytes.get(CONTENT_HEAD..).unwrap_or_default();
-            return Ok(Bytes::copy_from_slice(content));
+    /// The content that was found. Proven, unless it never was on the disk: a piece that was read
+    /// holds others too.
+    pub(super) fn taken(&self, found: &Found) -> Result<Bytes, StoreError> {
+        if !found.is_written {
+            self.segment.content_in(&found.bytes, self.place)?;
         }
-        self.segment.content_in(&found.bytes, self.place).map(Bytes::copy_from_slice)
+        Ok(found.bytes.slice(CONTENT_HEAD.min(found.bytes.len())..))
     }
 }
 

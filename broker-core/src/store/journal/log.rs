@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  frame ──► buffer ──(flush: one write)──► active segment ──(sync)──► durable
+//!                 └───(launch: both, by another thread, while frames go on)──┘
 //!                                               │ full
 //!                                               └─► the spare becomes the active one; sealed
 //!                                                   when the index knows all that it holds
@@ -17,12 +18,16 @@ use bytes::Bytes;
 
 use super::cache::{Cache, Piece};
 use super::disk::{Disk, DiskFile};
+use super::flight::{Flight, Pilot};
 use super::format::{
     FrameKind, FrameWriter, HEADER_BYTES, Place, SegmentHeader, frame_span, mark_payload,
 };
 use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
 use crate::store::StoreError;
+
+/// A buffer larger than this is not used again.
+const BUFFER_BYTES_KEPT: usize = 2 << 20;
 
 /// Where the payload of a frame is written, and at which place of the log each byte will lie.
 pub(super) struct Payload<'a> {
@@ -82,8 +87,12 @@ pub(super) struct Log {
     oldest: u32,
     /// Whether something was written since the last mark.
     unmarked: bool,
-    /// Full segments that still hold frames of the group being written.
+    /// Full segments that hold frames of the group being put together, or of one before it.
     rolled: Vec<Arc<Segment>>,
+    pilot: Pilot,
+    flying: Option<Flight>,
+    /// Memory of a piece that the cache has let go, for a buffer.
+    used: Option<Vec<u8>>,
 }
 
 impl Log {
@@ -118,7 +127,15 @@ impl Log {
             oldest,
             unmarked: false,
             rolled: Vec::new(),
+            pilot: Pilot::Hand,
+            flying: None,
+            used: None,
         })
+    }
+
+    /// Lets somebody else carry out flights from now on.
+    pub(super) fn hand_over(&mut self, pilot: Pilot) {
+        self.pilot = pilot;
     }
 
     /// Bytes that wait to be written.
@@ -147,6 +164,7 @@ impl Log {
         if end + frame_span(payload_max) > self.active_bytes {
             self.roll(payload_max)?;
         }
+        self.buffer.reserve(usize::try_from(frame_span(payload_max)).unwrap_or(0));
         let frame = FrameWriter::begin(&mut self.buffer);
         let written = write(&mut Payload {
             buffer: &mut self.buffer,
@@ -162,28 +180,10 @@ impl Log {
 
     /// Writes what is buffered.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let active = &self.active;
-        active
-            .file
-            .write_at(&self.buffer, self.buffer_at)
-            .map_err(|error| failed("written", &active.name(), &error))?;
-        let start = Place {
-            segment: active.number(),
-            offset: u32::try_from(self.buffer_at).unwrap_or(u32::MAX),
-        };
-        self.buffer_at += self.buffer.len() as u64;
-        active.set_end(self.buffer_at);
-        self.unmarked = true;
-        // The next group is likely of this size; what the piece did not use is given back.
-        let mut piece = std::mem::replace(
-            &mut self.buffer,
-            Vec::with_capacity(start_capacity(start, self.buffer_at)),
-        );
-        piece.shrink_to_fit();
-        self.parts.cache.insert(start, Piece { bytes: Bytes::from(piece), is_written: true });
+        self.settle()?;
+        let Some(flight) = self.take_buffer() else { return Ok(()) };
+        flight.segment.write(&flight.bytes, flight.at)?;
+        self.note_written(flight);
         Ok(())
     }
 
@@ -191,13 +191,92 @@ impl Log {
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         if self.synced_lsn + 1 < self.next_lsn {
-            self.active
-                .file
-                .sync()
-                .map_err(|error| failed("synced", &self.active.name(), &error))?;
+            self.active.sync()?;
             self.synced_lsn = self.next_lsn - 1;
         }
         Ok(())
+    }
+
+    /// Lets what is buffered be written and made durable while more is added. No flight is under way.
+    pub(super) fn launch(&mut self) -> Result<(), StoreError> {
+        debug_assert!(self.flying.is_none(), "one flight at a time");
+        let Some(flight) = self.take_buffer() else { return Ok(()) };
+        if let Pilot::Thread(thread) = &self.pilot {
+            thread.depart(flight.clone())?;
+        }
+        self.flying = Some(flight);
+        Ok(())
+    }
+
+    /// Whether no flight is under way any more. Without threads it is carried out for that.
+    pub(super) fn has_landed(&mut self) -> Result<bool, StoreError> {
+        let Some(flight) = &self.flying else { return Ok(true) };
+        let outcome = match &self.pilot {
+            Pilot::Hand => Some(flight.carry_out()),
+            Pilot::Thread(thread) => thread.look(),
+        };
+        let Some(outcome) = outcome else { return Ok(false) };
+        self.land(outcome)?;
+        Ok(true)
+    }
+
+    /// Waits until no flight is under way.
+    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+        let Some(flight) = &self.flying else { return Ok(()) };
+        let outcome = match &self.pilot {
+            Pilot::Hand => flight.carry_out(),
+            Pilot::Thread(thread) => thread.wait(),
+        };
+        self.land(outcome)
+    }
+
+    fn land(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Some(flight) = self.flying.take() else { return outcome };
+        outcome?;
+        self.synced_lsn = flight.last_lsn;
+        self.note_written(flight);
+        Ok(())
+    }
+
+    /// What is buffered, as it goes to the disk.
+    fn take_buffer(&mut self) -> Option<Flight> {
+        if self.buffer.is_empty() {
+            return None;
+        }
+        let at = self.buffer_at;
+        self.buffer_at += self.buffer.len() as u64;
+        let mut piece = std::mem::take(&mut self.buffer);
+        match self.used.take() {
+            Some(used) => self.buffer = used,
+            // The next group is likely of this size.
+            None => self.buffer.reserve(piece.len().min(BUFFER_BYTES_KEPT)),
+        }
+        // The cache counts what it holds; little of that should be unused.
+        if piece.len() < piece.capacity() / 2 {
+            piece.shrink_to_fit();
+        }
+        self.unmarked = true;
+        Some(Flight {
+            segment: Arc::clone(&self.active),
+            at,
+            held: piece.capacity(),
+            bytes: Bytes::from(piece),
+            last_lsn: self.next_lsn - 1,
+        })
+    }
+
+    fn note_written(&mut self, flight: Flight) {
+        let Flight { segment, at, bytes, held, .. } = flight;
+        segment.set_end(at + bytes.len() as u64);
+        let start =
+            Place { segment: segment.number(), offset: u32::try_from(at).unwrap_or(u32::MAX) };
+        let gone = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
+        // Fresh memory for each group costs as much as filling it.
+        let unused = gone.and_then(|gone| gone.bytes.try_into_mut().ok());
+        if let Some(mut used) = unused.filter(|used| used.capacity() <= BUFFER_BYTES_KEPT) {
+            used.clear();
+            self.used = Some(Vec::from(used));
+        }
     }
 
     /// Says in the log what is durable by now, so that damage to it can be told from what was never
@@ -212,17 +291,17 @@ impl Log {
         self.sync()?;
         self.oldest = oldest;
         self.unmarked = false;
-        self.seal();
-        Ok(())
-    }
-
-    /// Seals the segments that are full, now that what was written was carried out on the index. A
-    /// sealed segment is judged by the index: sealed before, its last records would look dead, be left
-    /// out of its side file, or go with the segment.
-    pub(super) fn seal(&mut self) {
         for segment in self.rolled.drain(..) {
             segment.seal();
         }
+        Ok(())
+    }
+
+    /// The segments that became full since the last call. They are to be sealed when everything that
+    /// was framed until now was carried out on the index, no sooner: a sealed segment is judged by the
+    /// index, where its last records would look dead, be left out of its side file, or go with it.
+    pub(super) fn take_rolled(&mut self, rolled: &mut Vec<Arc<Segment>>) {
+        rolled.append(&mut self.rolled);
     }
 
     /// Ends the log in order: everything is durable, and the manifest tells where it ends.
@@ -235,7 +314,7 @@ impl Log {
             .map_err(|error| failed("written", super::manifest::NAME, &error))
     }
 
-    /// Ends the active segment and begins the next. It is sealed by [`Log::seal`].
+    /// Ends the active segment and begins the next. It is sealed later; see [`Log::take_rolled`].
     fn roll(&mut self, payload_max: u64) -> Result<(), StoreError> {
         self.sync()?;
         let header = SegmentHeader {
@@ -254,12 +333,6 @@ impl Log {
         self.buffer_at = HEADER_BYTES;
         Ok(())
     }
-}
-
-/// A buffer for a group as large as the one before, within reason.
-fn start_capacity(start: Place, end: u64) -> usize {
-    let last = end.saturating_sub(u64::from(start.offset));
-    usize::try_from(last.clamp(4 << 10, 1 << 20)).unwrap_or(4 << 10)
 }
 
 /// Makes a segment file with this header: durable, under its name, and known.

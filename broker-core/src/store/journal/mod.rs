@@ -18,6 +18,7 @@ mod cache;
 mod committer;
 mod content;
 pub mod disk;
+mod flight;
 mod format;
 mod index;
 mod keeper;
@@ -229,13 +230,28 @@ impl Journal {
         self.turn()
     }
 
+    /// Lets groups of so many records be written while the next one is put together: one turn later.
+    /// Without threads only.
+    #[cfg(feature = "testing")]
+    pub fn fly_from(&self, records: usize) {
+        if let Driver::Hand(hand) = &self.driver
+            && let Some(hand) = &mut *lock(hand)
+        {
+            hand.0.fly_from(records);
+        }
+    }
+
     fn turn(&self) -> bool {
         let Driver::Hand(hand) = &self.driver else { return false };
         let Some(hand) = &mut *lock(hand) else { return false };
         let committer = &mut hand.0;
         match self.queue.take(Some(std::time::Duration::ZERO)) {
             queue::Arrival::Jobs(jobs) => committer.turn(jobs),
-            queue::Arrival::Quiet | queue::Arrival::Closed if !committer.is_busy() => return false,
+            queue::Arrival::Quiet | queue::Arrival::Closed
+                if !committer.is_busy() && !committer.is_flying() =>
+            {
+                return false;
+            }
             queue::Arrival::Quiet | queue::Arrival::Closed => committer.turn([].into()),
         }
         true
@@ -316,13 +332,14 @@ impl Store for Journal {
         let pinned: Vec<_> =
             pinned.into_iter().map(|pinned| pinned.map(PinnedContent::of)).collect();
         let look = self.cache.look();
-        let found: Vec<_> =
+        let mut found: Vec<_> =
             pinned.iter().map(|content| content.as_ref().and_then(|one| one.look(&look))).collect();
         drop(look);
+        cache::let_go(&mut found);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
             let content = content?;
             // What is damaged in memory is read again, and the reader is told if that is too.
-            Some(match found.map(|found| content.copy(&found)) {
+            Some(match found.map(|found| content.taken(&found)) {
                 Some(Ok(bytes)) => ContentRef::Loaded(bytes),
                 Some(Err(_)) | None => content::stored(content, &self.readers),
             })

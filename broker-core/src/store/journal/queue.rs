@@ -77,6 +77,7 @@ struct State {
     jobs: VecDeque<Job>,
     ended: Option<StoreError>,
     closing: bool,
+    nudged: bool,
     watchers: Vec<Watcher>,
 }
 
@@ -108,11 +109,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes everything there is; `patience` is how long to wait for something, without end if `None`.
+    /// Wakes the committer though there may be no job for it.
+    pub(super) fn nudge(&self) {
+        self.lock().nudged = true;
+        self.arrived.notify_one();
+    }
+
+    /// Takes everything there is, nothing after a nudge; `patience` is how long to wait for something, without end if `None`.
     pub(super) fn take(&self, patience: Option<Duration>) -> Arrival {
         let mut state = self.lock();
         loop {
-            if !state.jobs.is_empty() {
+            if std::mem::take(&mut state.nudged) || !state.jobs.is_empty() {
                 return Arrival::Jobs(std::mem::take(&mut state.jobs));
             }
             if state.closing || state.ended.is_some() {
@@ -128,7 +135,7 @@ impl Queue {
                 }
             };
             state = waited.0;
-            if waited.1 && state.jobs.is_empty() && !state.closing {
+            if waited.1 && state.jobs.is_empty() && !state.closing && !state.nudged {
                 return Arrival::Quiet;
             }
         }

@@ -120,6 +120,20 @@ impl Segment {
         StoreError::Failed(format!("`{name}` cannot be read at byte {offset}: {error}").into())
     }
 
+    /// Writes bytes at a place.
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<(), StoreError> {
+        self.file.write_at(bytes, at).map_err(|error| self.unusable("written", &error))
+    }
+
+    /// Makes everything written to it durable. Never tried again.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync().map_err(|error| self.unusable("synced", &error))
+    }
+
+    fn unusable(&self, what: &str, error: &io::Error) -> StoreError {
+        StoreError::Failed(format!("`{}` cannot be {what}: {error}", self.name()).into())
+    }
+
     /// Reads exactly so many bytes.
     pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
         let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! The two threads of a journal: one commits, one keeps.
+//! The threads of a journal: one commits, one writes large groups for it, one keeps.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::committer::Committer;
+use super::flight::{Pilot, PilotThread};
 use super::keeper::{Keeper, Step};
 use super::queue::{Arrival, Queue};
 use crate::store::StoreError;
@@ -38,9 +39,10 @@ struct BellState {
 impl Threads {
     pub(super) fn start(
         queue: Arc<Queue>,
-        committer: Committer,
+        mut committer: Committer,
         keeper: Keeper,
     ) -> io::Result<Self> {
+        committer.hand_over(Pilot::Thread(PilotThread::start(Arc::clone(&queue))?));
         let bell: Arc<Bell> = Arc::default();
         let commit = {
             let bell = Arc::clone(&bell);

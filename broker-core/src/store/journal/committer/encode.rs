@@ -79,13 +79,27 @@ impl Group {
         self.ops.push(op);
     }
 
-    /// The content that a key has after the operations so far.
-    fn content_of(&mut self, index: &Index, key: &Key) -> Option<ContentAt> {
-        let pending = self.pending.get_or_insert_with(|| Pending::of(&self.ops));
-        match pending.content(key) {
-            Some(content) => content,
-            None => index.get(key.as_bytes())?.content_at(),
+    /// The content that a key has after the operations so far; `None` if they say nothing about it.
+    fn content_of(&mut self, key: &Key) -> Option<Option<ContentAt>> {
+        if self.ops.is_empty() {
+            return None;
         }
+        self.pending.get_or_insert_with(|| Pending::of(&self.ops)).content(key)
+    }
+}
+
+/// Everything that says where contents lie: what is put together, what is on its way, what is known.
+struct Sight<'a> {
+    group: &'a mut Group,
+    leaving: &'a mut Group,
+    index: &'a Index,
+}
+
+impl Sight<'_> {
+    /// The content that a key has after everything so far.
+    fn content_of(&mut self, key: &Key) -> Option<ContentAt> {
+        let said = self.group.content_of(key).or_else(|| self.leaving.content_of(key));
+        said.unwrap_or_else(|| self.index.get(key.as_bytes())?.content_at())
     }
 }
 
@@ -105,18 +119,19 @@ impl Committer {
         if batch.is_empty() {
             return Ok(());
         }
-        let (group, index) = (&mut self.group, &*self.index);
+        let mut sight =
+            Sight { group: &mut self.group, leaving: &mut self.leaving, index: &self.index };
         let mut parts = parts.into_iter();
-        self.log.frame(FrameKind::Batch, payload_max(&batch, index, group), |payload| {
+        self.log.frame(FrameKind::Batch, payload_max(&batch, &mut sight), |payload| {
             for record in batch.records() {
-                write_record(&record, payload, group, index, &mut parts);
+                write_record(&record, payload, &mut sight, &mut parts);
             }
         })
     }
 }
 
 /// An upper bound of the bytes of a batch in its frame.
-fn payload_max(batch: &Batch, index: &Index, group: &mut Group) -> u64 {
+fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
     let mut bytes = batch.bytes() + (batch.len() * RECORD_OVERHEAD) as u64;
     for record in batch.records() {
         let Record::Put { key, content, .. } = record else { continue };
@@ -127,8 +142,8 @@ fn payload_max(batch: &Batch, index: &Index, group: &mut Group) -> u64 {
                 bytes -= content.len() as u64;
                 content.len()
             }
-            ContentOp::Keep => referred(key, index, group),
-            ContentOp::Of(source) => referred(source, index, group),
+            ContentOp::Keep => referred(key, sight),
+            ContentOp::Of(source) => referred(source, sight),
         };
         bytes += (length.div_ceil(PART_BYTES) * PLACE_BYTES) as u64;
     }
@@ -137,33 +152,32 @@ fn payload_max(batch: &Batch, index: &Index, group: &mut Group) -> u64 {
 
 /// How long the content is that a record refers to. One that the same batch stores counts too much or
 /// not at all; then it is in parts of this batch, or small.
-fn referred(key: &[u8], index: &Index, group: &mut Group) -> usize {
+fn referred(key: &[u8], sight: &mut Sight<'_>) -> usize {
     let Some(key) = Key::from_bytes(key) else { return 0 };
-    group.content_of(index, &key).map_or(0, |content| content.length as usize)
+    sight.content_of(&key).map_or(0, |content| content.length as usize)
 }
 
 fn write_record(
     record: &Record<'_>,
     payload: &mut Payload<'_>,
-    group: &mut Group,
-    index: &Index,
+    sight: &mut Sight<'_>,
     parts: &mut impl Iterator<Item = Vec<Place>>,
 ) {
     match *record {
         Record::Delete { key } => {
             LogRecord::Delete { key }.write(payload.buffer, payload.seed);
-            group.push(Op::Delete { key: key_of(key) });
+            sight.group.push(Op::Delete { key: key_of(key) });
         }
         Record::DeletePrefix { prefix } => {
             LogRecord::DeletePrefix { prefix }.write(payload.buffer, payload.seed);
-            group.push(Op::DeletePrefix { prefix: key_of(prefix) });
+            sight.group.push(Op::DeletePrefix { prefix: key_of(prefix) });
         }
         Record::Put { key, value, content } => {
             let known = match content {
                 ContentOp::None => None,
                 ContentOp::New(bytes) if !is_large(bytes) => {
                     let content = NewContent::Here(bytes);
-                    write_put(key_of(key), value, content, payload, group);
+                    write_put(key_of(key), value, content, payload, sight.group);
                     return;
                 }
                 ContentOp::New(bytes) => {
@@ -172,15 +186,15 @@ fn write_record(
                     let content = NewContent::Parts { places, length };
                     let key = key_of(key);
                     if let NewContent::Parts { places, .. } = &content {
-                        index.add_large(Arc::from(places.as_slice()));
+                        sight.index.add_large(Arc::from(places.as_slice()));
                     }
-                    write_put(key, value, content, payload, group);
+                    write_put(key, value, content, payload, sight.group);
                     return;
                 }
-                ContentOp::Keep => group.content_of(index, &key_of(key)),
-                ContentOp::Of(source) => group.content_of(index, &key_of(source)),
+                ContentOp::Keep => sight.content_of(&key_of(key)),
+                ContentOp::Of(source) => sight.content_of(&key_of(source)),
             };
-            write_put_known(key_of(key), value, known, payload, group, index);
+            write_put_known(key_of(key), value, known, payload, sight.group, sight.index);
         }
     }
 }
