@@ -15,9 +15,12 @@ use super::{Received, Refusal};
 use crate::frame::message::{Delivered, Properties};
 use crate::frame::text::{Instant, Token};
 use crate::frame::{
-    Decision, DeleteBatch, LIST_COUNT_MAX, Notice, Numbered, Operation, Peek, Purge, Receive,
-    Renew, Settle,
+    Decision, DeleteBatch, FailedRange, LIST_COUNT_MAX, Notice, Numbered, Operation, Peek, Purge,
+    Receive, Renew, Settle,
 };
+
+/// Locks that one request of many names: few enough for any broker (`commandCountMax`).
+const PART_COUNT: usize = 512;
 
 /// Receives from one queue or sub-queue and settles what it received.
 ///
@@ -213,6 +216,57 @@ impl Receiver {
         }
     }
 
+    /// Unlocks messages as if they had not been delivered; their counts stay (SET-32). Each has its
+    /// own result, in their order (SET-14).
+    ///
+    /// # Errors
+    /// When a request as a whole fails; those before it were carried out.
+    pub async fn release_many(
+        &self,
+        tokens: &[LockToken],
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let mut results = Vec::with_capacity(tokens.len());
+        for part in tokens.chunks(PART_COUNT) {
+            let settle = Settle {
+                link: self.link.number,
+                decision: Decision::Release,
+                ranges: Vec::new(),
+                lock_tokens: part.iter().copied().map(Token).collect(),
+                properties: None,
+                reason: None,
+                description: None,
+            };
+            match self.link.call(Operation::Settle(settle)).await? {
+                Notice::Settled(settled) => each(part.len(), settled.failed, &mut results),
+                _ => return Err(self.link.unexpected()),
+            }
+        }
+        Ok(results)
+    }
+
+    /// Prolongs locks to now plus LockDuration (SET-18). Each has its own result, in their order.
+    ///
+    /// # Errors
+    /// When a request as a whole fails; those before it were carried out.
+    pub async fn renew_many(
+        &self,
+        tokens: &[LockToken],
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let mut results = Vec::with_capacity(tokens.len());
+        for part in tokens.chunks(PART_COUNT) {
+            let renew = Renew {
+                link: self.link.number,
+                ranges: Vec::new(),
+                lock_tokens: part.iter().copied().map(Token).collect(),
+            };
+            match self.link.call(Operation::Renew(renew)).await? {
+                Notice::Renewed(renewed) => each(part.len(), renewed.failed, &mut results),
+                _ => return Err(self.link.unexpected()),
+            }
+        }
+        Ok(results)
+    }
+
     /// Prolongs the lock to now plus LockDuration and returns its new end (SET-18).
     ///
     /// # Errors
@@ -265,6 +319,19 @@ impl Receiver {
             link: self.link.number,
             max_count: Some(count_max),
             enqueued_before_utc: enqueued_before.map(Instant),
+        };
+        self.deleted(Operation::DeleteBatch(delete)).await
+    }
+
+    /// As [`Receiver::delete_batch`], with the largest count that the broker allows in one call.
+    ///
+    /// # Errors
+    /// As for [`Receiver::delete_batch`].
+    pub async fn delete_most(&self, enqueued_before: Timestamp) -> Result<u64, BrokerError> {
+        let delete = DeleteBatch {
+            link: self.link.number,
+            max_count: None,
+            enqueued_before_utc: Some(Instant(enqueued_before)),
         };
         self.deleted(Operation::DeleteBatch(delete)).await
     }
@@ -325,6 +392,21 @@ impl Receiver {
                 .collect::<Result<_, _>>()
                 .map_err(|rejection| self.link.refuse(rejection)),
             _ => Err(self.link.unexpected()),
+        }
+    }
+}
+
+/// Gives each of a part of a list its result.
+fn each(count: usize, failed: Vec<FailedRange>, results: &mut Vec<Result<(), BrokerError>>) {
+    let begin = results.len();
+    results.resize_with(begin + count, || Ok(()));
+    for FailedRange { from, to, error } in failed {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let to = usize::try_from(to).unwrap_or(usize::MAX).min(count.saturating_sub(1));
+        for place in from..=to {
+            if let Some(result) = results.get_mut(begin + place) {
+                *result = Err(error.clone().into_error());
+            }
         }
     }
 }
