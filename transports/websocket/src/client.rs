@@ -55,6 +55,9 @@ pub struct ClientOptions {
     pub pause_min: Duration,
     /// The longest pause.
     pub pause_max: Duration,
+    /// After how long without a connection the client ends and its calls fail with
+    /// `CommunicationProblem`; never, unless said.
+    pub give_up_after: Option<Duration>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
 }
@@ -68,6 +71,7 @@ impl Default for ClientOptions {
             grace: Duration::from_secs(30),
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(10),
+            give_up_after: None,
             connect_timeout: Duration::from_secs(5),
         }
     }
@@ -135,6 +139,16 @@ impl Client {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.core.now()
+    }
+
+    /// Waits until the client has a connection.
+    pub async fn connected(&self) {
+        self.core.until(true).await;
+    }
+
+    /// Waits until the client has lost its connection; it makes it anew by itself.
+    pub async fn disconnected(&self) {
+        self.core.until(false).await;
     }
 
     /// Closes the connection in order: locks stay until they run out (SET-21). Calls in flight are

@@ -10,7 +10,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::TrackingId;
 use peeklock_core::time::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backoff::random_bits;
 use crate::frame::message::{Delivered, Outgoing};
@@ -59,6 +59,7 @@ pub(super) struct Core {
     next_key: AtomicU64,
     /// How far the broker's clock is ahead, in ticks.
     ahead: AtomicI64,
+    is_connected: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -96,6 +97,7 @@ impl Core {
             next_link: AtomicU32::new(1),
             next_key: AtomicU64::new(1),
             ahead: AtomicI64::new(0),
+            is_connected: watch::Sender::new(true),
         }
     }
 
@@ -114,6 +116,17 @@ impl Core {
 
     pub(super) fn learn_clock(&self, now: Timestamp) {
         self.ahead.store(now.ticks() - local_now().ticks(), Ordering::Relaxed);
+    }
+
+    pub(super) fn tell_connected(&self, is_connected: bool) {
+        self.is_connected.send_replace(is_connected);
+    }
+
+    /// Waits for a connection, or for its end.
+    pub(super) async fn until(&self, is_connected: bool) {
+        let mut told = self.is_connected.subscribe();
+        // The sender lives as long as this.
+        let _told = told.wait_for(|is| *is == is_connected).await;
     }
 
     pub(super) fn key(&self) -> u64 {

@@ -251,8 +251,12 @@ impl Driver {
                 Ended::Lost => {}
             }
             drop(socket);
+            self.core.tell_connected(false);
             opened = match self.reopen().await {
-                Ok(opened) => opened,
+                Ok(opened) => {
+                    self.core.tell_connected(true);
+                    opened
+                }
                 Err(rejection) => return self.end(&rejection),
             };
         }
@@ -263,6 +267,7 @@ impl Driver {
         let mut backoff = Backoff::new(self.options.pause_min, self.options.pause_max);
         // The first attempt is at once: most losses are of one connection, not of the broker.
         let mut pause = Duration::ZERO;
+        let lost_at = Instant::now();
         loop {
             let wait = tokio::time::sleep(pause);
             tokio::pin!(wait);
@@ -274,6 +279,14 @@ impl Driver {
                 Ok(opened) => return Ok(opened),
                 Err((rejection, true)) => {
                     tracing::debug!(detail = rejection.detail(), "no connection yet");
+                    if self.options.give_up_after.is_some_and(|most| lost_at.elapsed() >= most) {
+                        let detail = format!(
+                            "the connection was lost and cannot be made anew ({}); whether what was \
+                             under way took effect is unknown",
+                            rejection.detail()
+                        );
+                        return Err(lost(&detail));
+                    }
                     pause = backoff.pause();
                 }
                 Err((rejection, false)) => return Err(rejection),
