@@ -224,6 +224,7 @@ pub const fn code(condition: Condition) -> u8 {
         Condition::EntityNotFound | Condition::MessageNotFound => exit::NOT_FOUND,
         Condition::EntityAlreadyExists => exit::EXISTS,
         Condition::CommunicationProblem => exit::NO_CONNECTION,
+        Condition::ArgumentError | Condition::ArgumentOutOfRange => exit::USAGE,
         Condition::ServerBusy | Condition::ServiceTimeout | Condition::UpdateConflict => exit::BUSY,
         _ => 1,
     }
@@ -239,10 +240,10 @@ pub const fn may_be_done(condition: Condition) -> bool {
 
 /// An error of the broker in full.
 pub fn told(error: &BrokerError) -> String {
-    let retryable = if error.retryable() { "may succeed later" } else { "will not succeed later" };
+    let retryable = if error.retryable() { "yes" } else { "no" };
     let mut text = format!("{}: {}", error.condition(), line(error.detail()));
     if error.condition() != Condition::CommunicationProblem {
-        text.push_str(&format!("\n  retry: {retryable}; tracking id: {}", error.tracking_id()));
+        text.push_str(&format!("\n  retryable: {retryable}; tracking id: {}", error.tracking_id()));
     }
     if let Some(hint) = hint(error) {
         text.push_str("\n  hint: ");

@@ -241,6 +241,15 @@ const fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// An instant as it stands in a table: to the second.
+pub fn instant(at: Timestamp) -> String {
+    let text = at.to_string();
+    match text.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => text,
+    }
+}
+
 /// The message id, if there is one.
 pub fn id(message: &Message) -> String {
     message.message_id.as_ref().map(ToString::to_string).unwrap_or_default()

@@ -10,7 +10,7 @@ use peeklock::websocket::client::{Received, Receiver};
 
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
-use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, state_name};
+use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, instant, state_name};
 use super::terminal::{Cell, Table, Wrote, cut, note};
 use super::{Failure, exit};
 
@@ -208,7 +208,7 @@ fn row(message: &Received) -> (Vec<Cell>, bool) {
     let cells = vec![
         Cell::Number(message.sequence_number().0),
         Cell::Text(state_name(message.state()).to_owned()),
-        Cell::Text(message.enqueued_at().to_string()),
+        Cell::Text(instant(message.enqueued_at())),
         Cell::Number(message.delivery_count().into()),
         Cell::Text(id),
         Cell::Text(subject),

@@ -214,7 +214,7 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
                     bytes_under_way += bytes;
                     let sender = &sender;
                     under_way.push_back(async move {
-                        Answered { line, bytes, result: sender.send(message).await }
+                        Answered { line, bytes, result: sender.send(*message).await }
                     });
                 }
                 Fed::Unreadable(line, error) => {

@@ -7,7 +7,7 @@ use peeklock::websocket::client::Received;
 
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{CELL_CHARS_MAX, Form, Writer, id};
+use super::super::message::{CELL_CHARS_MAX, Form, Writer, id, instant};
 use super::super::peek::Browse;
 use super::super::terminal::{Cell, Table, Wrote, cut, note};
 use super::super::{Failure, exit};
@@ -123,7 +123,7 @@ impl Rows {
         let description = message.dead_letter_error_description().unwrap_or_default();
         let cells = vec![
             Cell::Number(message.sequence_number().0),
-            Cell::Text(message.enqueued_at().to_string()),
+            Cell::Text(instant(message.enqueued_at())),
             Cell::Number(message.delivery_count().into()),
             cell(reason.as_bytes()),
             cell(description.as_bytes()),

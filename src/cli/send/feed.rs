@@ -19,7 +19,7 @@ const LINES_AHEAD: usize = 64;
 /// The source of messages.
 pub enum Feed {
     /// The same message so many times more.
-    Same { message: Message, left: u64, total: u64 },
+    Same { message: Box<Message>, left: u64, total: u64 },
     /// Lines of standard input, read by a thread of their own.
     Lines { lines: mpsc::Receiver<Line>, is_text: bool },
 }
@@ -27,7 +27,7 @@ pub enum Feed {
 /// What the source has next.
 pub enum Fed {
     /// A message of a line.
-    Message(u64, Message),
+    Message(u64, Box<Message>),
     /// A line that is no message.
     Unreadable(u64, String),
     /// The source cannot be read.
@@ -46,8 +46,11 @@ pub enum Line {
 impl Feed {
     /// The source that the flags name.
     pub fn open(flags: &SendFlags) -> Result<Self, Failure> {
-        let same =
-            |message: Message| Self::Same { message, left: flags.repeat, total: flags.repeat };
+        let same = |message: Message| Self::Same {
+            message: Box::new(message),
+            left: flags.repeat,
+            total: flags.repeat,
+        };
         if let Some(body) = &flags.body {
             return Ok(same(Message::new(body.clone())));
         }
@@ -98,7 +101,7 @@ impl Feed {
                         return Fed::Unreadable(number, error);
                     }
                     Some(Line::Read(number, line)) if *is_text => {
-                        return Fed::Message(number, Message::new(line));
+                        return Fed::Message(number, Box::new(Message::new(line)));
                     }
                     // Lines without anything stand between messages.
                     Some(Line::Read(_, line)) if line.trim_ascii().is_empty() => {}
@@ -114,7 +117,7 @@ fn parse(number: u64, line: &[u8]) -> Fed {
         return Fed::Unreadable(number, "it is not UTF-8".to_owned());
     };
     match message_from_json(text) {
-        Ok(message) => Fed::Message(number, message),
+        Ok(message) => Fed::Message(number, Box::new(message)),
         Err(error) => Fed::Unreadable(
             number,
             format!("it is no message: {error}; --lines takes lines as bodies"),
