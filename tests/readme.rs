@@ -96,7 +96,7 @@ fn the_command_line_works() {
     assert!(ended.status.success(), "{said}\n{}", String::from_utf8_lossy(&ended.stderr));
     for expected in [
         "sent 1 message to coffee, sequence number 1\n",
-        "table            7 (i32)\n",
+        "  table          7 (i32)\n",
         "MaxDeliveryCountExceeded",
         "resubmitted 1 message to coffee\n",
         "sent 1 message to copies, sequence number 1\n",

@@ -125,11 +125,20 @@ impl Common {
             let result = tokio::select! {
                 biased;
                 result = work(&session) => result,
-                () = overdue(&session.interrupt) => Err(Failure::Told(exit::INTERRUPTED)),
+                () = overdue(&session) => match patience {
+                    Patience::Limited => Err(Failure::Told(exit::INTERRUPTED)),
+                    // To be told to stop is how it ends.
+                    Patience::Endless => Ok(()),
+                },
             };
             drop(session);
             // Without an orderly end the broker would release locks that shall stay.
-            let _late = tokio::time::timeout(CLOSE_TIMEOUT, client.close()).await;
+            let gone = client.clone();
+            tokio::select! {
+                () = client.close() => {}
+                () = gone.disconnected() => {}
+                () = tokio::time::sleep(CLOSE_TIMEOUT) => {}
+            }
             result
         });
         runtime.shutdown_background();
@@ -165,10 +174,14 @@ async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure>
     })
 }
 
-/// Ends when the command was told to stop and has not for long.
-async fn overdue(interrupt: &Interrupt) {
-    interrupt.hit().await;
-    tokio::time::sleep(INTERRUPT_TIMEOUT).await;
+/// Ends when the command was told to stop, and either has not for long or cannot do anything in order
+/// because the connection is gone.
+async fn overdue(session: &Session) {
+    session.interrupt.hit().await;
+    tokio::select! {
+        () = tokio::time::sleep(INTERRUPT_TIMEOUT) => {}
+        () = session.client.disconnected() => {}
+    }
 }
 
 impl Session {
@@ -255,19 +268,19 @@ pub fn told(error: &BrokerError) -> String {
 /// The way out, where there is a usual one.
 fn hint(error: &BrokerError) -> Option<String> {
     let entity = line(error.entity());
+    let queue = entity.split("/$").next().unwrap_or_default();
     Some(match error.condition() {
-        Condition::EntityNotFound if !entity.is_empty() => {
-            let queue = entity.split("/$").next().unwrap_or_default();
+        Condition::EntityNotFound if !queue.is_empty() => {
             format!(
                 "`peeklock queue list` shows all queues, `peeklock queue create {queue}` makes one"
             )
         }
         Condition::EntityDisabled => {
-            format!("`peeklock queue update {entity} --status Active` switches it on")
+            format!("`peeklock queue update {queue} --status Active` switches it on")
         }
-        Condition::QuotaExceeded if !entity.is_empty() => format!(
-            "receive or `peeklock queue purge {entity}`, or give it more room with \
-             `peeklock queue update {entity} --max-size-in-megabytes N`"
+        Condition::QuotaExceeded if !queue.is_empty() => format!(
+            "receive or `peeklock queue purge {queue}`, or give it more room with \
+             `peeklock queue update {queue} --max-size-in-megabytes N`"
         ),
         Condition::MessageLockLost => {
             "the message is delivered again; a longer --lock-duration of the queue gives more time"

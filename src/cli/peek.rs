@@ -11,7 +11,7 @@ use peeklock::websocket::client::{Received, Receiver};
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
 use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, instant, state_name};
-use super::terminal::{Cell, Table, Wrote, cut, note};
+use super::terminal::{Bar, Cell, Table, Wrote, cut, note};
 use super::{Failure, exit};
 
 pub const HELP: &str = concat!(
@@ -35,6 +35,8 @@ in the table; --long and the forms for programs have them whole.
 pub const PAGE: u32 = 250;
 /// Rows of one table: what is more is told to be there.
 const ROWS_DEFAULT: u64 = 20;
+/// A table is laid out when it is whole; larger ones are for nobody to read.
+pub const ROWS_MAX: u64 = 10_000;
 
 #[derive(Args)]
 pub struct PeekFlags {
@@ -110,20 +112,28 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         Form::Long if !flags.long && !flags.follow => None,
         form => Some(form),
     };
+    let count = if form.is_some() { count } else { count.min(ROWS_MAX) };
     let mut table = table(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Long));
+    let bar = Bar::beside(&session.out, "peeking");
     let mut browse = Browse::new(&receiver, SequenceNumber(flags.from));
-    let (mut shown, mut is_cut, mut is_more) = (0, false, false);
+    let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);
     'pages: loop {
         let page = tokio::select! {
             biased;
             () = session.interrupt.hit() => break,
-            page = browse.page() => page?,
+            page = browse.page() => page,
+        };
+        let page = match page {
+            // The connection comes back by itself.
+            Err(Failure::Ended { code: exit::NO_CONNECTION, .. }) if flags.follow => continue,
+            page => page?,
         };
         let is_end = page.is_empty();
         let wanted = |message: &&Received| flags.state.is_none_or(|is| is.is(message.state()));
         for message in page.iter().filter(wanted) {
             if shown == count {
+                next = message.sequence_number().0;
                 is_more = true;
                 break 'pages;
             }
@@ -132,6 +142,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
                 if writer.message(message)? == Wrote::Gone {
                     return Ok(());
                 }
+                bar.advance(1);
                 continue;
             }
             let (cells, was_cut) = row(message);
@@ -148,7 +159,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
             }
         }
     }
-    let last = browse.last;
+    drop(bar);
     receiver.close().await?;
     if form.is_some() {
         writer.end()?;
@@ -159,7 +170,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
             note("some text is cut; --long, or -o ndjson, shows it whole");
         }
         if is_more {
-            note(&format!("there are more; `--from {}` goes on, --all shows all", last + 1));
+            note(&format!("there are more; `--from {next}` goes on, --all -o ndjson shows all"));
         }
     }
     if session.interrupt.is_set() && !flags.follow {
@@ -176,13 +187,11 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
 pub struct Browse<'a> {
     receiver: &'a Receiver,
     next: SequenceNumber,
-    /// The last number seen.
-    pub last: u64,
 }
 
 impl<'a> Browse<'a> {
     pub const fn new(receiver: &'a Receiver, from: SequenceNumber) -> Self {
-        Self { receiver, next: from, last: 0 }
+        Self { receiver, next: from }
     }
 
     /// The next messages; none at the end. Dropping the future skips nothing.
@@ -190,7 +199,6 @@ impl<'a> Browse<'a> {
         let page = self.receiver.peek(self.next, PAGE).await?;
         if let Some(last) = page.last() {
             self.next = last.sequence_number().next();
-            self.last = last.sequence_number().0;
         }
         Ok(page)
     }

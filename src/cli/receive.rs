@@ -10,7 +10,7 @@ use peeklock::websocket::client::{Received, Receiver};
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
 use super::message::{BodyFlags, Writer, tokens};
-use super::terminal::{Wrote, note};
+use super::terminal::{Bar, Wrote, note};
 use super::{Failure, exit};
 
 pub const HELP: &str = concat!(
@@ -187,16 +187,11 @@ async fn work(
     let wait = if flags.follow { FOLLOW_WAIT } else { flags.wait };
     // What is received for good and cannot be written is lost: one at a time.
     let batch_max = if flags.mode == Mode::ReceiveAndDelete { 1 } else { BATCH };
+    let bar = Bar::beside(&session.out, "receiving");
     while progress.written < count && progress.end == End::Done {
         let left = u32::try_from(count - progress.written).unwrap_or(u32::MAX);
-        let received = tokio::select! {
-            biased;
-            () = session.interrupt.hit() => {
-                progress.end = End::Interrupted;
-                break;
-            }
-            received = receiver.receive_many(left.min(batch_max), wait) => received,
-        };
+        let stop = session.interrupt.hit();
+        let received = receiver.receive_many_until(left.min(batch_max), wait, stop).await;
         let messages = match received {
             Ok(messages) => messages,
             // The connection comes back by itself; the locks it had are gone.
@@ -205,10 +200,14 @@ async fn work(
             }
             Err(error) => return Err(error.into()),
         };
-        if messages.is_empty() && !flags.follow {
+        if session.interrupt.is_set() {
+            progress.end = End::Interrupted;
+        } else if messages.is_empty() && !flags.follow {
             break;
         }
+        let before = progress.written;
         written(flags, session, receiver, writer, progress, &messages).await?;
+        bar.advance(progress.written - before);
     }
     Ok(())
 }

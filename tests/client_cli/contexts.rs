@@ -135,5 +135,5 @@ fn a_token_is_kept_and_never_shown() {
         let ended = home.run(arguments);
         assert!(!ended.out.contains("s3cret") && !ended.log.contains("s3cret"), "{arguments:?}");
     }
-    assert_eq!(home.program(&add[..6]).input(b"\n").run().code, 2);
+    assert_eq!(home.program(&[&add[..6], &["--force"]].concat()).input(b"\n").run().code, 2);
 }

@@ -118,8 +118,9 @@ fn count_number_target_and_properties_are_chosen() {
     assert_eq!(sent["messageId"].as_str().unwrap().len(), 36);
     resubmit(&["-n", "1"]);
     resubmit(&["-n", "1"]);
+    // `a` may have expired again, after its own millisecond.
     let bodies = broker.bodies("others");
-    assert_eq!(bodies[1..], [body("b", 0)], "the first one has expired again, after 1 ms");
+    assert!(bodies.contains(&body("b", 0)) && !bodies.contains(&body("d", 0)), "{bodies:?}");
     assert_eq!(broker.bodies(DLQ), [body("d", 1)]);
 }
 

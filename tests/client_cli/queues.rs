@@ -165,7 +165,7 @@ fn purge_deletes_what_is_available_and_tells_what_is_left() {
     assert!(log.contains("1 are there still"), "{log}");
     assert_eq!(broker.bodies("orders"), [body("later", 0)]);
     let out = broker.ok(&["queue", "purge", "orders", "--dead-letter", "--yes", "-o", "json"]);
-    assert_eq!(out, "{\"deleted\":1,\"path\":\"orders/$deadletterqueue\"}\n");
+    assert_eq!(out, "{\"deleted\":1,\"path\":\"orders/$DeadLetterQueue\"}\n");
     broker.ends(4, &["queue", "purge", "absent", "--yes"]);
 }
 

@@ -162,6 +162,20 @@ fn following_survives_a_lost_connection() {
 }
 
 #[test]
+fn an_interrupt_without_a_connection_ends_at_once() {
+    let mut broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let mut running = broker.program(&["receive", "orders", "--follow", "--body-only"]).start();
+    assert_eq!(running.line(), "a");
+    broker.kill();
+    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    let begun = std::time::Instant::now();
+    running.signal("-INT");
+    assert_eq!(running.end().0, 0);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3));
+}
+
+#[test]
 fn peek_shows_ranges_and_states_and_changes_nothing() {
     let broker = Broker::with_queue(&["--lock-duration", "5m"]);
     broker.send("orders", &["a", "b", "c"]);
@@ -229,4 +243,23 @@ fn long_bodies_are_cut_in_tables_and_that_is_said() {
     let (out, log) = broker.ends(0, &["peek", "orders"]);
     assert!(out.contains(&format!("{}…", "x".repeat(60))), "{out}");
     assert!(log.contains("--long"), "{log}");
+}
+
+/// What could not be written was not received.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_peeklock"))
+        .args(["receive", "orders", "--all", "--body-only"])
+        .env("PEEKLOCK_URL", &broker.url)
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert!(log.starts_with("error: standard output: "), "{log}");
+    assert_eq!(broker.bodies("orders"), [body("a", 0), body("b", 0)]);
+    assert_eq!(broker.ok(&["receive", "orders", "--all", "--body-only"]), "a\nb\n");
 }

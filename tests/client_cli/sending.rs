@@ -131,8 +131,8 @@ fn a_line_that_is_no_message_is_named_and_ends_the_sending() {
 
 #[test]
 fn a_refused_message_is_named_with_its_line() {
-    let broker = Broker::with_queue(&["--max-message-size-in-kilobytes", "1"]);
-    let large = format!("{{\"body\":\"{}\"}}", "x".repeat(2_000));
+    let broker = Broker::with_queue(&[]);
+    let large = format!("{{\"body\":\"{}\"}}", "x".repeat(1_100_000));
     let input = format!("{{\"body\":\"one\"}}\n{large}\n{{\"body\":\"three\"}}\n");
     let arguments = ["send", "orders", "--in-flight", "1", "-o", "ndjson"];
     let ended = broker.program(&arguments).input(input.as_bytes()).run();

@@ -8,7 +8,7 @@ use peeklock::websocket::client::Received;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
 use super::super::message::{CELL_CHARS_MAX, Form, Writer, id, instant};
-use super::super::peek::Browse;
+use super::super::peek::{Browse, ROWS_MAX};
 use super::super::terminal::{Cell, Table, Wrote, cut, note};
 use super::super::{Failure, exit};
 use super::condition::{Condition, all_hold, condition, conditions};
@@ -55,6 +55,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
         let path = dead_letter_path(&flags.queue);
         let receiver = session.client.receiver(&path)?;
         let count = if flags.all { u64::MAX } else { flags.count };
+        let count = if flags.common.output == Output::Table { count.min(ROWS_MAX) } else { count };
         let form = match flags.common.output {
             Output::Table => None,
             Output::Json => Some(Form::Json),
@@ -92,7 +93,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
             return Err(Failure::Told(exit::INTERRUPTED));
         }
         if is_more {
-            note("there are more; --all shows all");
+            note("there are more; --all -o ndjson shows all");
         }
         if shown == 0 && form.is_none() {
             note(&format!("no such message is in `{path}`"));
@@ -104,16 +105,22 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
 /// Dead letters as a table.
 pub struct Rows {
     table: Table,
+    count: u64,
     is_cut: bool,
 }
 
 impl Rows {
     pub fn new(colours: bool) -> Self {
         let heads = ["SEQUENCE", "ENQUEUED", "TRIES", "REASON", "DESCRIPTION", "ID", "BODY"];
-        Self { table: Table::new(&heads, 4, colours), is_cut: false }
+        Self { table: Table::new(&heads, 4, colours), count: 0, is_cut: false }
     }
 
+    /// Adds one, if there is room.
     pub fn add(&mut self, message: &Received) {
+        self.count += 1;
+        if self.count > ROWS_MAX {
+            return;
+        }
         let mut cell = |bytes: &[u8]| {
             let (text, is_cut) = cut(bytes, CELL_CHARS_MAX);
             self.is_cut |= is_cut;
@@ -136,6 +143,9 @@ impl Rows {
     pub fn show(self, session: &super::super::connect::Session) -> Result<(), Failure> {
         let (text, was_narrow) = self.table.text(&session.out);
         session.out.say(&text)?;
+        if self.count > ROWS_MAX {
+            note(&format!("and {} more; -o ndjson shows all", self.count - ROWS_MAX));
+        }
         if self.is_cut || was_narrow {
             note("some text is cut; `peeklock dlq show`, or -o ndjson, has it whole");
         }

@@ -5,8 +5,8 @@ use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
-use super::super::connect::{Common, Patience};
-use super::super::terminal::note;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::line;
 use super::properties::Properties;
 use super::show;
 
@@ -58,8 +58,10 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             }
             Err(error) => return Err(error.into()),
         };
-        session.out.say(&show::form(&described, flags.common.output, &session.out))?;
-        note(&format!("queue `{}` {said}", described.description.path));
-        Ok(())
+        if flags.common.output == Output::Table {
+            let path = line(&described.description.path).into_owned();
+            return session.out.say(&format!("queue `{path}` {said}\n"));
+        }
+        session.out.say(&show::form(&described, flags.common.output, &session.out))
     })
 }

@@ -6,7 +6,7 @@ use peeklock::condition::Condition;
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
-use super::super::terminal::note;
+use super::super::terminal::{line, note};
 
 pub const HELP: &str = concat!(
     "\
@@ -61,11 +61,9 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
         if let Err(error) = admin.delete_queue(queue).await {
             return gone(error);
         }
-        if flags.common.output != Output::Table {
-            let deleted = serde_json::json!({ "deleted": queue });
-            session.out.say(&format!("{deleted}\n"))?;
+        if flags.common.output == Output::Table {
+            return session.out.say(&format!("queue `{}` deleted\n", line(queue)));
         }
-        note(&format!("queue `{queue}` deleted"));
-        Ok(())
+        session.out.say(&format!("{}\n", serde_json::json!({ "deleted": queue })))
     })
 }

@@ -6,8 +6,8 @@ use peeklock::websocket::client::Cleared;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
-use super::super::connect::{Common, Patience};
-use super::super::terminal::note;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::line;
 use super::properties::Properties;
 use super::show;
 
@@ -59,8 +59,10 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     };
     flags.common.run(Patience::Limited, async |session| {
         let described = session.client.admin().change_queue(&flags.queue, update, cleared).await?;
-        session.out.say(&show::form(&described, flags.common.output, &session.out))?;
-        note(&format!("queue `{}` updated", described.description.path));
-        Ok(())
+        if flags.common.output == Output::Table {
+            let path = line(&described.description.path).into_owned();
+            return session.out.say(&format!("queue `{path}` updated\n"));
+        }
+        session.out.say(&show::form(&described, flags.common.output, &session.out))
     })
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::Out;
+
 /// Fit into 80 columns.
 const KNOWN: &str = "{msg:14} [{bar:20}] {human_pos:>12} of {human_len:12} {per_sec:>12} {eta:>4}";
 const UNKNOWN: &str = "{msg:14} {spinner} {human_pos:>12} {per_sec:>14}";
@@ -27,6 +29,11 @@ impl Bar {
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)
+    }
+
+    /// The same for what is written to standard output: where that is the terminal, it is enough.
+    pub fn beside(out: &Out, what: &'static str) -> Self {
+        if out.is_terminal { Self(ProgressBar::hidden()) } else { Self::new(what, None) }
     }
 
     pub fn advance(&self, count: u64) {

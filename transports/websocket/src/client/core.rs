@@ -1,6 +1,7 @@
 //! What all handles of one client share: the calls that wait for the driver, and the links.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -159,6 +160,33 @@ impl Core {
         self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
         let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
         let answer = self.answered(answered, path).await;
+        withdrawal.disarm();
+        answer
+    }
+
+    /// As [`Core::call`], withdrawn when `stop` completes; what it had got by then is the answer.
+    pub(super) async fn call_until(
+        self: &Arc<Self>,
+        link: Option<u32>,
+        path: &str,
+        operation: Operation,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Notice, BrokerError> {
+        let key = self.key();
+        let (answer, answered) = oneshot::channel();
+        let operation = Box::new(operation);
+        self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
+        let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
+        let mut answer = pin!(self.answered(answered, path));
+        let mut stop = pin!(stop);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            () = &mut stop => {
+                self.ask(Ask::Withdraw { key });
+                answer.await
+            }
+        };
         withdrawal.disarm();
         answer
     }

@@ -543,6 +543,8 @@ impl Driver {
                 if let Some(request) = request {
                     let operation = Operation::Withdraw(Withdraw { request });
                     requests.push(Request { id: 0, operation });
+                } else if let Some(ask) = self.take_held(key) {
+                    core.fail(ask, &Rejection::cancelled("withdrawn before it was sent"));
                 }
                 OTHER_BYTES
             }
@@ -664,6 +666,16 @@ impl Driver {
             }
             _ => {}
         }
+    }
+
+    /// Takes out a call that waits for the attachment of its link.
+    fn take_held(&mut self, key: u64) -> Option<Ask> {
+        self.attached.values_mut().find_map(|attached| {
+            let Attached::Asked { held } = attached else { return None };
+            let is_it = |ask: &Ask| matches!(ask, Ask::Operation { key: of, .. } if *of == key);
+            let place = held.iter().position(is_it)?;
+            held.remove(place)
+        })
     }
 
     /// Releases a message that nobody takes (RCV-14).

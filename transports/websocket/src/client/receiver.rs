@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_core::command::ReceiveMode;
+use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Value;
@@ -68,11 +69,34 @@ impl Receiver {
         count_max: u32,
         wait: TimeSpan,
     ) -> Result<Vec<Received>, BrokerError> {
+        self.messages(Operation::Receive(self.receiving(count_max, wait))).await
+    }
+
+    /// As [`Receiver::receive_many`], until `stop` completes: then the receive is withdrawn, and what it
+    /// had got by then is returned, so that nothing stays locked unseen (RCV-14).
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`].
+    pub async fn receive_many_until(
+        &self,
+        count_max: u32,
+        wait: TimeSpan,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let receive = Operation::Receive(self.receiving(count_max, wait));
+        let link = &self.link;
+        match link.core.call_until(Some(link.number), &link.path, receive, stop).await {
+            Ok(answer) => self.read(answer),
+            // It had not been sent.
+            Err(error) if error.condition() == Condition::OperationCancelled => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn receiving(&self, count_max: u32, wait: TimeSpan) -> Receive {
         let most = u32::try_from(LIST_COUNT_MAX).unwrap_or(u32::MAX);
-        let max_count = count_max.min(most);
         let wait_seconds = wait.as_seconds_f64();
-        let receive = Receive { link: self.link.number, max_count, wait_seconds };
-        self.messages(Operation::Receive(receive)).await
+        Receive { link: self.link.number, max_count: count_max.min(most), wait_seconds }
     }
 
     /// Receives deferred messages by number, all or none (DEF-03).
@@ -384,7 +408,11 @@ impl Receiver {
     }
 
     async fn messages(&self, operation: Operation) -> Result<Vec<Received>, BrokerError> {
-        match self.link.call(operation).await? {
+        self.read(self.link.call(operation).await?)
+    }
+
+    fn read(&self, answer: Notice) -> Result<Vec<Received>, BrokerError> {
+        match answer {
             Notice::Received(messages) => messages
                 .messages
                 .iter()

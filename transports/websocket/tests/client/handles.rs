@@ -320,3 +320,21 @@ fn a_received_message_is_written_as_text_and_read_again() {
         server.stop().await;
     });
 }
+
+/// RCV-14: a receive that is stopped tells what it had got, and nothing stays locked.
+#[test]
+fn a_receive_that_is_stopped_returns_what_it_had() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let receiver = client.receiver("q").unwrap();
+        let wait = TimeSpan::from_minutes(5);
+        let stopped = receiver.receive_many_until(1, wait, std::future::ready(()));
+        assert!(stopped.await.unwrap().is_empty());
+        put(&client, &["a"]).await;
+        let got = receiver.receive_many_until(1, wait, std::future::ready(())).await.unwrap();
+        assert_eq!(got.len() + server.available().await, 1);
+        client.close().await;
+        server.stop().await;
+    });
+}
