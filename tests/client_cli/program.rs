@@ -58,7 +58,9 @@ impl Program {
             })
         });
         let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        writer.map(|writer| writer.join().unwrap());
+        if let Some(writer) = writer {
+            writer.join().unwrap();
+        }
         Ended {
             code: status.code().unwrap(),
             out: String::from_utf8_lossy(&stdout).into_owned(),

@@ -26,6 +26,7 @@ use super::ClientOptions;
 use super::backoff::Backoff;
 use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
 use crate::error::{Close, code};
+use crate::frame::message::Outgoing;
 use crate::frame::text::{Guid, Token};
 use crate::frame::{
     Decision, Detach, Encoding, FailedRange, FailedSend, Hello, Item, LIST_COUNT_MAX, Messages,
@@ -42,6 +43,8 @@ const CONFIRM_BYTES: usize = 256 << 10;
 const REQUESTS_MAX: usize = 512;
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: usize = 256 << 10;
+/// Room in a frame for what surrounds messages.
+const FRAME_OVERHEAD: usize = 8 << 10;
 /// What an answer may have: as much as a peek, a receive, or a large message.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// How long the close of a connection may take.
@@ -437,6 +440,19 @@ impl Driver {
         let limit = FRAME_BYTES.min(self.frame_bytes_max / 2);
         while requests.len() < REQUESTS_MAX && bytes < limit {
             let Some(ask) = self.asked.pop_front() else { break };
+            let size = self.size(&ask);
+            if size > 0 && size + FRAME_OVERHEAD > self.frame_bytes_max {
+                let most = self.frame_bytes_max.saturating_sub(FRAME_OVERHEAD);
+                let (size, most) = (size as u64, most as u64);
+                let what = "message for a frame (websocket.frame_bytes_max)";
+                core.fail(ask, &Rejection::message_size_exceeded(what, size, most));
+                continue;
+            }
+            if !requests.is_empty() && bytes + size + FRAME_OVERHEAD > self.frame_bytes_max {
+                // It goes into a frame of its own.
+                self.asked.push_front(ask);
+                break;
+            }
             let Some(ask) = self.attach_first(core, ask, &mut requests) else { continue };
             bytes += self.request(core, ask, &mut requests);
         }
@@ -454,6 +470,18 @@ impl Driver {
             self.attach(core, number, &mut requests);
         }
         requests
+    }
+
+    /// The bytes of a message to be sent, at least; nothing else is large.
+    fn size(&self, ask: &Ask) -> usize {
+        match ask {
+            Ask::Send { message: Outgoing::Content(bytes), .. } => match self.options.encoding {
+                Encoding::Binary => bytes.len(),
+                // As Base64; text with many escapes may take more.
+                Encoding::Json => bytes.len() * 4 / 3,
+            },
+            _ => 0,
+        }
     }
 
     /// Attaches the link of an ask if it is not; the ask waits meanwhile.
@@ -502,8 +530,8 @@ impl Driver {
             }
             Ask::Send { link, message, answer } => {
                 let bytes = match &message {
-                    crate::frame::message::Outgoing::Content(bytes) => bytes.len(),
-                    crate::frame::message::Outgoing::Typed(_) => OTHER_BYTES,
+                    Outgoing::Content(bytes) => bytes.len(),
+                    Outgoing::Typed(_) => OTHER_BYTES,
                 };
                 if let Some(Request { id, operation: Operation::Send(send) }) = requests.last_mut()
                     && send.link == link

@@ -338,3 +338,23 @@ fn a_receive_that_is_stopped_returns_what_it_had() {
         server.stop().await;
     });
 }
+
+/// A message that no frame can have is refused here, and one that fills a frame has one of its own: the
+/// broker closes connections on larger frames.
+#[test]
+fn a_message_too_large_for_a_frame_costs_nobody_the_connection() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let sized = |bytes: usize| Message::new(vec![b'x'; bytes]);
+        let messages =
+            vec![sized(200 << 10), sized(5 << 20), sized((4 << 20) - (10 << 10)), sized(1)];
+        let results = client.sender("q").unwrap().send_many(messages).await;
+        let conditions: Vec<_> =
+            results.iter().map(|result| result.as_ref().err().map(|e| e.condition())).collect();
+        let too_large = Some(Condition::MessageSizeExceeded);
+        assert_eq!(conditions, [None, too_large, too_large, None]);
+        client.close().await;
+        server.stop().await;
+    });
+}
