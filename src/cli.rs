@@ -159,6 +159,30 @@ enum Command {
     /// Run a broker until it is told to stop
     #[command(after_help = SERVE_HELP)]
     Serve(ServeFlags),
+    /// Create, show, change, empty and delete queues
+    #[command(subcommand, after_help = queue::HELP)]
+    Queue(queue::QueueCommand),
+    /// Send messages
+    #[command(after_help = send::HELP)]
+    Send(send::SendFlags),
+    /// Receive messages
+    #[command(after_help = receive::HELP)]
+    Receive(receive::ReceiveFlags),
+    /// Look at messages without taking them
+    #[command(after_help = peek::HELP)]
+    Peek(peek::PeekFlags),
+    /// Look at dead-lettered messages, and send them again
+    #[command(subcommand, after_help = dlq::HELP)]
+    Dlq(dlq::DlqCommand),
+    /// Cancel scheduled messages
+    #[command(subcommand, after_help = schedule::HELP)]
+    Schedule(schedule::ScheduleCommand),
+    /// Watch queues and their rates
+    #[command(after_help = top::HELP)]
+    Top(top::TopFlags),
+    /// Give brokers names, and choose one
+    #[command(subcommand, after_help = context::HELP)]
+    Context(context::ContextCommand),
     /// Read everything that is stored, offline, and tell what is damaged
     #[command(after_help = VERIFY_HELP)]
     Verify(scrub::ScrubFlags),
@@ -171,30 +195,6 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Create, show, change, empty and delete queues
-    #[command(subcommand)]
-    Queue(queue::QueueCommand),
-    /// Send messages
-    #[command(after_help = send::HELP)]
-    Send(send::SendFlags),
-    /// Receive messages
-    #[command(after_help = receive::HELP)]
-    Receive(receive::ReceiveFlags),
-    /// Look at messages without taking them
-    #[command(after_help = peek::HELP)]
-    Peek(peek::PeekFlags),
-    /// Look at dead-lettered messages, and send them again
-    #[command(subcommand)]
-    Dlq(dlq::DlqCommand),
-    /// Cancel scheduled messages
-    #[command(subcommand)]
-    Schedule(schedule::ScheduleCommand),
-    /// Watch queues and their rates
-    #[command(after_help = top::HELP)]
-    Top(top::TopFlags),
-    /// Give brokers names, and choose one
-    #[command(subcommand, after_help = context::HELP)]
-    Context(context::ContextCommand),
     /// Write a completion script for a shell
     #[command(after_help = completions::HELP)]
     Completions(completions::CompletionsFlags),

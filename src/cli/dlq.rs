@@ -9,6 +9,18 @@ use clap::Subcommand;
 
 use super::Failure;
 
+pub const HELP: &str = "\
+Examples:
+  peeklock dlq list orders
+  peeklock dlq list orders --where reason=MaxDeliveryCountExceeded
+  peeklock dlq show orders 1001
+  peeklock dlq resubmit orders --dry-run
+  peeklock dlq resubmit orders
+  peeklock receive orders --dead-letter            takes them out for good
+  peeklock queue purge orders --dead-letter        deletes them
+
+`peeklock dlq COMMAND --help` has all flags.";
+
 #[derive(Subcommand)]
 pub enum DlqCommand {
     /// List dead-lettered messages with their reasons

@@ -14,6 +14,17 @@ use super::Failure;
 
 pub use list::all;
 
+pub const HELP: &str = "\
+Examples:
+  peeklock queue create orders --max-delivery-count 3
+  peeklock queue list
+  peeklock queue show orders
+  peeklock queue update orders --lock-duration 2m
+  peeklock queue purge orders --dead-letter
+  peeklock queue delete orders
+
+`peeklock queue COMMAND --help` has all flags.";
+
 #[derive(Subcommand)]
 pub enum QueueCommand {
     /// Create a queue; what is not given has the default of the broker

@@ -6,6 +6,12 @@ use peeklock::ids::SequenceNumber;
 use super::Failure;
 use super::connect::{Common, Output, Patience};
 
+pub const HELP: &str = "\
+Examples:
+  peeklock send orders 'remind me' --at +1h        schedules, and tells the number
+  peeklock peek orders --state scheduled --all     shows what is scheduled
+  peeklock schedule cancel orders 1001";
+
 const CANCEL_HELP: &str = concat!(
     "\
 Examples:

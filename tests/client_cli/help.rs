@@ -33,7 +33,7 @@ fn every_command_teaches_with_examples_and_names_its_exit_codes() {
             assert!(ended.out.contains(expected), "{command:?}: {expected}\n{}", ended.out);
         }
     }
-    for command in ["context", "completions"] {
+    for command in ["context", "completions", "queue", "dlq", "schedule"] {
         let ended = Program::new(&[command, "--help"]).run();
         assert!(ended.out.contains("Examples:\n  peeklock "), "{}", ended.out);
     }

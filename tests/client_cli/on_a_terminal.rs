@@ -138,7 +138,7 @@ fn long_work_has_a_bar_that_is_gone_at_the_end() {
 fn top_draws_sorts_and_gives_the_screen_back_on_every_way_out() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a", "b"]);
-    for key in ["q", "\u{1b}", "\u{3}"] {
+    for way_out in ["q", "\u{1b}", "\u{3}", "-TERM", "-INT"] {
         let mut terminal = Terminal::start(&broker, 120, &["top", "--interval", "100ms"]);
         terminal.until(ENTER_SCREEN);
         terminal.until("1 queues, 2 active, 0 dead-lettered  by active");
@@ -148,9 +148,13 @@ fn top_draws_sorts_and_gives_the_screen_back_on_every_way_out() {
         terminal.until("by dead");
         terminal.press("r");
         terminal.until("by dead, turned");
-        terminal.press(key);
+        if way_out.starts_with('-') {
+            terminal.signal(way_out);
+        } else {
+            terminal.press(way_out);
+        }
         let (code, shown) = terminal.end();
-        assert_eq!(code, 0, "{key:?}");
+        assert_eq!(code, 0, "{way_out:?}");
         let (_, after) = shown.rsplit_once(LEAVE_SCREEN).expect("the screen is given back");
         assert!(shown.contains("\u{1b}[?25h") && !after.contains("QUEUE"), "{shown:?}");
     }

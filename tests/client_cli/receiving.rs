@@ -263,3 +263,19 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(broker.bodies("orders"), [body("a", 0), body("b", 0)]);
     assert_eq!(broker.ok(&["receive", "orders", "--all", "--body-only"]), "a\nb\n");
 }
+
+/// SET-25: what was written and could not be completed is told.
+#[test]
+fn what_was_written_and_not_completed_is_told() {
+    let broker = Broker::with_queue(&[]);
+    // More than a pipe holds: the writer is in the midst of it when the first line is there.
+    let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
+    broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut running = broker.program(&["receive", "orders", "--all", "--body-only"]).start();
+    assert_eq!(running.line(), bodies[0]);
+    broker.ok(&["queue", "delete", "orders", "--yes"]);
+    let (code, rest, log) = running.end();
+    assert_eq!(code, 8, "{log}");
+    assert_eq!(rest.lines().count(), 19);
+    assert!(log.contains("20 of the messages written could not be completed"), "{log}");
+}

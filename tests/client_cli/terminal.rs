@@ -92,6 +92,12 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// Sends a signal to the program, which is the process that `setsid` has become.
+    pub fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+    }
+
     /// Waits for the end; returns the exit code and everything that was shown.
     pub fn end(mut self) -> (i32, String) {
         while let Ok(bytes) = self.seen.recv_timeout(PATIENCE) {
