@@ -88,6 +88,7 @@ pub(crate) struct Runtime {
     /// The sum of all counts.
     total_message_count: u64,
     size_in_bytes: u64,
+    last_sequence_number: u64,
     created_at: String,
     /// The version that `If-Match` states on an update.
     updated_at: String,
@@ -156,8 +157,15 @@ impl QueueProperties {
 
 impl From<Described> for QueueView {
     fn from(described: Described) -> Self {
-        let Described { description, counts, size_bytes, created_at, updated_at, accessed_at } =
-            described;
+        let Described {
+            description,
+            counts,
+            size_bytes,
+            last_sequence,
+            created_at,
+            updated_at,
+            accessed_at,
+        } = described;
         let text = |text: Option<Box<str>>| text.map(String::from);
         Self {
             path: description.path.into(),
@@ -189,6 +197,7 @@ impl From<Described> for QueueView {
                 transfer_dead_letter_message_count: counts.transfer_dead_letter,
                 total_message_count: counts.total(),
                 size_in_bytes: size_bytes,
+                last_sequence_number: last_sequence.0,
                 created_at: created_at.to_string(),
                 updated_at: updated_at.to_string(),
                 accessed_at: accessed_at.to_string(),

@@ -89,6 +89,7 @@ struct Runtime {
     transfer_dead_letter_message_count: u64,
     total_message_count: u64,
     size_in_bytes: u64,
+    last_sequence_number: u64,
     created_at: Instant,
     updated_at: Instant,
     accessed_at: Instant,
@@ -162,8 +163,15 @@ impl QueueProperties {
 
 impl From<Described> for QueueView {
     fn from(described: Described) -> Self {
-        let Described { description, counts, size_bytes, created_at, updated_at, accessed_at } =
-            described;
+        let Described {
+            description,
+            counts,
+            size_bytes,
+            last_sequence,
+            created_at,
+            updated_at,
+            accessed_at,
+        } = described;
         let text = |text: Option<Box<str>>| text.map(String::from);
         Self {
             path: description.path.into(),
@@ -195,6 +203,7 @@ impl From<Described> for QueueView {
                 transfer_dead_letter_message_count: counts.transfer_dead_letter,
                 total_message_count: counts.total(),
                 size_in_bytes: size_bytes,
+                last_sequence_number: last_sequence.0,
                 created_at: Instant(created_at),
                 updated_at: Instant(updated_at),
                 accessed_at: Instant(accessed_at),
@@ -203,14 +212,29 @@ impl From<Described> for QueueView {
     }
 }
 
+#[cfg(any(test, feature = "client"))]
+pub use of_client::Cleared;
+
 /// What the client does with queues.
 #[cfg(any(test, feature = "client"))]
 mod of_client {
     use peeklock_core::command::Counts;
     use peeklock_core::description::QueueDescription;
+    use peeklock_core::ids::SequenceNumber;
     use peeklock_core::time::TimeSpan;
 
     use super::{Described, EntityStatus, QueueProperties, QueueUpdate, QueueView, Span};
+
+    /// Properties of a queue that lose their value.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Cleared {
+        /// ForwardTo.
+        pub forward_to: bool,
+        /// ForwardDeadLetteredMessagesTo.
+        pub forward_dead_lettered_messages_to: bool,
+        /// UserMetadata.
+        pub user_metadata: bool,
+    }
 
     impl From<&QueueUpdate> for QueueProperties {
         fn from(update: &QueueUpdate) -> Self {
@@ -242,10 +266,27 @@ mod of_client {
 
     impl QueueProperties {
         /// As an update that replaces: what can be without a value and has none is cleared.
-        pub(crate) fn replacing(mut self) -> Self {
-            self.forward_to.get_or_insert(None);
-            self.forward_dead_lettered_messages_to.get_or_insert(None);
-            self.user_metadata.get_or_insert(None);
+        pub(crate) fn replacing(self) -> Self {
+            self.clearing(Cleared {
+                forward_to: true,
+                forward_dead_lettered_messages_to: true,
+                user_metadata: true,
+            })
+        }
+
+        /// What is named here and has no new value loses its value.
+        pub(crate) fn clearing(mut self, cleared: Cleared) -> Self {
+            let clear = |property: &mut Option<Option<String>>, wanted: bool| {
+                if wanted {
+                    property.get_or_insert(None);
+                }
+            };
+            clear(&mut self.forward_to, cleared.forward_to);
+            clear(
+                &mut self.forward_dead_lettered_messages_to,
+                cleared.forward_dead_lettered_messages_to,
+            );
+            clear(&mut self.user_metadata, cleared.user_metadata);
             self
         }
     }
@@ -286,6 +327,7 @@ mod of_client {
                     transfer_dead_letter: runtime.transfer_dead_letter_message_count,
                 },
                 size_bytes: runtime.size_in_bytes,
+                last_sequence: SequenceNumber(runtime.last_sequence_number),
                 created_at: runtime.created_at.0,
                 updated_at: runtime.updated_at.0,
                 accessed_at: runtime.accessed_at.0,
