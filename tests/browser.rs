@@ -2,9 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../examples/browser/serve.rs"]
+mod serve;
+
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+type Failure = Box<dyn std::error::Error>;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser")
@@ -54,35 +60,54 @@ fn set_up() {
     run(&mut Command::new(folder().join("setup")));
 }
 
-fn node(files: &[&str], environment: &[(&str, &str)]) {
+fn node(files: &[&str], environment: &[(&str, String)]) {
     set_up();
     let mut command = Command::new("node");
     command.args(["--test", "--test-reporter", "spec"]).args(files);
-    run(command.envs(environment.iter().copied()));
+    run(command.envs(environment.iter().cloned()));
 }
 
 /// SET-01 to SET-08, RCV-16, RCV-21, SND-07, SND-13, SND-29, ERR-02: the client against a broker.
 #[test]
 fn the_client_sends_receives_and_settles() {
     let served = Served::start();
-    node(&["client.test.js", "types.test.js"], &[("PEEKLOCK_WS", &served.url)]);
+    node(&["client.test.js", "types.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
 /// SET-21, SET-17: connections that are cut, and locks that are renewed.
 #[test]
 fn the_client_resumes_and_renews() {
     let served = Served::start();
-    node(&["resume.test.js"], &[("PEEKLOCK_WS", &served.url)]);
+    node(&["resume.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
 /// ERR-06: a broker that refuses, falls silent, or says what makes no sense.
 #[test]
 fn the_client_survives_what_a_broker_should_not_do() {
-    node(&["socket.test.js"], &[("PEEKLOCK_WS", "ws://127.0.0.1:1/")]);
+    node(&["socket.test.js"], &[("PEEKLOCK_WS", "ws://127.0.0.1:1/".to_owned())]);
 }
 
 #[test]
 fn the_client_has_the_types_it_says() {
     set_up();
     run(Command::new("node_modules/.bin/tsc").args(["--project", "."]));
+}
+
+/// SEC-23, SET-01, SET-03, SET-05, SET-07, SET-21, SET-32: the page of the example, and the client in
+/// a real browser.
+#[test]
+fn the_page_works_in_chromium() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let served = serve::Served::start(anywhere, anywhere).await.expect("the page is served");
+        let environment = [
+            ("PEEKLOCK_PAGE", format!("http://{}", served.page)),
+            ("PEEKLOCK_WS", format!("ws://{}/", served.broker_address())),
+        ];
+        let tests = move || node(&["chromium.test.js"], &environment);
+        let ended = tokio::task::spawn_blocking(tests).await;
+        served.stop().await.expect("the page stops");
+        ended.expect("the tests pass");
+    });
 }

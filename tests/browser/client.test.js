@@ -66,6 +66,22 @@ test("an abandoned message comes again and counts, a released one does not count
   assert.deepEqual(counts, [1, 2, 2, 3]);
 });
 
+// SET-17, SET-18, SET-20
+test("a lock is renewed, and one that has ended is not", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  await connection.sender(path).send("mine");
+  const receiver = connection.receiver(path);
+  const [message] = await receiver.receive();
+  const until = message.lockedUntilUtc;
+  // Nobody else gets it; meanwhile the broker's clock goes on.
+  assert.deepEqual(await receiver.receive({ waitSeconds: 0.05 }), []);
+  assert.ok((await message.renew()) > until);
+  assert.ok(message.lockedUntilUtc > until);
+  await message.release();
+  await assert.rejects(message.renew(), refused("MessageLockLost"));
+});
+
 // DEF-01 to DEF-03, DEF-07, DEL-09
 test("deferred messages are received by number, all or none", async (t) => {
   const connection = await connected(t);

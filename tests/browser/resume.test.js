@@ -112,25 +112,3 @@ test("a close code that means no ends the connection", async (t) => {
   await waiting;
   thief.close(1000);
 });
-
-// SET-17, SET-18: the broker's time does the waiting.
-test("the lock of a message whose handler takes long is renewed", async (t) => {
-  const connection = await connected(t);
-  const path = await queue(connection, { lockDuration: "PT5S" });
-  await connection.sender(path).send("slow");
-  const receiver = connection.receiver(path);
-  const problems = [];
-  const handled = new Promise((resolve) => {
-    const handler = async (message) => {
-      const until = message.lockedUntilUtc;
-      // Longer than a lock lasts; nobody else may get it meanwhile.
-      const others = await connection.receiver(path).receive({ waitSeconds: 6 });
-      resolve({ others, wasRenewed: message.lockedUntilUtc > until });
-    };
-    receiver.subscribe(handler, { onError: (error) => problems.push(error.message) });
-  });
-  assert.deepEqual(await handled, { others: [], wasRenewed: true });
-  await receiver.close();
-  assert.deepEqual(problems, []);
-  assert.equal((await connection.queues.get(path)).runtime.totalMessageCount, 0);
-});

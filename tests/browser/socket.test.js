@@ -156,13 +156,55 @@ test("frames of the broker are confirmed before many of them wait", async (t) =>
   assert.equal(broker.frames[1].seen, 65);
 });
 
-test("a broker that falls silent is given up, and heartbeats are sent until then", async (t) => {
-  const broker = await server(t, () => undefined, { heartbeatSeconds: 1 });
+test("heartbeats are sent, and a broker that falls silent is given up", async (t) => {
+  let hear;
+  const heard = new Promise((resolve) => {
+    hear = resolve;
+  });
+  const broker = await server(t, (request) => hear(request), { heartbeatSeconds: 1 });
   const connection = await connected(t, { reconnectMs: 1 }, broker.url);
   const { reason } = await inState(connection, "lost");
   assert.match(reason, /not heard/);
-  assert.ok(broker.frames.length >= 2, `${broker.frames.length} heartbeats`);
-  assert.ok(broker.frames.every(({ requests }) => requests.length === 1 && requests[0].heartbeat));
+  assert.deepEqual(await heard, { heartbeat: {} });
+});
+
+// SET-17: the broker of this test gives short locks, and counts how often it is asked for more.
+test("the lock of a message is renewed while its handler runs, and not after", async (t) => {
+  let left = 3;
+  let finish;
+  const renewed = new Promise((resolve) => {
+    finish = resolve;
+  });
+  const asked = [];
+  const in2Seconds = () => new Date(Date.now() + 2000).toISOString();
+  const delivery = () => ({
+    link: 1,
+    first: 1,
+    messages: [{ body: "slow", sequenceNumber: 1, enqueuedTimeUtc: in2Seconds(), lockToken: "t", lockedUntilUtc: in2Seconds() }],
+  });
+  const answer = (request, socket) => {
+    if (request.attach) {
+      socket.send(JSON.stringify({ seen: 0, items: [{ deliveries: delivery() }] }));
+    }
+    if (request.renew) {
+      left -= 1;
+      if (left === 0) {
+        finish();
+      }
+      return { renewed: { lockedUntilUtc: in2Seconds() } };
+    }
+    asked.push(Object.keys(request).at(-1));
+    return request.settle ? { settled: {} } : { done: {} };
+  };
+  const broker = await server(t, answer, { nowUtc: new Date().toISOString() });
+  const connection = await connected(t, {}, broker.url);
+  const problems = [];
+  const subscription = connection.receiver("q").subscribe(() => renewed, { onError: (error) => problems.push(error) });
+  await renewed;
+  await subscription.stop();
+  assert.deepEqual(problems, []);
+  assert.equal(left, 0);
+  assert.ok(asked.includes("settle"));
 });
 
 // ERR-06

@@ -19,8 +19,16 @@ export function atEnd(test, action) {
   if (!ends.has(test)) {
     ends.set(test, []);
     test.after(async () => {
+      const failures = [];
       for (const end of ends.get(test).reverse()) {
-        await end();
+        try {
+          await end();
+        } catch (error) {
+          failures.push(error);
+        }
+      }
+      if (failures.length > 0) {
+        throw failures[0];
       }
     });
   }
