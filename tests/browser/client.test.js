@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PeeklockError, typed } from "../../transports/websocket/js/peeklock.js";
+import { PeeklockError, typed } from "peeklock";
 import { connected, drained, queue } from "./support.js";
 
 const refused = (condition, more = {}) => (error) => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import WebSocket, { WebSocketServer } from "ws";
-import { connect } from "../../transports/websocket/js/peeklock.js";
+import { connect } from "peeklock";
 import { atEnd, connected, inState } from "./support.js";
 
 const welcome = {

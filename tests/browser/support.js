@@ -4,7 +4,7 @@
 import { once } from "node:events";
 import { connect as connectTo, createServer } from "node:net";
 import WebSocket from "ws";
-import { connect } from "../../transports/websocket/js/peeklock.js";
+import { connect } from "peeklock";
 
 /** The WebSocket address of the broker. */
 export const url = process.env.PEEKLOCK_WS;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import * as client from "../../transports/websocket/js/peeklock.js";
+import * as client from "peeklock";
 
 const declared = await readFile(new URL("../../transports/websocket/js/peeklock.d.ts", import.meta.url), "utf8");
 

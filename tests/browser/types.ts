@@ -12,7 +12,7 @@ import {
   type SendOutcome,
   typed,
   TypedValue,
-} from "../../transports/websocket/js/peeklock.js";
+} from "peeklock";
 
 export async function everything(): Promise<void> {
   const connection: Connection = await connect("ws://127.0.0.1:5301/", {
