@@ -11,6 +11,8 @@ import { encodeProperties, instant } from "./value.js";
 
 const SETTLE_COUNT_MAX = 4096;
 const CONCURRENCY_MAX = 1024;
+/** A link can have no more deliveries. */
+const DELIVERY_MAX = 0xffff_ffff;
 const RETRY_MS = 1000;
 const RETRY_MAX_MS = 30_000;
 
@@ -33,6 +35,7 @@ export class Receiver extends Link {
   #retryTimer;
 
   #groups = new Map();
+  #settling = new WeakSet();
   #stops = new Set();
   #peeked = 0;
 
@@ -88,7 +91,7 @@ export class Receiver extends Link {
     const abort = new AbortController();
     const leave = this.#consume();
     const settle = async (message, decision) => {
-      if (message.lockToken !== undefined && message.settled === undefined && !message.isSettling) {
+      if (message.lockToken !== undefined && message.settled === undefined && !this.#settling.has(message)) {
         await message[decision]().catch((error) => onError(error, message));
       }
     };
@@ -198,7 +201,7 @@ export class Receiver extends Link {
       return Math.min(this.#allowed, this.#delivered);
     }
     const handed = this.#delivered - this.#lying;
-    return Math.max(this.#allowed, handed + this.#waiting.size + this.#prefetch);
+    return Math.min(DELIVERY_MAX, Math.max(this.#allowed, handed + this.#waiting.size + this.#prefetch));
   }
 
   #updateCredit() {
@@ -243,6 +246,9 @@ export class Receiver extends Link {
   #stopFlow(error) {
     this.#allowed = this.#delivered;
     if (this.#consumers === 0) {
+      if (error.condition === "EntityNotFound") {
+        this.attachAnew();
+      }
       return;
     }
     if (error.retryable) {
@@ -278,6 +284,10 @@ export class Receiver extends Link {
       } else {
         unwanted.push(message);
       }
+    }
+    if (this.#delivered >= DELIVERY_MAX) {
+      unwanted.push(...this.#empty());
+      this.attachAnew();
     }
     this.#giveBack(unwanted);
     this.#updateCredit();
@@ -402,24 +412,27 @@ export class Receiver extends Link {
 
   async #group(name, extras, messages, done) {
     messages.forEach(requireLock);
+    const max = Math.min(SETTLE_COUNT_MAX, this.connection.welcome?.commandCountMax ?? SETTLE_COUNT_MAX);
     const lists = [];
-    for (let place = 0; place < messages.length; place += SETTLE_COUNT_MAX) {
-      lists.push(messages.slice(place, place + SETTLE_COUNT_MAX));
+    for (let place = 0; place < messages.length; place += max) {
+      lists.push(messages.slice(place, place + max));
     }
-    const isSettling = name === "settle";
-    messages.forEach((message) => isSettling && (message.isSettling = true));
+    if (name === "settle") {
+      messages.forEach((message) => this.#settling.add(message));
+    }
     try {
-      const outcomes = await Promise.all(lists.map((list) => this.#join(name, extras, list, done)));
+      const outcomes = await Promise.all(lists.map((list) => this.#join(name, extras, list, max, done)));
       return outcomes.flat();
     } finally {
-      messages.forEach((message) => isSettling && (message.isSettling = false));
+      if (name === "settle") {
+        messages.forEach((message) => this.#settling.delete(message));
+      }
     }
   }
 
   /** Joins the request of this kind that is not yet written, or makes one. */
-  async #join(name, extras, messages, done) {
+  async #join(name, extras, messages, max, done) {
     const key = JSON.stringify([name, extras]);
-    const max = Math.min(SETTLE_COUNT_MAX, this.connection.welcome?.commandCountMax ?? SETTLE_COUNT_MAX);
     let group = this.#groups.get(key);
     if (!group || group.messages.length + messages.length > max) {
       group = { messages: [] };
