@@ -16,7 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::Failure;
 use super::arguments::{When, span_of, when};
-use super::connect::{Common, Patience, Session};
+use super::connect::{Common, Output, Patience, Session};
 use super::property::{Property, property};
 use super::terminal::Bar;
 use feed::{Fed, Feed};
@@ -184,7 +184,10 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
     let in_flight_max = usize::from(flags.in_flight);
     let sender = session.client.sender(&flags.queue)?.with_in_flight_max(in_flight_max);
     let mut report = Report::new(session.out, flags.common.output, feed.names_lines());
-    let bar = Bar::new("sending", feed.total());
+    // Two may not write to one terminal at once: not beside what is typed or told there.
+    let is_beside =
+        feed.is_typed() || (session.out.is_terminal && flags.common.output == Output::Ndjson);
+    let bar = if is_beside { Bar::hidden() } else { Bar::new("sending", feed.total()) };
     let mut pace = flags.rate.map(|rate| {
         let mut pace = tokio::time::interval(Duration::from_secs_f64(1.0 / rate));
         pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
