@@ -115,7 +115,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
     let count = if form.is_some() { count } else { count.min(ROWS_MAX) };
     let mut table = table(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Long));
-    let bar = Bar::beside(&session.out, "peeking");
+    let bar = Bar::beside_output("peeking");
     let mut browse = Browse::new(&receiver, SequenceNumber(flags.from));
     let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);
     'pages: loop {

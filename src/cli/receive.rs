@@ -187,7 +187,7 @@ async fn work(
     let wait = if flags.follow { FOLLOW_WAIT } else { flags.wait };
     // What is received for good and cannot be written is lost: one at a time.
     let batch_max = if flags.mode == Mode::ReceiveAndDelete { 1 } else { BATCH };
-    let bar = Bar::beside(&session.out, "receiving");
+    let bar = Bar::beside_output("receiving");
     while progress.written < count && progress.end == End::Done {
         let left = u32::try_from(count - progress.written).unwrap_or(u32::MAX);
         let stop = session.interrupt.hit();

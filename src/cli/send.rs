@@ -12,11 +12,11 @@ use peeklock::error::BrokerError;
 use peeklock::ids::SequenceNumber;
 use peeklock::message::Message;
 use peeklock::time::{TimeSpan, Timestamp};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::Instant;
 
 use super::Failure;
 use super::arguments::{When, span_of, when};
-use super::connect::{Common, Patience, Session};
+use super::connect::{Common, Output, Patience, Session};
 use super::property::{Property, property};
 use super::terminal::Bar;
 use feed::{Fed, Feed};
@@ -45,6 +45,9 @@ first one that fails ends the sending, after the answers to those under way, unl
 
 /// Bytes of messages under way at once.
 const BYTES_IN_FLIGHT_MAX: usize = 32 << 20;
+
+/// How far `--rate` may be behind and make up for it.
+const LATE_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
 pub struct SendFlags {
@@ -184,15 +187,13 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
     let in_flight_max = usize::from(flags.in_flight);
     let sender = session.client.sender(&flags.queue)?.with_in_flight_max(in_flight_max);
     let mut report = Report::new(session.out, flags.common.output, feed.names_lines());
-    let bar = Bar::new("sending", feed.total());
-    let mut pace = flags.rate.map(|rate| {
-        let mut pace = tokio::time::interval(Duration::from_secs_f64(1.0 / rate));
-        pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        pace
-    });
+    // Two may not write to one terminal at once: not beside what is typed or told there.
+    let is_beside =
+        feed.is_typed() || (session.out.is_terminal && flags.common.output == Output::Ndjson);
+    let bar = if is_beside { Bar::hidden() } else { Bar::new("sending", feed.total()) };
+    let mut pace = flags.rate.map(Pace::new);
     let mut under_way = FuturesOrdered::new();
     let (mut bytes_under_way, mut may_go_on) = (0_usize, true);
-    let mut is_due = false;
     loop {
         let has_room = under_way.len() < in_flight_max && bytes_under_way < BYTES_IN_FLIGHT_MAX;
         tokio::select! {
@@ -207,7 +208,7 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
                 bar.advance(1);
                 may_go_on &= report.answered(answered, &bar)? || flags.keep_going;
             }
-            fed = paced(&mut pace, &mut is_due, &mut feed), if may_go_on && has_room => match fed {
+            fed = paced(&mut pace, &mut feed), if may_go_on && has_room => match fed {
                 Fed::Message(line, mut message) => {
                     flags.properties.apply(&mut message, session.client.now());
                     let bytes = message.body.as_bytes().len();
@@ -235,14 +236,48 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
 }
 
 /// The next message, when its time has come. Dropping the future loses neither.
-async fn paced(pace: &mut Option<Interval>, is_due: &mut bool, feed: &mut Feed) -> Fed {
-    if let Some(pace) = pace
-        && !*is_due
-    {
-        pace.tick().await;
-        *is_due = true;
+async fn paced(pace: &mut Option<Pace>, feed: &mut Feed) -> Fed {
+    if let Some(pace) = pace {
+        pace.due().await;
     }
     let fed = feed.next().await;
-    *is_due = false;
+    if let Some(pace) = pace {
+        pace.next_at += pace.period;
+    }
     fed
+}
+
+/// When the next message may go.
+struct Pace {
+    period: Duration,
+    next_at: Instant,
+}
+
+impl Pace {
+    fn new(rate: f64) -> Self {
+        Self { period: Duration::from_secs_f64(1.0 / rate), next_at: Instant::now() }
+    }
+
+    /// Waits for it. What could not go for a while is not made up for, but for what a timer of
+    /// milliseconds is too coarse for.
+    async fn due(&mut self) {
+        if let Some(earliest) = Instant::now().checked_sub(LATE_MAX) {
+            self.next_at = self.next_at.max(earliest);
+        }
+        tokio::time::sleep_until(self.next_at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pause_is_not_made_up_for() {
+        let mut pace = Pace::new(1.0);
+        let now = Instant::now();
+        pace.next_at = now.checked_sub(Duration::from_secs(60)).unwrap();
+        pace.due().await;
+        assert!(pace.next_at >= now.checked_sub(LATE_MAX).unwrap());
+    }
 }

@@ -10,11 +10,11 @@ use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
 use peeklock::time::TimeSpan;
 
-use super::Failure;
 use super::arguments::span_of;
 use super::connect::{Common, Output, Patience, Session};
 use super::queue::all;
 use super::terminal::{Cell, Table, Wrote, json};
+use super::{Failure, exit};
 use rates::{Rates, Row};
 use screen::{Key, Screen};
 
@@ -121,7 +121,7 @@ async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     let mut rates = Rates::default();
     rates.read(&all(&session.client).await?, Instant::now());
     tokio::select! {
-        () = session.interrupt.hit() => return Err(Failure::Told(super::exit::INTERRUPTED)),
+        () = session.interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
         () = tokio::time::sleep(flags.interval.to_std()) => {}
     }
     let mut rows = rates.read(&all(&session.client).await?, Instant::now());
@@ -159,11 +159,11 @@ async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// A lost connection comes back by itself; anything else ends the command.
+/// A lost connection comes back by itself, a busy broker has time again; anything else ends the command.
 fn passing<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(Failure::Ended { code: super::exit::NO_CONNECTION, .. }) => Ok(None),
+        Err(Failure::Ended { code: exit::NO_CONNECTION | exit::BUSY, .. }) => Ok(None),
         Err(failure) => Err(failure),
     }
 }

@@ -16,10 +16,16 @@ impl Broker {
     }
 
     pub fn start_at(address: &str) -> Self {
+        Self::start_with(address, &[])
+    }
+
+    /// A broker with settings of the environment.
+    pub fn start_with(address: &str, settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
         cleared(&mut command);
         let mut child = command
             .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", address])
+            .envs(settings.iter().copied())
             .current_dir(env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -137,3 +137,15 @@ fn a_token_is_kept_and_never_shown() {
     }
     assert_eq!(home.program(&[&add[..6], &["--force"]].concat()).input(b"\n").run().code, 2);
 }
+
+/// SEC-17
+#[test]
+fn a_broker_that_wants_a_token_says_so() {
+    let closed = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
+    let broker = Broker::start_with("127.0.0.1:0", &closed);
+    let (_, log) = broker.ends(1, &["queue", "list"]);
+    assert!(log.contains("PEEKLOCK_TOKEN") && log.contains(&broker.url), "{log}");
+    let ended = broker.program(&["queue", "list"]).variable("PEEKLOCK_TOKEN", "s3cret").run();
+    assert_eq!(ended.code, 1);
+    assert!(ended.log.contains("Unauthorized") && !ended.log.contains("s3cret"), "{}", ended.log);
+}

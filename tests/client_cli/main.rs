@@ -5,11 +5,14 @@
 
 mod broker;
 mod program;
+// Pseudo-terminals are made in the way of Linux.
+#[cfg(target_os = "linux")]
 mod terminal;
 
 mod contexts;
 mod dead_letters;
 mod help;
+#[cfg(target_os = "linux")]
 mod on_a_terminal;
 mod queues;
 mod receiving;

@@ -114,7 +114,9 @@ fn lines_typed_are_sent_and_ctrl_d_ends() {
     terminal.until("two");
     terminal.press("\u{4}");
     terminal.until("sent 2 messages to orders");
-    assert_eq!(terminal.end().0, 0);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0);
+    assert!(!shown.contains("sending"), "nothing is drawn over what is typed: {shown:?}");
     assert_eq!(broker.bodies("orders"), [body("one", 0), body("two", 0)]);
 }
 

@@ -79,6 +79,11 @@ impl Feed {
         }
     }
 
+    /// Whether somebody types it.
+    pub fn is_typed(&self) -> bool {
+        self.names_lines() && io::stdin().is_terminal()
+    }
+
     /// Whether a place is a line of the input.
     pub const fn names_lines(&self) -> bool {
         matches!(self, Self::Lines { .. })

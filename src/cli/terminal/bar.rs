@@ -1,12 +1,12 @@
 //! The progress of long work: how many of how many, how fast, how long still. On a terminal only, on
 //! standard error.
 
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use super::Out;
 
 /// Fit into 80 columns.
 const KNOWN: &str = "{msg:14} [{bar:20}] {human_pos:>12} of {human_len:12} {per_sec:>12} {eta:>4}";
@@ -18,11 +18,12 @@ pub struct Bar(ProgressBar);
 impl Bar {
     /// A bar for so many of something, or for nobody knows how many.
     pub fn new(what: &'static str, total: Option<u64>) -> Self {
-        let bar = if io::stderr().is_terminal() {
-            ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr())
-        } else {
-            ProgressBar::hidden()
-        };
+        // What is done in a moment would only flicker.
+        let is_short = total.is_some_and(|total| total < 2);
+        if is_short || !io::stderr().is_terminal() {
+            return Self::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = if total.is_some() { KNOWN } else { UNKNOWN };
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
@@ -31,9 +32,17 @@ impl Bar {
         Self(bar)
     }
 
-    /// The same for what is written to standard output: where that is the terminal, it is enough.
-    pub fn beside(out: &Out, what: &'static str) -> Self {
-        if out.is_terminal { Self(ProgressBar::hidden()) } else { Self::new(what, None) }
+    /// The same for what is written to standard output: into a file only. A terminal shows it, and so
+    /// may what reads a pipe.
+    pub fn beside_output(what: &'static str) -> Self {
+        let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+        let is_file = file.and_then(|file| file.metadata()).is_ok_and(|meta| meta.is_file());
+        if is_file { Self::new(what, None) } else { Self::hidden() }
+    }
+
+    /// No bar.
+    pub fn hidden() -> Self {
+        Self(ProgressBar::hidden())
     }
 
     pub fn advance(&self, count: u64) {
