@@ -71,7 +71,10 @@ fn node(files: &[&str], environment: &[(&str, String)]) {
 #[test]
 fn the_client_sends_receives_and_settles() {
     let served = Served::start();
-    node(&["client.test.js", "types.test.js", "readme.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
+    node(
+        &["client.test.js", "types.test.js", "readme.test.js"],
+        &[("PEEKLOCK_WS", served.url.clone())],
+    );
 }
 
 /// SET-21, SET-17: connections that are cut, and locks that are renewed.
