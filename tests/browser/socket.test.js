@@ -255,3 +255,18 @@ test("while the broker is away, requests wait, and not for ever", async (t) => {
   await assert.rejects(connection.queues.list(), { condition: "CommunicationProblem", retryable: true });
   await assert.rejects(connection.queues.list(), /not restored in time/);
 });
+
+test("a connection that is closed while it is made anew leaves no socket", async (t) => {
+  const broker = await server(t);
+  const connection = await connected(t, { reconnectMs: 1 }, broker.url);
+  const lost = inState(connection, "lost");
+  // The next one is accepted, and nobody says welcome.
+  broker.removeAllListeners("connection");
+  const again = once(broker, "connection");
+  broker.sockets[0].terminate();
+  await lost;
+  const [socket] = await again;
+  const closed = once(socket, "close");
+  await connection.close({ seconds: 0 });
+  await closed;
+});
