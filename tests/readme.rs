@@ -131,7 +131,10 @@ fn every_example_of_the_table_exists() {
     let text = readme();
     for line in text.lines().filter(|line| line.starts_with("| `cargo run --example ")) {
         let name = line.split('`').nth(1).and_then(|call| call.rsplit(' ').next()).expect("a name");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.rs"));
-        assert!(path.exists(), "{name}");
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+        let is_there = [format!("{name}.rs"), format!("{name}/main.rs")]
+            .iter()
+            .any(|file| examples.join(file).exists());
+        assert!(is_there, "{name}");
     }
 }

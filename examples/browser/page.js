@@ -370,7 +370,10 @@ async function listQueues(wanted) {
     }
   }
   const paths = queues.map(({ path }) => path);
-  $("queue").replaceChildren(...paths.map((path) => element("option", { text: path, value: path })));
+  const shown = Array.from($("queue").options, ({ value }) => value);
+  if (paths.join("\n") !== shown.join("\n")) {
+    $("queue").replaceChildren(...paths.map((path) => element("option", { text: path, value: path })));
+  }
   $("queue").value = paths.includes(wanted) ? wanted : (paths[0] ?? "");
   if ($("queue").value !== chosen) {
     await choose($("queue").value);
@@ -557,7 +560,10 @@ async function start() {
     live.tick();
     dead.tick();
   }, 250);
-  setInterval(() => document.visibilityState === "visible" && refreshCounts(), 2000);
+  const every = (ms, action) => setInterval(() => document.visibilityState === "visible" && action(), ms);
+  every(2000, refreshCounts);
+  // Others make and delete queues, too.
+  every(10_000, () => connection.state === "open" && attempt(() => listQueues(chosen)));
   // What is in hand goes back at once, and uncounted.
   addEventListener("pagehide", () => {
     live.stop();

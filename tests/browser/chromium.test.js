@@ -1,6 +1,7 @@
 // The client and the page of the example in a headless Chromium, against the served example.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer, request } from "node:http";
 import { after, before, test } from "node:test";
@@ -21,7 +22,8 @@ let browser;
 
 before(async () => {
   assert.ok(page, "PEEKLOCK_PAGE names no page; run `./test browser`");
-  const executablePath = process.env.PEEKLOCK_CHROMIUM ?? "/usr/bin/chromium";
+  const which = ["-c", 'command -v "${PEEKLOCK_CHROMIUM:-chromium}"'];
+  const executablePath = execFileSync("/bin/sh", which, { encoding: "utf8" }).trim();
   browser = await chromium.launch({ executablePath, headless: true, args: ARGUMENTS });
 });
 

@@ -142,6 +142,35 @@ test("no more is under way than the broker allows, and no frame is larger", asyn
   assert.deepEqual(sizes, [4, 4, 2]);
 });
 
+// SND-13
+test("a sender has exactly as many requests under way as it may", async (t) => {
+  const held = [];
+  const broker = await server(t, (request) => {
+    if (!request.send) {
+      return { done: {} };
+    }
+    held.push(request);
+    return undefined;
+  });
+  const connection = await connected(t, {}, broker.url);
+  const sender = connection.sender("q", { inFlightMax: 2 });
+  const sent = Promise.all(Array.from({ length: 5 }, (_, place) => sender.send(`m${place}`)));
+  const bodies = () => held.map(({ send }) => send.messages[0].body);
+  const answer = async (place) => {
+    const items = [{ id: held[place].id, accepted: { sequenceNumbers: [[place + 1, 1]] } }];
+    broker.sockets[0].send(JSON.stringify({ seen: broker.frames.length, items }));
+    // Whatever follows has come before the answer to this.
+    await connection.queues.list().catch(() => {});
+  };
+  await connection.queues.list().catch(() => {});
+  assert.deepEqual(bodies(), ["m0", "m1"]);
+  for (let place = 0; place < 5; place += 1) {
+    await answer(place);
+    assert.equal(held.length, Math.min(5, place + 3));
+  }
+  assert.deepEqual(await sent, [1, 2, 3, 4, 5]);
+});
+
 test("frames of the broker are confirmed before many of them wait", async (t) => {
   const broker = await server(t);
   await connected(t, {}, broker.url);
@@ -163,8 +192,11 @@ test("heartbeats are sent, and a broker that falls silent is given up", async (t
   });
   const broker = await server(t, (request) => hear(request), { heartbeatSeconds: 1 });
   const connection = await connected(t, { reconnectMs: 1 }, broker.url);
+  const closed = once(broker.sockets[0], "close");
   const { reason } = await inState(connection, "lost");
   assert.match(reason, /not heard/);
+  // A 1000 would have ended what is to go on.
+  assert.equal((await closed)[0], 4000);
   assert.deepEqual(await heard, { heartbeat: {} });
 });
 
@@ -222,4 +254,19 @@ test("while the broker is away, requests wait, and not for ever", async (t) => {
   await sent;
   await assert.rejects(connection.queues.list(), { condition: "CommunicationProblem", retryable: true });
   await assert.rejects(connection.queues.list(), /not restored in time/);
+});
+
+test("a connection that is closed while it is made anew leaves no socket", async (t) => {
+  const broker = await server(t);
+  const connection = await connected(t, { reconnectMs: 1 }, broker.url);
+  const lost = inState(connection, "lost");
+  // The next one is accepted, and nobody says welcome.
+  broker.removeAllListeners("connection");
+  const again = once(broker, "connection");
+  broker.sockets[0].terminate();
+  await lost;
+  const [socket] = await again;
+  const closed = once(socket, "close");
+  await connection.close({ seconds: 0 });
+  await closed;
 });

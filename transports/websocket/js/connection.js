@@ -184,7 +184,10 @@ export class Connection extends EventTarget {
       socket.close(1000);
       await within(1, closed);
     }
+    const left = this.#socket;
     this.#end(undefined);
+    // One that was about to be made anew, or did not answer.
+    release(left);
   }
 
   // What senders, receivers and queues use. It is no part of the interface of the package.
