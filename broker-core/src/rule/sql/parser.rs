@@ -578,9 +578,6 @@ impl<'t> Parser<'t> {
     }
 
     fn add_name(&mut self, name: Box<str>) -> Place {
-        if let Some(known) = self.program.names.iter().position(|known| *known == name) {
-            return place(known);
-        }
         self.program.names.push(name);
         place(self.program.names.len() - 1)
     }
