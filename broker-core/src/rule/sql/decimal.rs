@@ -6,8 +6,13 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+#[cfg(test)]
+mod tests;
+
 const DIGITS_MAX: u32 = 34;
 const COEFFICIENT_MAX: u128 = 10u128.pow(DIGITS_MAX) - 1;
+/// Every number of so many digits fits a [`Wide`].
+const WIDE_DIGITS: i64 = 76;
 const EXPONENT_MIN: i32 = -6176;
 const EXPONENT_MAX: i32 = 6111;
 
@@ -195,9 +200,11 @@ impl Decimal {
         }
         // The left one has the larger exponent and is written out to that of the right one. Where
         // they lie too far apart for that, the right one is less than any digit that is kept.
-        let distance = left_exponent - right_exponent;
-        let (right, right_exponent, sticky) = if left != 0 && distance > 36 {
-            (0, left_exponent - 36, right != 0)
+        let distance = i64::from(left_exponent) - i64::from(right_exponent);
+        let scale_max = WIDE_DIGITS - digits(left);
+        let (right, right_exponent, sticky) = if left != 0 && distance > scale_max {
+            let exponent = i64::from(left_exponent) - scale_max;
+            (0, i32::try_from(exponent).unwrap_or(EXPONENT_MIN), right != 0)
         } else {
             (right, right_exponent, false)
         };
@@ -253,11 +260,15 @@ impl Decimal {
             (Infinity, Finite(..)) | (Finite(..), Finite(0, _)) => {
                 Self { negative, magnitude: Infinity }
             }
-            (Finite(..), Infinity) => Self { negative, magnitude: Finite(0, 0) },
+            (Finite(..), Infinity) => Self { negative, magnitude: Finite(0, EXPONENT_MIN) },
             (Finite(left, left_exponent), Finite(right, right_exponent)) => {
                 let ideal = left_exponent - right_exponent;
-                // Enough digits that the quotient has more than are kept.
-                let scale = 36;
+                if left == 0 {
+                    return Self::rounded(negative, Wide::from(0), ideal, false);
+                }
+                // So many digits that the quotient has more than are kept.
+                let scale = i64::from(DIGITS_MAX) + 3 + digits(right) - digits(left);
+                let scale = u32::try_from(scale).unwrap_or(0);
                 let (quotient, rest) = Wide::from(left).times_power(scale).divided(right);
                 let scaled = ideal - scale.cast_signed();
                 let inexact = rest != 0;
@@ -444,7 +455,7 @@ impl Wide {
         }))
     }
 
-    /// Times ten to the power of `exponent`, which is at most 36 for 34 digits.
+    /// Times ten to the power of `exponent`; the result must have at most 76 digits.
     fn times_power(self, exponent: u32) -> Self {
         (0..exponent).fold(self, |wide, _| wide.times(10))
     }
