@@ -20,6 +20,11 @@ pub mod sql;
 mod system;
 
 #[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_sign_loss,
+    reason = "a test that goes wrong may panic"
+)]
 mod tests;
 
 pub use action::Changed;
@@ -53,6 +58,9 @@ enum Compiled {
     Sql(Program),
 }
 
+/// What is wrong, and in which text.
+type Malformed = (SyntaxError, &'static str);
+
 impl Rule {
     /// A new rule, after its name, its filter and its action were judged (TOP-16, TOP-24).
     ///
@@ -62,8 +70,9 @@ impl Rule {
     pub fn create(description: RuleDescription, limits: &Limits) -> Result<Self, Rejection> {
         description.validate(limits)?;
         let count_max = limits.action_statement_count_max;
-        Self::compile(description, count_max)
-            .map_err(|(error, description, what)| error.to_rejection(what, &description.name))
+        let (filter, action) = compile(&description, count_max)
+            .map_err(|(error, what)| error.to_rejection(what, &description.name))?;
+        Ok(Self { description, filter, action })
     }
 
     /// A rule that was stored, whatever limits are in force now.
@@ -71,31 +80,8 @@ impl Rule {
     /// # Errors
     /// When a text is not one that this version could have stored.
     pub fn restore(description: RuleDescription) -> Result<Self, SyntaxError> {
-        Self::compile(description, usize::MAX).map_err(|(error, ..)| error)
-    }
-
-    fn compile(
-        description: RuleDescription,
-        statement_count_max: usize,
-    ) -> Result<Self, (SyntaxError, RuleDescription, &'static str)> {
-        let filter = match &description.filter {
-            Filter::True => Ok(Compiled::Always),
-            Filter::False => Ok(Compiled::Never),
-            Filter::Correlation(filter) => Ok(Compiled::Correlation(filter.conditions())),
-            Filter::Sql(sql) => sql::compile_filter(&sql.text, &sql.parameters).map(Compiled::Sql),
-        };
-        let filter = match filter {
-            Ok(filter) => filter,
-            Err(error) => return Err((error, description, "filter")),
-        };
-        let action = description
-            .action
-            .as_ref()
-            .map(|sql| sql::compile_action(&sql.text, &sql.parameters, statement_count_max));
-        match action.transpose() {
-            Ok(action) => Ok(Self { description, filter, action }),
-            Err(error) => Err((error, description, "action")),
-        }
+        let (filter, action) = compile(&description, usize::MAX).map_err(|(error, _)| error)?;
+        Ok(Self { description, filter, action })
     }
 
     /// What it was made from.
@@ -135,4 +121,26 @@ impl Rule {
             Compiled::Sql(program) => program.test(properties, random, observer),
         }
     }
+}
+
+/// The filter and the action, ready to be evaluated; an error with the word for its text.
+fn compile(
+    description: &RuleDescription,
+    statement_count_max: usize,
+) -> Result<(Compiled, Option<Vec<Statement>>), Malformed> {
+    let filter = match &description.filter {
+        Filter::True => Compiled::Always,
+        Filter::False => Compiled::Never,
+        Filter::Correlation(filter) => Compiled::Correlation(filter.conditions()),
+        Filter::Sql(sql) => sql::compile_filter(&sql.text, &sql.parameters)
+            .map(Compiled::Sql)
+            .map_err(|error| (error, "filter"))?,
+    };
+    let action = description
+        .action
+        .as_ref()
+        .map(|sql| sql::compile_action(&sql.text, &sql.parameters, statement_count_max))
+        .transpose()
+        .map_err(|error| (error, "action"))?;
+    Ok((filter, action))
 }

@@ -102,7 +102,7 @@ impl Generator {
 
     pub fn world(&mut self) -> World {
         let mut world = World::default();
-        for name in NAMES.iter().copied() {
+        for &name in NAMES {
             if !self.random.one_in(3) {
                 let value = self.value();
                 world.user.push((name.to_owned(), value));
@@ -110,7 +110,7 @@ impl Generator {
         }
         let text = |this: &mut Self| match this.random.below(3) {
             0 => Val::Null,
-            _ => Val::Text(this.pick(&TEXTS).to_owned()),
+            _ => Val::Text(this.pick(TEXTS).to_owned()),
         };
         world.sys = vec![
             ("Label", text(self)),

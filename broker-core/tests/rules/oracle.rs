@@ -30,9 +30,9 @@ pub enum Expr {
     User(String),
     Sys(String),
     /// `property(...)`
-    Named(Box<Expr>),
-    Sign(char, Box<Expr>),
-    Binary(char, Box<Expr>, Box<Expr>),
+    Named(Box<Self>),
+    Sign(char, Box<Self>),
+    Binary(char, Box<Self>, Box<Self>),
 }
 
 /// Something that is true, false or unknown.
@@ -45,9 +45,9 @@ pub enum Pred {
     ExistsUser(String),
     ExistsSys(String),
     Bare(Expr),
-    Not(Box<Pred>),
-    And(Box<Pred>, Box<Pred>),
-    Or(Box<Pred>, Box<Pred>),
+    Not(Box<Self>),
+    And(Box<Self>, Box<Self>),
+    Or(Box<Self>, Box<Self>),
 }
 
 /// The message that is judged.

@@ -22,6 +22,7 @@ mod program;
 mod token;
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test that goes wrong may panic")]
 mod tests;
 
 pub use compare::{Comparison, equal};

@@ -555,14 +555,11 @@ impl<'t> Parser<'t> {
     /// Lets a jump go on with the next step to be written.
     fn land(&mut self, jump: usize) {
         let behind = place(self.program.steps.len());
-        match self.program.steps.get_mut(jump) {
-            Some(
-                Step::AndThen(target)
-                | Step::OrElse(target)
-                | Step::In(target)
-                | Step::Element(target),
-            ) => *target = behind,
-            _ => {}
+        if let Some(
+            Step::AndThen(target) | Step::OrElse(target) | Step::In(target) | Step::Element(target),
+        ) = self.program.steps.get_mut(jump)
+        {
+            *target = behind;
         }
     }
 
