@@ -9,6 +9,9 @@ use super::content::View;
 use super::{Content, Overlay, PropertyChange, SettableProperty, ValueRef};
 use crate::time::{TimeSpan, Timestamp};
 
+#[cfg(test)]
+mod tests;
+
 /// So many application properties are listed without an allocation.
 const INLINE_PROPERTIES: usize = 16;
 

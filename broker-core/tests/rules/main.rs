@@ -8,6 +8,7 @@
 mod generator;
 mod oracle;
 mod texts;
+mod topics;
 
 use std::time::Instant;
 

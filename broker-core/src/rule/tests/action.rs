@@ -263,3 +263,13 @@ fn the_name_of_the_rule_is_set_last() {
     let copied = copy_of(&sent, &publish(&matcher, &sent).copies[0]);
     assert_eq!(copied, with(&[("RuleName", "Mine".into())]));
 }
+
+/// SQL-34: an instant that is kept as a timestamp is rounded down, also before 1970.
+#[test]
+fn timestamps_are_kept_in_whole_milliseconds() {
+    for (unix_ms, ticks, kept) in [(0, -1, -1), (5, 9_999, 5), (5, 10_000, 6), (-5, 1, -5)] {
+        let before = [("s", Value::TimeSpan(ticks)), ("t", Value::Timestamp(unix_ms))];
+        let copied = run(&with(&before), "SET x = t + s").unwrap();
+        assert_eq!(copied.application_property("x"), Some(&Value::Timestamp(kept)));
+    }
+}

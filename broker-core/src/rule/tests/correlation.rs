@@ -218,3 +218,15 @@ fn a_message_is_looked_up_once_for_each_set_of_properties() {
     assert_eq!(selection.counted.comparisons, 1);
     assert_eq!(selection.copies.len(), 1);
 }
+
+/// TOP-23: the order in which a filter names its properties makes no set of its own.
+#[test]
+fn filters_on_the_same_properties_share_a_look_up() {
+    let mut matcher =
+        topic(vec![correlated("r", CorrelationFilter::property("b", 2).and_property("a", 1))]);
+    let other = CorrelationFilter::property("a", 1).and_property("b", 2);
+    create(&mut matcher, EntityId(2), vec![correlated("r", other)]).unwrap();
+    let selection = publish(&matcher, &with(&[("a", 1.into()), ("b", 2.into())]));
+    assert_eq!(selection.counted.lookups, 1);
+    assert_eq!(selection.copies.len(), 2);
+}
