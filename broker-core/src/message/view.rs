@@ -38,6 +38,8 @@ pub struct PropertyView<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     key: &'a str,
+    /// Nearly every key is, and such keys are compared fast.
+    is_ascii: bool,
     value: Encoded<'a>,
 }
 
@@ -53,9 +55,9 @@ impl Content {
     #[must_use]
     pub fn property_view(&self) -> PropertyView<'_> {
         let View { time_to_live, annotations, properties } = self.view();
-        let entries = self.application_entries().filter_map(|entry| {
-            Some(Entry { key: entry.key()?, value: Encoded::Bytes(entry.value) })
-        });
+        let entries = self
+            .application_entries()
+            .filter_map(|entry| Some(Entry::new(entry.key()?, Encoded::Bytes(entry.value))));
         PropertyView {
             entries: entries.collect(),
             message_id: properties.message_id.map(IdRef::text),
@@ -82,7 +84,7 @@ impl<'a> PropertyView<'a> {
         for change in overlay.changes() {
             match change {
                 PropertyChange::Set(key, value) => {
-                    let entry = Entry { key, value: Encoded::Read(value) };
+                    let entry = Entry::new(key, Encoded::Read(value));
                     match self.entries.iter_mut().find(|old| old.key == key) {
                         Some(old) => *old = entry,
                         None => self.entries.push(entry),
@@ -134,9 +136,14 @@ impl<'a> PropertyView<'a> {
     /// those that differ in case only the first in byte order (SQL-07).
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<(&'a str, ValueRef<'a>)> {
+        let is_ascii = name.is_ascii();
         let mut found: Option<&Entry<'a>> = None;
         for entry in &self.entries {
-            if !same_name(entry.key, name) {
+            let same = match is_ascii && entry.is_ascii {
+                true => entry.key.eq_ignore_ascii_case(name),
+                false => same_name(entry.key, name),
+            };
+            if !same {
                 continue;
             }
             if entry.key == name {
@@ -226,6 +233,12 @@ impl<'a> PropertyView<'a> {
     #[must_use]
     pub const fn force_persistence(&self) -> bool {
         self.force_persistence
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn new(key: &'a str, value: Encoded<'a>) -> Self {
+        Self { key, is_ascii: key.is_ascii(), value }
     }
 }
 

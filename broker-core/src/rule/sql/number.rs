@@ -83,7 +83,7 @@ impl Number {
     }
 
     /// How two numbers compare; none if one is not a number (SQL-39). An integer and a float of
-    /// either width meet in 64 bits, so that what is equal here is equal in an index, too (TOP-21).
+    /// either width meet in 64 bits, so that what is equal here is equal in an index, too (TOP-21, decision 11).
     #[inline]
     pub(super) fn order(self, other: Self) -> Option<Ordering> {
         match (self, other) {

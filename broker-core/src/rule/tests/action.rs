@@ -58,6 +58,9 @@ fn names_of_properties_ignore_case() {
     check(&both, "REMOVE color", &[("COLOR", Value::I32(2))]);
     check(&both, "REMOVE Color", &[("color", Value::I32(1))]);
     check(&both, "REMOVE Color; REMOVE Color", &[]);
+    let first = ("color", Value::I32(1));
+    check(&both, "SET COLOR = 7; REMOVE Color", std::slice::from_ref(&first));
+    check(&both, "SET COLOR = 7; REMOVE color", &[("COLOR", Value::I32(7))]);
     check(&both, "REMOVE Color; SET Color = 5", &[("color", Value::I32(5))]);
     check(&[], "SET New = 1; SET nEW = 2", &[("New", Value::I64(2))]);
 }
