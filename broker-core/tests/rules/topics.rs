@@ -33,7 +33,7 @@ enum Judge {
     False,
     /// Properties and the values they must have; `sys.` before those of the broker.
     Correlation(Vec<(String, Val)>),
-    Sql(Pred),
+    Sql(Box<Pred>),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -156,7 +156,7 @@ fn draw(generator: &mut Generator, name: &'static str) -> (Judged, RuleDescripti
             let parameters = parameters
                 .iter()
                 .fold(Parameters::new(), |all, (name, val)| all.with(name, value(val)));
-            (Judge::Sql(pred), Filter::Sql(SqlText { text, parameters }))
+            (Judge::Sql(Box::new(pred)), Filter::Sql(SqlText { text, parameters }))
         }
     };
     let mut description = RuleDescription::new(name, description, Timestamp::NONE);
