@@ -127,7 +127,8 @@ impl Drop for Scratch {
 }
 
 /// Runs a load over a transport, until it is done or `interrupted`. Whatever becomes of it, the broker
-/// that was started for it has ended and its directory is gone when this returns.
+/// that was started for it has ended and its directory is gone when this returns; one that was given has
+/// no queue of it.
 pub async fn run(
     plan: &Plan,
     bar: &ProgressBar,
@@ -139,11 +140,41 @@ pub async fn run(
         target.stop().await;
         result
     };
-    tokio::select! {
+    let result = tokio::select! {
         biased;
         () = interrupted => Err(BenchError::Interrupted),
         result = work => result,
+    };
+    if result.is_err() && plan.url.is_some() {
+        // As far as the broker lets us: what failed may be the broker.
+        tokio::time::timeout(CLEAN_TIME_MAX, clean(plan))
+            .await
+            .unwrap_or(Ok(()))
+            .unwrap_or_default();
     }
+    result
+}
+
+/// How long it may take to remove what a load has left on a broker that is not ours.
+const CLEAN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Removes the queues of a load that did not come to its end.
+async fn clean(plan: &Plan) -> Result<(), BenchError> {
+    let client = Target::start(plan).await?.connect(plan.over).await?;
+    if plan.load != Load::Queues {
+        return client.delete_queue(&messages::queue()).await;
+    }
+    // They were created in this order, but for those that were under way.
+    let under_way = plan.clients * plan.window;
+    let mut absent = 0;
+    for number in 0..plan.count {
+        let is_deleted = client.delete_queue(&queues::name(number)).await.is_ok();
+        absent = if is_deleted { 0 } else { absent + 1 };
+        if absent > under_way {
+            break;
+        }
+    }
+    Ok(())
 }
 
 async fn over_target(

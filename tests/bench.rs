@@ -259,12 +259,33 @@ fn a_broker_that_runs_is_left_as_it_was() {
     let (code, _, log) =
         text(bench(&directory, &["w7", "--url", &http, "--count", "20"]).output().unwrap());
     assert_eq!(code, 0, "{log}");
+    assert_eq!(queues(&http), 0);
+    let long = ["--messages", "100000000"];
+    for arguments in [&["w7", "--url", &http][..], &["--url", &websocket, long[0], long[1]]] {
+        let mut load = Ended(bench(&directory, arguments).stdout(Stdio::null()).spawn().unwrap());
+        while queues(&http) == 0 {
+            assert!(load.0.try_wait().unwrap().is_none(), "ended by itself");
+        }
+        interrupt(&mut load, "-INT");
+        assert_eq!(queues(&http), 0, "{arguments:?}");
+    }
+}
+
+/// How many queues a broker has.
+fn queues(http: &str) -> usize {
     let mut stream = std::net::TcpStream::connect(http.trim_start_matches("http://")).unwrap();
     let request = "GET /$api/v1/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("[]"), "queues are left: {answer}");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer.matches("peeklock-bench-").count()
+}
+
+fn interrupt(load: &mut Ended, signal: &str) {
+    let kill = Command::new("kill").arg(signal).arg(load.0.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(load.0.wait().unwrap().code(), Some(130));
 }
 
 /// Starts a load that would go on for long, sends a signal when it works, and looks what is left.
@@ -281,9 +302,7 @@ fn assert_interruptible(
         assert!(load.0.try_wait().unwrap().is_none(), "ended by itself");
         std::thread::yield_now();
     }
-    let kill = Command::new("kill").arg(signal).arg(load.0.id().to_string()).status();
-    assert!(kill.unwrap().success());
-    assert_eq!(load.0.wait().unwrap().code(), Some(130));
+    interrupt(&mut load, signal);
     assert_nothing_is_left(&directory);
 }
 

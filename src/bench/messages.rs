@@ -172,10 +172,15 @@ impl Run {
     }
 }
 
+/// The path of the queue of a load.
+pub fn queue() -> String {
+    format!("peeklock-bench-{}", std::process::id())
+}
+
 impl<'a> Crowd<'a> {
     /// Creates the queue and connects everybody.
     pub async fn gather(plan: &'a Plan, target: &'a Target) -> Result<Self, BenchError> {
-        let queue = format!("peeklock-bench-{}", std::process::id());
+        let queue = queue();
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..plan.clients {
             senders.push(target.connect(plan.over).await?);

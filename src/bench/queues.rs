@@ -83,6 +83,7 @@ pub async fn run(
     Ok(())
 }
 
-fn name(number: u64) -> String {
+/// The path of one of them.
+pub fn name(number: u64) -> String {
     format!("peeklock-bench-{}-{number}", std::process::id())
 }

@@ -29,8 +29,8 @@ Examples:
   peeklock bench cycle --floor                          lists in process, beside the disk alone
 
 CPU and memory are those of the broker's process; in process they are of broker and load together,
-and of a broker given by --url they are not known. The load takes its share of the same machine: trust
-ratios of one run, not figures of two machines or two days.
+and of a broker given by --url they are not known. The load takes its share of the same machine:
+trust ratios of one run, not figures of two machines or two days.
 
 Exit codes:
   0    done
