@@ -1,5 +1,6 @@
-//! beanstalkd, in its own words over TCP. A sender has a window of `put`s under way; a receiver waits
-//! for one job, takes what else there is without waiting, and deletes all of it, pipelined.
+//! beanstalkd, in its own words over TCP. A sender has a window of `put`s under way. A receiver has one
+//! job at a time, and deletes it in the same write that asks for the next: a connection that waits for a
+//! job does nothing else meanwhile, and a reserve that may not wait takes milliseconds where there is none.
 
 use std::process::Command;
 use std::time::Instant;
@@ -10,8 +11,6 @@ use tokio::net::TcpStream;
 
 use crate::load::Tally;
 use crate::server::{Directory, Server, free_port};
-
-const WAIT_SECONDS: u32 = 1;
 
 pub async fn start(directory: &Directory, is_durable: bool) -> Result<(Server, u16)> {
     let port = free_port()?;
@@ -49,18 +48,15 @@ impl Connection {
         Ok(self.line.trim_end())
     }
 
-    /// The answer to a reserve: a job, or none in time.
-    async fn job(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+    /// The answer to a reserve.
+    async fn job(&mut self) -> Result<(u64, Vec<u8>)> {
         let line = self.line().await?;
-        if line == "TIMED_OUT" {
-            return Ok(None);
-        }
         let mut words = line.strip_prefix("RESERVED ").context("answer to reserve")?.split(' ');
         let id = words.next().context("id")?.parse()?;
         let mut body = vec![0; words.next().context("bytes")?.parse::<usize>()? + 2];
         self.stream.read_exact(&mut body).await?;
         body.truncate(body.len() - 2);
-        Ok(Some((id, body)))
+        Ok((id, body))
     }
 }
 
@@ -117,28 +113,17 @@ pub async fn send(port: u16, tally: &Tally) -> Result<()> {
 
 pub async fn receive(port: u16, tally: &Tally) -> Result<()> {
     let mut connection = Connection::open(port).await?;
-    let first = format!("reserve-with-timeout {WAIT_SECONDS}\r\n");
-    let more = "reserve-with-timeout 0\r\n".repeat(tally.window - 1);
+    connection.write(b"reserve\r\n").await?;
     loop {
-        connection.write(first.as_bytes()).await?;
-        let job = tokio::select! {
+        let (id, body) = tokio::select! {
             biased;
             () = tally.all_received() => return Ok(()),
             job = connection.job() => job?,
         };
-        let Some(job) = job else { continue };
-        let mut jobs = vec![job];
-        connection.write(more.as_bytes()).await?;
-        for _ in 1..tally.window {
-            jobs.extend(connection.job().await?);
-        }
-        let deletes: String = jobs.iter().map(|(id, _)| format!("delete {id}\r\n")).collect();
-        tally.received(jobs.iter().map(|(_, body)| &body[..]))?;
-        connection.write(deletes.as_bytes()).await?;
-        for _ in &jobs {
-            let line = connection.line().await?;
-            ensure!(line == "DELETED", "a delete was answered with {line}");
-        }
-        tally.completed(jobs.len());
+        tally.received([&body[..]])?;
+        connection.write(format!("delete {id}\r\nreserve\r\n").as_bytes()).await?;
+        let line = connection.line().await?;
+        ensure!(line == "DELETED", "a delete was answered with {line}");
+        tally.completed(1);
     }
 }

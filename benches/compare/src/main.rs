@@ -104,13 +104,14 @@ async fn run(flags: &Flags) -> Result<()> {
                 }
                 let messages =
                     if *load == Load::Latency { flags.latency_messages } else { flags.messages };
+                let messages = contender.share(*load, messages);
                 let run = contender.run(&flags.peeklock, &flags.data_dir, *load, messages).await;
                 let figures = run.with_context(|| format!("{contender:?}, {}", load.name()))?;
                 eprintln!(
-                    "round {}  {:<10}  {:<11?}  {:>8.0}/s  CPU {:>6.1} s/M (load {:>5.1})  send p50 {:>6.0} us, p99 {:>7.0} us",
+                    "round {}  {:<10}  {:<11}  {:>8.0}/s  CPU {:>6.1} s/M (load {:>5.1})  send p50 {:>6.0} us, p99 {:>7.0} us",
                     round + 1,
                     load.name(),
-                    contender,
+                    format!("{contender:?}"),
                     figures.rate,
                     figures.server_cpu,
                     figures.load_cpu,

@@ -23,6 +23,8 @@ const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const QUEUE: &str = "compare";
 /// A node listens a moment before it takes connections.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long acknowledgements may take to reach the queue.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 const PERSISTENT: u8 = 2;
 
 /// The node and its port mapper; both end with it.
@@ -79,6 +81,8 @@ pub async fn prepare(port: u16) -> Result<()> {
 }
 
 pub async fn left(port: u16) -> Result<u64> {
+    // What is not acknowledged yet does not count as left, until its connection is closed.
+    tokio::time::sleep(SETTLE_TIME + Duration::from_millis(500)).await;
     let (_connection, channel) = connect(port).await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let queue = channel.queue_declare(QUEUE.into(), options, FieldTable::default()).await?;
@@ -134,7 +138,10 @@ pub async fn receive(port: u16, name: usize, tally: &Tally) -> Result<()> {
         delivery.ack(BasicAckOptions::default()).await?;
         tally.completed(1);
     }
-    // Answered when everything before it was read.
-    connection.close(200, "done".into()).await?;
+    // A channel keeps acknowledgements back while its queue is slow, and forgets them when it is closed.
+    tokio::spawn(async move {
+        tokio::time::sleep(SETTLE_TIME).await;
+        connection.close(200, "done".into()).await.ok();
+    });
     Ok(())
 }

@@ -32,7 +32,7 @@ pub fn write(setting: &Setting, rounds: &Rounds) -> Result<String> {
     writeln!(
         text,
         "Measured with {}. {count} round(s) in alternating order, medians; {others} messages ({latency} one at a \
-         time), each run on a new server after a warming up of a tenth. {cores} shared cores, Linux {}, load \
+         time; synced beanstalkd a tenth), each run on a new server after a warming up of a tenth. {cores} shared cores, Linux {}, load \
          average before the run {load_average}; server and load generator share the cores, CPU is in seconds \
          for a million messages.",
         versions.join(", "),
