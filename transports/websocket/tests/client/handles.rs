@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use peeklock_core::clock::Clock as _;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Authorizer, Principal, Right};
+use peeklock_core::contract::{AllowAll, Authorizer, Principal, Right};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Message, Value};
+use peeklock_core::store::{Journal, JournalConfig};
 use peeklock_core::time::TimeSpan;
 use peeklock_websocket::client::{
     Cleared, Client, ClientOptions, ConsumerOptions, Received, Refusal, message_from_json,
@@ -358,4 +359,45 @@ fn a_message_too_large_for_a_frame_costs_nobody_the_connection() {
         client.close().await;
         server.stop().await;
     });
+}
+
+/// RCV-16: messages of a deep backlog have left the memory of the store; a frame of many is read from
+/// disk whole, and none of them ends the flow.
+#[test]
+fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
+    const COUNT: usize = 1_000;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("a-frame-on-disk");
+    std::fs::remove_dir_all(&path).ok();
+    run(async {
+        let config = JournalConfig { cache_bytes: 0, ..JournalConfig::default() };
+        let store = Journal::open(&path, config).unwrap();
+        let server = Server::start_on(store, 60, Arc::new(AllowAll)).await;
+        let client = server.client().await;
+        let sender = client.sender("q").unwrap();
+        let messages = vec![Message::new("x".repeat(100)); COUNT];
+        for sent in sender.send_many(messages).await {
+            sent.unwrap();
+        }
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let concurrent_max = u32::try_from(COUNT).unwrap();
+        let options = ConsumerOptions { concurrent_max, renew_locks: false };
+        let mut consumer = client
+            .consume("q", options, move |message| {
+                tell.send(message.body().len()).unwrap();
+                std::future::ready(Ok(()))
+            })
+            .unwrap();
+        for _ in 0..COUNT {
+            let length = tokio::select! {
+                length = told.recv() => length.unwrap(),
+                why = consumer.detached() => panic!("the flow ended: {why:?}"),
+            };
+            assert_eq!(length, 100);
+        }
+        consumer.stop().await;
+        assert_eq!(client.admin().queue("q").await.unwrap().counts.total(), 0);
+        client.close().await;
+        server.stop().await;
+    });
+    std::fs::remove_dir_all(&path).unwrap();
 }
