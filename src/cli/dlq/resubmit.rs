@@ -11,7 +11,7 @@ use peeklock::websocket::client::{Received, Receiver, Sender};
 
 use super::super::arguments::{queue_of, sequence_number, span_of};
 use super::super::connect::{Common, Output, Patience, Session, code, may_be_done, told};
-use super::super::message::{Form, Writer, tokens};
+use super::super::message::{Form, Writer, messages, tokens};
 use super::super::peek::Browse;
 use super::super::property::{Property, property};
 use super::super::send::{CONNECTION_LOST, Lost, set_properties};
@@ -303,10 +303,19 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     let found = look(flags, session, &receiver, |_| Ok(Wrote::Done)).await?;
     let bar = Bar::new("resubmitting", Some(found.count));
     let mut progress = Progress { code: 1, ..Progress::default() };
-    let worked = work(flags, session, &receiver, &sender, &found, &mut progress, &bar).await;
+    let worked = tokio::select! {
+        biased;
+        worked = work(flags, session, &receiver, &sender, &found, &mut progress, &bar) => Some(worked),
+        // What is under way is not answered any more.
+        () = session.overdue() => None,
+    };
     drop(bar);
-    // Should this fail, their locks end by themselves.
-    let _released = receiver.release_many(&progress.held).await;
+    let is_overdue = worked.is_none();
+    let worked = worked.unwrap_or(Err(Failure::Told(exit::INTERRUPTED)));
+    if !is_overdue {
+        // Should this fail, their locks end by themselves.
+        let _released = receiver.release_many(&progress.held).await;
+    }
     let Progress { resubmitted, duplicates, doubled, failed, done, .. } = progress;
     // What is missing may be gone as well: somebody else may have taken it for good.
     let locked = if worked.is_ok() && failed == 0 && done < found.count {
@@ -315,7 +324,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     } else {
         0
     };
-    let closed = receiver.close().await;
+    let closed = if is_overdue { Ok(()) } else { receiver.close().await };
     if flags.common.output == Output::Table {
         let messages = if resubmitted == 1 { "message" } else { "messages" };
         session.out.say(&format!("resubmitted {resubmitted} {messages} to {to}\n"))?;
@@ -336,6 +345,14 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
         note(&format!(
             "error: {doubled} sent and in `{path}` still: the locks had ended, or the connection was \
              lost"
+        ));
+    }
+    let open = if is_overdue { done - resubmitted - duplicates - failed } else { 0 };
+    if open > 0 {
+        note(&format!(
+            "error: {} not answered; copies may have been stored, and originals may be in `{path}` \
+             still",
+            messages(open)
         ));
     }
     if locked > 0 {
