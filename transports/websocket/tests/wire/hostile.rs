@@ -183,6 +183,13 @@ fn links_have_a_limit_and_lies_are_refused() {
         // A list is no object, whatever stands in it.
         let refused = client.ask("detach", json!([1, false])).await;
         assert_eq!(refused["error"]["condition"], "ArgumentError", "{refused}");
+        assert!(client.ask("attach", attach(3)).await.get("error").is_some());
+        let refused = client.ask("detach", json!({ "link": 2 })).await;
+        assert!(refused.get("done").is_some(), "{refused}");
+        assert!(client.ask("attach", attach(3)).await.get("done").is_some());
+        let send = json!({ "link": 3, "messages": [["b"]] });
+        let refused = client.ask("send", send).await;
+        assert!(refused.to_string().contains("ArgumentError"), "{refused}");
         // It settles what it does not own.
         let foreign = "00000000-0000-0001-0000-000000000000";
         let settle = json!({ "link": 1, "decision": "complete", "lockTokens": [foreign] });
