@@ -156,8 +156,9 @@ impl QueueProperties {
 
 impl From<Described> for QueueView {
     fn from(described: Described) -> Self {
-        let Described { description, counts, size_bytes, created_at, updated_at, accessed_at } =
-            described;
+        let Described {
+            description, counts, size_bytes, created_at, updated_at, accessed_at, ..
+        } = described;
         let text = |text: Option<Box<str>>| text.map(String::from);
         Self {
             path: description.path.into(),

@@ -162,8 +162,9 @@ impl QueueProperties {
 
 impl From<Described> for QueueView {
     fn from(described: Described) -> Self {
-        let Described { description, counts, size_bytes, created_at, updated_at, accessed_at } =
-            described;
+        let Described {
+            description, counts, size_bytes, created_at, updated_at, accessed_at, ..
+        } = described;
         let text = |text: Option<Box<str>>| text.map(String::from);
         Self {
             path: description.path.into(),
@@ -289,6 +290,8 @@ mod of_client {
                 created_at: runtime.created_at.0,
                 updated_at: runtime.updated_at.0,
                 accessed_at: runtime.accessed_at.0,
+                // Not part of this version of the protocol.
+                sessions: None,
             }
         }
     }
