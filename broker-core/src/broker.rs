@@ -181,7 +181,7 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `NotImplemented` for sessions and forwarding.
+    /// `NotImplemented` for forwarding.
     pub async fn create_queue(
         &self,
         path: &str,

@@ -5,6 +5,8 @@
 mod accept;
 mod count;
 mod expire;
+mod model;
+mod oracle;
 mod order;
 mod restart;
 mod stand;
