@@ -347,6 +347,7 @@ scenarios_of! { inproc_sessions, Inproc, sessions: [
     a_session_is_accepted_by_id_by_one_receiver,
     the_next_session_is_that_of_the_oldest_message,
     waiting_accepts_are_served_in_order,
+    an_accept_that_is_dropped_holds_nothing,
     what_is_done_through_a_session_lock_ends_with_it,
     an_abandoned_message_comes_before_those_behind_it,
     only_an_orderly_close_leaves_the_count_alone,

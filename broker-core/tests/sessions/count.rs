@@ -1,4 +1,4 @@
-//! Delivery counts under a session lock (SES-30 to SES-33).
+//! Delivery counts under a session lock (SET-40, SES-30 to SES-33).
 
 use peeklock_core::command::LinkEnd;
 use peeklock_core::description::QueueDescription;

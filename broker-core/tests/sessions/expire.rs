@@ -1,4 +1,4 @@
-//! Expiration of sessions as a whole (EXP-40 to EXP-47).
+//! Expiration of sessions as a whole (SES-23, EXP-40 to EXP-47).
 
 use peeklock_core::command::{Command, LinkEnd, SessionFilter, Settlement};
 use peeklock_core::condition::Condition;
@@ -171,4 +171,24 @@ fn a_large_session_expires_over_several_steps() {
     assert_eq!((counts.active, counts.dead_letter), (0, COUNT + 1));
     assert_eq!(stand.send("a"), COUNT + 2);
     assert_eq!(stand.numbers(2, 10), [COUNT + 2]);
+}
+
+/// EXP-45: accept next offers no session of which nobody has looked yet whether it expires.
+#[test]
+fn no_session_is_next_while_expiration_is_behind() {
+    let mut stand = dead_lettering(true);
+    stand.send_with_ttl("a", seconds(5));
+    for _ in 0..3 {
+        let messages = (0..4_000).map(|_| Stand::inbound(message("a"))).collect();
+        stand.main(Command::SendBatch { messages }).unwrap();
+    }
+    stand.send("z");
+    stand.send_with_ttl("z", seconds(6));
+    stand.now = stand.now.plus(seconds(7));
+    stand.commits = false;
+    assert_eq!(stand.accept(None, 1), Err(Condition::ServiceTimeout));
+    assert!(stand.machine.counts().active > 0, "all was moved at once");
+    stand.commits = true;
+    assert_eq!(stand.accept(None, 2), Err(Condition::ServiceTimeout));
+    assert_eq!(stand.machine.counts().active, 0);
 }

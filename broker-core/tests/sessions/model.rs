@@ -52,6 +52,8 @@ struct Run {
     next_receiver: u64,
     /// Calls that wait, with those who made them.
     waiting: Vec<(Ticket, u64)>,
+    /// Whether the last operation is still on its way to the store.
+    is_in_flight: bool,
     log: Vec<String>,
 }
 
@@ -74,8 +76,18 @@ impl Run {
             receivers: Vec::new(),
             next_receiver: 1,
             waiting: Vec::new(),
+            is_in_flight: false,
             log: Vec::new(),
         }
+    }
+
+    /// What is on its way to the store arrives there.
+    fn land(&mut self) {
+        self.log.push("all is durable".to_owned());
+        self.stand.commit();
+        self.oracle.commit();
+        self.is_in_flight = false;
+        self.compare_answers();
     }
 
     fn some_receiver(&mut self) -> u64 {
@@ -139,23 +151,29 @@ impl Run {
                 }
             }
             36 if self.random.below(6) == 0 => {
+                self.land();
                 self.log.push("crash".to_owned());
                 self.stand.crash();
                 self.oracle.crash();
                 self.waiting.clear();
             }
             _ => {
+                self.land();
+                self.stand.commits = true;
                 for _ in 0..self.random.below(4) {
                     self.log.push("a second passes".to_owned());
                     self.oracle.now = self.oracle.now.plus(seconds(1));
                     self.oracle.advance();
                     self.oracle.serve();
+                    self.oracle.commit();
                     self.stand.wait(seconds(1));
                     self.compare_answers();
                 }
             }
         }
-        self.compare();
+        if !self.is_in_flight {
+            self.compare();
+        }
     }
 
     fn send(&mut self) {
@@ -249,6 +267,9 @@ impl Run {
         model: impl FnOnce(&mut Oracle, u64) -> Option<Reply>,
     ) {
         self.log.push(format!("{command:?}").chars().take(120).collect());
+        // Now and then the next operation meets what this one has on its way to the store.
+        let lands = self.is_in_flight || self.random.below(4) > 0;
+        self.stand.commits = lands;
         let ticket = self.stand.ask(SubQueue::Main, command);
         self.oracle.advance();
         let reply = model(&mut self.oracle, ticket.0);
@@ -256,6 +277,10 @@ impl Run {
             self.oracle.answers.insert(ticket.0, reply);
         }
         self.oracle.serve();
+        if lands {
+            self.oracle.commit();
+        }
+        self.is_in_flight = !lands;
         self.waiting.push((ticket, receiver));
         self.compare_answers();
     }
@@ -315,6 +340,7 @@ impl Run {
 
     /// Messages, counts and sessions, as anybody can see them.
     fn compare(&mut self) {
+        self.stand.commits = true;
         let mut expected: Vec<(u64, u32, MessageState)> = Vec::new();
         let mut dead: Vec<(u64, u32)> = Vec::new();
         let mut with_active: Vec<String> = Vec::new();
@@ -362,7 +388,8 @@ impl Run {
         assert_eq!(sessions, with_active, "{}", self.story());
         let counts = self.stand.describe().sessions.unwrap();
         assert_eq!(counts.locked, self.oracle.held_count(), "{}", self.story());
-        assert_eq!(self.stand.describe().size_bytes, self.stand.stored_bytes, "{}", self.story());
+        let size_bytes = self.stand.describe().size_bytes;
+        assert_eq!(size_bytes, self.stand.stored_bytes, "{}", self.story());
     }
 
     fn story(&self) -> String {

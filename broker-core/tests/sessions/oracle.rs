@@ -183,19 +183,21 @@ impl Oracle {
         }
     }
 
-    /// What one gets by waiting, after an operation; then everything becomes durable.
+    /// What one gets by waiting, after an operation.
     pub fn serve(&mut self) {
-        loop {
-            self.expire();
-            self.give_sessions();
-            self.give_messages();
-            self.time_out();
-            if !self.messages.iter().any(|message| message.in_flight) {
-                return;
-            }
+        self.expire();
+        self.give_sessions();
+        self.give_messages();
+        self.time_out();
+    }
+
+    /// Everything becomes durable, with what follows from it.
+    pub fn commit(&mut self) {
+        while self.messages.iter().any(|message| message.in_flight) {
             for message in &mut self.messages {
                 message.in_flight = false;
             }
+            self.serve();
         }
     }
 
@@ -399,7 +401,10 @@ impl Oracle {
         let mut found = Vec::new();
         for (place, sequence) in sequences.iter().enumerate() {
             let index = self.messages.iter().position(|one| {
-                one.sequence == *sequence && one.state == State::Deferred && !self.is_expired(one)
+                one.sequence == *sequence
+                    && one.state == State::Deferred
+                    && !one.in_flight
+                    && !self.is_expired(one)
             });
             match index {
                 Some(index) if !sequences[..place].contains(sequence) => found.push(index),
@@ -488,7 +493,11 @@ impl Oracle {
                 Some(session) => message.session == *session,
                 None => !self.holds.contains_key(&message.session),
             };
-            if is_meant && message.state == State::Available && message.enqueued_at < self.now {
+            if is_meant
+                && message.state == State::Available
+                && !message.in_flight
+                && message.enqueued_at < self.now
+            {
                 doomed.push((message.sequence, index));
             }
         }

@@ -174,11 +174,13 @@ impl Stand {
 
     /// Makes everything durable and matches demand again, until nothing more follows.
     pub fn commit(&mut self) {
-        while !self.pending.is_empty() {
-            let (stage, batch, freed) = self.pending.remove(0);
-            self.submit(batch);
-            self.stored_bytes -= freed;
-            self.machine.committed(stage);
+        while let Some((last, ..)) = self.pending.last() {
+            let last = *last;
+            for (_, batch, freed) in std::mem::take(&mut self.pending) {
+                self.submit(batch);
+                self.stored_bytes -= freed;
+            }
+            self.machine.committed(last);
             self.step(|machine, ctx, step| machine.serve(ctx, step));
         }
     }

@@ -127,6 +127,26 @@ pub async fn waiting_accepts_are_served_in_order(s: &Stage) {
     assert_eq!((first.session_id(), second.session_id()), ("a", "b"));
 }
 
+/// SES-08: a call that is dropped after it was granted a session gives it back, and nothing counts.
+pub async fn an_accept_that_is_dropped_holds_nothing(s: &Stage) {
+    let client = open(s).await;
+    s.advance(seconds(1)).await;
+    let mut accept = Box::pin(client.accept_next_session(ORDERS, minutes(1)));
+    std::future::poll_fn(|context| {
+        assert!(accept.as_mut().poll(context).is_pending(), "it did not wait");
+        std::task::Poll::Ready(())
+    })
+    .await;
+    s.until_used(ORDERS).await;
+    put(s, "a", "1").await;
+    while client.admin().queue(ORDERS).await.unwrap().sessions.unwrap().locked == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(accept);
+    let receiver = client.accept_session(ORDERS, "a").await.unwrap();
+    assert_eq!(take(&receiver, 9).await[0].delivery_count(), 1);
+}
+
 /// SES-12, SES-13, SES-14, SES-15
 pub async fn what_is_done_through_a_session_lock_ends_with_it(s: &Stage) {
     let client = open(s).await;
