@@ -117,8 +117,8 @@ MUTATIONS = [
      "self.open.first_key_value().map", "self.open.last_key_value().map"),
     ("a token is lost with its session", "SES-15", "lock.rs",
      "&& !sessions.is_in_force(token.epoch(), now)", "&& !sessions.is_in_force(token.epoch(), now)\n            && false"),
-    ("nothing is offered while expiration is behind", "EXP-45", "demand.rs",
-     "Lane::Session(_) if self.is_expiry_behind(ctx.now) => return None,", "Lane::Session(_) if false => return None,"),
+    ("nothing is offered while expiration is behind", "EXP-45", "session/accept.rs",
+     "if self.is_expiry_behind(ctx.now) {", "if self.is_expiry_behind(ctx.now) && false {"),
     ("one expired message expires its session", "EXP-41", "expire.rs",
      "Some(sessions) if self.config.expire_whole_sessions => {", "Some(sessions) if !self.config.expire_whole_sessions => {"),
 ]

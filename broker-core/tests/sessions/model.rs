@@ -91,7 +91,13 @@ impl Run {
     }
 
     fn some_receiver(&mut self) -> u64 {
-        // Mostly one of the last, which may still hold a session.
+        // Mostly one that holds a session; else one of the last, which may have lost it.
+        let holders = self.oracle.holders();
+        if self.random.below(4) > 0
+            && let Some(holder) = self.random.one_of(&holders)
+        {
+            return holder;
+        }
         let recent = self.receivers.len().saturating_sub(6);
         let receivers = self.receivers[recent..].to_vec();
         self.random.one_of(&receivers).unwrap_or(0)

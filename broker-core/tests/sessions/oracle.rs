@@ -128,6 +128,10 @@ impl Oracle {
         of_messages.chain(self.states.keys().cloned()).chain(self.holds.keys().cloned()).collect()
     }
 
+    pub fn holders(&self) -> Vec<u64> {
+        self.holds.values().map(|hold| hold.receiver).collect()
+    }
+
     pub fn held_count(&self) -> u64 {
         self.holds.len() as u64
     }
