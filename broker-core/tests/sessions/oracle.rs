@@ -74,6 +74,7 @@ pub enum Settlement {
     Release,
 }
 
+#[derive(Clone)]
 pub struct Oracle {
     pub now: Timestamp,
     pub messages: Vec<Message>,
@@ -108,7 +109,7 @@ impl Oracle {
         }
     }
 
-    fn reach(&mut self, rule: &'static str) {
+    pub fn reach(&mut self, rule: &'static str) {
         *self.reached.entry(rule).or_default() += 1;
     }
 
@@ -126,6 +127,11 @@ impl Oracle {
         let present = |one: &&Message| !matches!(one.state, State::DeadLettered | State::Gone);
         let of_messages = self.messages.iter().filter(present).map(|one| one.session.clone());
         of_messages.chain(self.states.keys().cloned()).chain(self.holds.keys().cloned()).collect()
+    }
+
+    /// How many deliveries there were.
+    pub fn delivery_count(&self) -> u64 {
+        self.deliveries.len() as u64
     }
 
     pub fn holders(&self) -> Vec<u64> {
