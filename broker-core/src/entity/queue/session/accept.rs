@@ -30,6 +30,7 @@ pub(super) struct Waiting {
     turns: BTreeMap<u64, Accept>,
     next_turn: u64,
     by_ticket: BTreeMap<Ticket, u64>,
+    by_receiver: BTreeMap<ReceiverId, u64>,
     deadlines: BTreeSet<(Timestamp, u64)>,
 }
 
@@ -46,6 +47,7 @@ impl Waiting {
         let turn = self.next_turn;
         self.next_turn += 1;
         self.by_ticket.insert(accept.ticket, turn);
+        self.by_receiver.insert(accept.receiver, turn);
         self.deadlines.insert((accept.deadline, turn));
         self.turns.insert(turn, accept);
     }
@@ -53,6 +55,7 @@ impl Waiting {
     fn take(&mut self, turn: u64) -> Option<Accept> {
         let accept = self.turns.remove(&turn)?;
         self.by_ticket.remove(&accept.ticket);
+        self.by_receiver.remove(&accept.receiver);
         self.deadlines.remove(&(accept.deadline, turn));
         Some(accept)
     }
@@ -62,10 +65,12 @@ impl Waiting {
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.turns.len() == self.by_ticket.len() && self.turns.len() == self.deadlines.len() {
+        let count = self.turns.len();
+        let indexes = [self.by_ticket.len(), self.by_receiver.len(), self.deadlines.len()];
+        if indexes.iter().all(|index| *index == count) {
             return Ok(());
         }
-        Err(format!("{} calls wait for a session, with as many deadlines not", self.turns.len()))
+        Err(format!("{count} calls wait for a session, but {indexes:?} in its indexes"))
     }
 }
 
@@ -86,7 +91,7 @@ impl Queue {
         self.refuse_receiver_count(ctx)?;
         let known = self.sessions.as_ref().is_some_and(|sessions| {
             sessions.held_by(receiver).is_some()
-                || sessions.waiting.turns.values().any(|accept| accept.receiver == receiver)
+                || sessions.waiting.by_receiver.contains_key(&receiver)
         });
         if known || self.links.contains_key(&receiver) {
             return Err(Rejection::invalid_operation(format!(
@@ -240,9 +245,11 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
-        let Some(sessions) = &self.sessions else { return };
-        let of_receiver = sessions.waiting.turns.values().find(|one| one.receiver == receiver);
-        if let Some(ticket) = of_receiver.map(|accept| accept.ticket) {
+        let ticket = self.sessions.as_ref().and_then(|sessions| {
+            let turn = sessions.waiting.by_receiver.get(&receiver)?;
+            Some(sessions.waiting.turns.get(turn)?.ticket)
+        });
+        if let Some(ticket) = ticket {
             self.withdraw_accept(ticket, ctx, step);
         }
     }

@@ -185,7 +185,7 @@ impl Sessions {
             session.returning.remove(sequence);
             session.active -= u64::from(state == SlotState::Active).min(session.active);
         }
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Notes that a message has changed its state.
@@ -207,7 +207,7 @@ impl Sessions {
             session.returning.remove(sequence);
             session.available.insert(sequence);
         }
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Keeps a message from the holder.
@@ -217,7 +217,7 @@ impl Sessions {
             session.available.remove(sequence);
             session.returning.remove(sequence);
         }
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Keeps a message, and those behind it, from the holder until it is durable.
@@ -227,7 +227,7 @@ impl Sessions {
             session.available.remove(sequence);
             session.returning.insert(sequence);
         }
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Whether a message can be handed out as far as it is concerned itself.
@@ -244,7 +244,7 @@ impl Sessions {
         let mut others = std::mem::take(&mut session.available);
         others.remove(cause);
         self.doomed.push_back(Doomed { others, cause });
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Locks a session for a receiver.
@@ -255,7 +255,7 @@ impl Sessions {
         if let Some(session) = self.get_mut(index) {
             session.held = Some(Box::new(held));
         }
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Moves the end of a session lock.
@@ -275,7 +275,7 @@ impl Sessions {
         self.by_epoch.remove(&held.epoch);
         self.ends.remove(&(held.until, index));
         self.busy.remove(&index);
-        self.settle(index);
+        self.put_in_place(index);
     }
 
     /// Sets or clears the state of a session; returns how many bytes the one before had.
@@ -295,7 +295,7 @@ impl Sessions {
             session.state = Some(Box::new(State { set_at: at, size, fresh }));
             self.states_in_flight.push_back((stage, index));
         }
-        self.settle(index);
+        self.put_in_place(index);
         before
     }
 
@@ -328,7 +328,7 @@ impl Sessions {
     }
 
     /// Puts a session where its lock and its messages belong; ends one that owns nothing (SES-04).
-    fn settle(&mut self, index: SessionIndex) {
+    fn put_in_place(&mut self, index: SessionIndex) {
         let Some(session) = self.get_mut(index) else { return };
         let offered = if session.held.is_none() { session.next_message() } else { None };
         let before = std::mem::replace(&mut session.offered, offered);
