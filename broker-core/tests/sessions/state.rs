@@ -71,3 +71,22 @@ fn a_state_is_bounded_and_counts() {
     assert_eq!(stand.set_state(3, Some(b"x")), Err(Condition::ServerBusy));
     stand.set_state(1, None).unwrap();
 }
+
+/// SES-27: empty states count nothing for the quota, so that there are only so many.
+#[test]
+fn there_are_only_so_many_states() {
+    let mut stand = Stand::new();
+    stand.limits.session_state_count_max = 2;
+    for receiver in 1..=3 {
+        stand.accept(Some(&format!("session {receiver}")), receiver).unwrap();
+    }
+    stand.set_state(1, Some(b"")).unwrap();
+    stand.set_state(2, Some(b"")).unwrap();
+    assert_eq!(stand.set_state(3, Some(b"")), Err(Condition::QuotaExceeded));
+    stand.set_state(2, Some(b"again")).unwrap();
+    stand.set_state(1, None).unwrap();
+    stand.set_state(3, Some(b"")).unwrap();
+    stand.crash();
+    stand.accept(Some("another"), 4).unwrap();
+    assert_eq!(stand.set_state(4, Some(b"")), Err(Condition::QuotaExceeded));
+}

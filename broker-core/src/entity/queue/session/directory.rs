@@ -41,6 +41,8 @@ pub(in crate::entity::queue) struct Sessions {
     ends: BTreeSet<(Timestamp, SessionIndex)>,
     /// Held sessions whose demand may meet a message.
     busy: BTreeSet<SessionIndex>,
+    /// How many sessions have a state.
+    state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
     /// Who waits for a session.
     pub(super) waiting: Waiting,
@@ -102,6 +104,11 @@ impl Sessions {
 
     pub(in crate::entity::queue) fn counts(&self) -> SessionCounts {
         SessionCounts { existing: self.by_name.len() as u64, locked: self.by_receiver.len() as u64 }
+    }
+
+    /// How many sessions have a state.
+    pub(super) const fn state_count(&self) -> usize {
+        self.state_count
     }
 
     /// Whether somebody holds a session or waits for one (file 01, "active receiver"; TMP-15).
@@ -288,15 +295,17 @@ impl Sessions {
     ) -> u64 {
         let index = self.found(name);
         let Some(session) = self.get_mut(index) else { return 0 };
-        let before = session.state.take().map_or(0, |state| state.size);
+        let before = session.state.take();
         if let Some(bytes) = state {
             let size = bytes.len() as u64;
             let fresh = Some((stage, bytes));
             session.state = Some(Box::new(State { set_at: at, size, fresh }));
+            self.state_count += 1;
             self.states_in_flight.push_back((stage, index));
         }
+        self.state_count -= usize::from(before.is_some());
         self.put_in_place(index);
-        before
+        before.map_or(0, |state| state.size)
     }
 
     /// Takes back what is stored of a state.
@@ -309,6 +318,7 @@ impl Sessions {
         let index = self.found(name);
         if let Some(session) = self.get_mut(index) {
             session.state = Some(Box::new(State { set_at, size, fresh: None }));
+            self.state_count += 1;
         }
     }
 
@@ -364,12 +374,13 @@ impl Sessions {
     /// Checks the directory against its sessions.
     pub(in crate::entity::queue) fn check(&self) -> Result<(), String> {
         let mut messages = 0;
-        let (mut open, mut held_count) = (0, 0);
+        let (mut open, mut held_count, mut states) = (0, 0, 0);
         for (name, index) in &self.by_name {
             let Some(session) = self.get(*index) else {
                 return Err(format!("session {name} has no place"));
             };
             messages += session.members.len();
+            states += u64::from(session.state.is_some());
             if !session.exists() || session.name != *name {
                 return Err(format!("session {name} is in the directory for nothing (SES-04)"));
             }
@@ -396,6 +407,7 @@ impl Sessions {
         let counts = [
             (messages, self.by_message.len() as u64, "messages"),
             (open, self.open.len() as u64, "open sessions"),
+            (states, self.state_count as u64, "states"),
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),
             (held_count, self.ends.len() as u64, "ends of locks"),

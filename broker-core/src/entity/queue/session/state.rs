@@ -38,11 +38,18 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        let Some((session, size_before)) = self.sessions.as_ref().and_then(|sessions| {
-            let session = sessions.get(index)?;
-            let size = session.state().map_or(0, |state| state.size);
-            Some((Arc::clone(session.name()), size))
-        }) else {
+        let Some((session, size_before, is_first, count)) =
+            self.sessions.as_ref().and_then(|all| {
+                let session = all.get(index)?;
+                let size = session.state().map_or(0, |state| state.size);
+                Some((
+                    Arc::clone(session.name()),
+                    size,
+                    session.state().is_none(),
+                    all.state_count(),
+                ))
+            })
+        else {
             return Err(Rejection::internal("the session is gone"));
         };
         let size = state.as_ref().map_or(0, |state| state.len() as u64);
@@ -54,6 +61,10 @@ impl Queue {
             self.refuse_without_room(ctx)?;
         }
         self.refuse_over_quota(size.saturating_sub(size_before), ctx)?;
+        let count_max = ctx.limits.session_state_count_max;
+        if state.is_some() && is_first && count >= count_max {
+            return Err(Rejection::too_many("session states", self.path(), count_max));
+        }
         step.bytes_added += size;
         step.bytes_freed += size_before;
         let change = Change::SessionStateSet { session, state, at: ctx.now };
