@@ -36,7 +36,7 @@ MUTATIONS = [
     ("properties that do not fit are refused", "SET-10", "settle.rs",
      "if properties.is_some() && size > ctx.limits.header_bytes_max {", "if properties.is_some() && size > 2 * ctx.limits.header_bytes_max {"),
     ("a lock lasts LockDuration", "RCV-06", "lock.rs",
-     "let until = ctx.now.plus(self.description.lock_duration);\n                (LockToken", "let until = ctx.now.plus(self.description.lock_duration.divided_by(2));\n                (LockToken"),
+     "let until = ctx.now.plus(self.description.lock_duration);\n        slot.lock", "let until = ctx.now.plus(self.description.lock_duration.divided_by(2));\n        slot.lock"),
     ("a token settles its own lock only", "SET-13", "lock.rs",
      "lock.token == token && lock.until > now", "lock.until > now"),
     ("a token is good in its sub-queue only", "SET-20", "lock.rs",

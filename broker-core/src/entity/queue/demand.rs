@@ -232,7 +232,7 @@ impl Queue {
 
     /// Serves the sessions whose demand may meet a message.
     pub(super) fn match_sessions(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        if self.is_expiry_behind(ctx.now) {
+        if self.sessions.is_none() || self.is_expiry_behind(ctx.now) {
             return;
         }
         let Some(busy) = self.sessions.as_mut().map(|sessions| sessions.take_busy()) else {

@@ -28,26 +28,23 @@ impl Queue {
         holder: Option<ReceiverId>,
         ctx: &mut Ctx<'_>,
     ) -> Option<(LockToken, Timestamp)> {
-        let which = self.slots.get(sequence)?.sub_queue;
         let random = (ctx.tokens)();
-        let (token, until, ends_at) = match (&self.sessions, which) {
+        let slot = self.slots.get_mut(sequence)?;
+        let which = slot.sub_queue;
+        if let (Some(sessions), SubQueue::Main) = (&mut self.sessions, which) {
             // The lock of the session is the umbrella of its messages' (SES-14): they end with it.
-            (Some(sessions), SubQueue::Main) => {
-                let held = sessions.get(sessions.of(sequence)?)?.held()?;
-                let token = LockToken::in_session(sequence, held.epoch, random);
-                (token, held.until, Timestamp::NEVER)
-            }
-            _ => {
-                let until = ctx.now.plus(self.description.lock_duration);
-                (LockToken::new(sequence, random), until, until)
-            }
-        };
-        let lock = self.locks_of_mut(which).insert(Lock { token, until: ends_at, holder })?;
-        self.slots.get_mut(sequence)?.lock = Some(lock);
-        self.sub_queue_mut(which).available.remove(sequence);
-        if let Some(sessions) = &mut self.sessions {
+            let held = sessions.get(sessions.of(sequence)?)?.held()?;
+            let token = LockToken::in_session(sequence, held.epoch, random);
+            let until = held.until;
+            slot.lock =
+                Some(sessions.locks.insert(Lock { token, until: Timestamp::NEVER, holder })?);
             sessions.withdraw(sequence);
+            return Some((token, until));
         }
+        let token = LockToken::new(sequence, random);
+        let until = ctx.now.plus(self.description.lock_duration);
+        slot.lock = Some(self.locks.insert(Lock { token, until, holder })?);
+        self.sub_queue_mut(which).available.remove(sequence);
         Some((token, until))
     }
 

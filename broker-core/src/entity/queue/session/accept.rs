@@ -178,7 +178,7 @@ impl Queue {
     /// Gives sessions to those who wait, in their order (SES-07, SES-08). While expiration is behind,
     /// nobody knows which sessions will have messages (EXP-45).
     pub(in crate::entity::queue) fn match_accepts(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        loop {
+        while self.sessions.as_ref().is_some_and(|sessions| !sessions.waiting.is_empty()) {
             if self.is_expiry_behind(ctx.now) {
                 return;
             }
