@@ -22,6 +22,14 @@ journal-seeds seeds="1000000" first="1":
     PEEKLOCK_JOURNAL_ROT=all PEEKLOCK_JOURNAL_SCRIPTS=5 PEEKLOCK_JOURNAL_ROUNDS=2000 \
         cargo test --release -p peeklock-core --test journal -- --nocapture --skip crash::
 
+# Measure a broker under load; `peeklock bench --help` names the loads
+bench *args:
+    cargo run --release -- bench {{args}}
+
+# Compare with other brokers, and write the table into docs/performance.md
+compare *args:
+    benches/compare/run {{args}}
+
 # Format everything
 fmt:
     cargo fmt --all

@@ -1,25 +1,41 @@
-//! Loads on a broker in this process, and the floor under them: what the disk alone takes for the same
-//! bytes in the same groups.
+//! Loads: on a broker that runs as a process of its own, on one that runs already, or on one in this
+//! process. A message counts when it was sent with acknowledgement, received under lock, and
+//! completed with acknowledgement.
+//!
+//! Read `plan.rs` for what can be run, `messages.rs` for how most of it is, `client.rs` for the ways
+//! in. `cycle`, `beside` and `scheduled` are for those who work on the broker: they run in this
+//! process alone and see what the journal asks of the disk.
 
 pub mod backlog;
 pub mod beside;
+mod client;
+mod connections;
 pub mod cycle;
 mod floor;
+mod latency;
+mod messages;
+pub mod plan;
+mod process;
+mod queues;
 mod record;
+pub mod report;
 pub mod scheduled;
+mod served;
+mod target;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
+use peeklock::StartError;
 use peeklock::error::BrokerError;
-use peeklock::store::journal::disk::OsDisk;
-use peeklock::store::{Journal, JournalConfig, StoreError};
-use peeklock::{Broker, StartError};
+use peeklock::store::StoreError;
 
-use cycle::Cycle;
-use record::{Recorder, Step};
+use floor::SyncFloor;
+use plan::{Load, Plan};
+use report::Report;
+use target::Target;
 
 /// Why a load could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -27,44 +43,51 @@ pub enum BenchError {
     /// The broker did not start.
     #[error("broker cannot start: {0}")]
     Start(#[from] StartError),
+    /// The broker as a process did not start.
+    #[error("broker cannot start: {0}")]
+    Served(String),
     /// The broker refused something.
     #[error("load was refused: {0}")]
     Refused(#[from] BrokerError),
+    /// A request over HTTP was refused or not answered.
+    #[error("load was refused: {0}")]
+    Http(String),
     /// The store failed.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The directory cannot be used.
     #[error("directory for the load: {0}")]
     Directory(#[from] io::Error),
-}
-
-/// What a load did.
-#[derive(Clone, Copy, Debug)]
-pub struct Durable {
-    /// Messages that were sent, received and completed.
-    pub messages: u64,
-    /// Bytes of their bodies.
-    pub body_bytes: u64,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// Bytes the store wrote.
-    pub written_bytes: u64,
-    /// Times it synced.
-    pub syncs: u64,
-}
-
-/// What the store asked of the disk during a load, to be asked again without a broker.
-pub struct Replay {
-    scratch: Scratch,
-    before: Vec<Step>,
-    steps: Vec<Step>,
-}
-
-impl Replay {
-    /// How long the disk takes for it alone.
-    pub fn floor(&self) -> Result<Duration, BenchError> {
-        Ok(floor::run(&self.scratch.at("floor"), &self.before, &self.steps)?)
-    }
+    /// Nothing goes on any more.
+    #[error("load stands still: {done} of {all} for {seconds} s")]
+    Stalled {
+        /// What is done.
+        done: u64,
+        /// What there is to do.
+        all: u64,
+        /// How long nothing went on.
+        seconds: u64,
+    },
+    /// Messages were received and not completed.
+    #[error("{left} messages are left that were received and should be completed")]
+    Left {
+        /// How many.
+        left: u64,
+    },
+    /// This process may not open as many files.
+    #[error(
+        "{needed} files have to be open and {limit} may be: raise the limit (ulimit -n), or ask for \
+         fewer with --count"
+    )]
+    Files {
+        /// What the load needs.
+        needed: u64,
+        /// What the system allows.
+        limit: u64,
+    },
+    /// A signal ended it.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// A directory that is removed with all in it when this is dropped.
@@ -75,7 +98,8 @@ impl Scratch {
     pub fn within(path: &Path) -> io::Result<Self> {
         let path = path.join(format!("peeklock-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
+        // The broker of a load may have another current directory.
+        Ok(Self(path.canonicalize()?))
     }
 
     /// A path in it.
@@ -86,43 +110,135 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+        // The journal of a load that was interrupted may make one more file meanwhile.
+        let mut removed = std::fs::remove_dir_all(&self.0);
+        for _ in 0..8 {
+            match &removed {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    removed = std::fs::remove_dir_all(&self.0);
+                }
+                _ => break,
+            }
+        }
+        if let Err(error) = removed {
             tracing::warn!(path = %self.0.display(), %error, "what the load wrote is left behind");
         }
     }
 }
 
-/// Sends, receives and completes, durably. What the disk had to do for it comes back too.
-pub async fn durable_cycles(
-    place: &Path,
-    cycle: Cycle,
-    progress: &dyn Fn(usize),
-) -> Result<(Durable, Replay), BenchError> {
-    let scratch = Scratch::within(place)?;
-    let disk = OsDisk::open(&scratch.at("journal"))?;
-    let recorder = Arc::new(Recorder::new(Arc::new(disk)));
-    let store = Journal::open_on(Arc::clone(&recorder) as _, JournalConfig::default())?;
-    let broker = Broker::builder().store(store).start().await?;
-    broker.create_queue("load", Default::default()).await?;
-    // Threads, files and connections are warm when the load begins.
-    let warm = Cycle { messages: cycle.clients * cycle.list, ..cycle };
-    cycle::run(&broker, "load", warm, &|_| {}).await?;
-    let before = recorder.take();
-    let elapsed = cycle::run(&broker, "load", cycle, progress).await?;
-    let steps = recorder.take();
-    broker.stop(Duration::ZERO).await?;
-    let before: Vec<Step> =
-        before.into_iter().filter(|step| matches!(step, Step::Create { .. })).collect();
-    let messages = cycle.messages as u64;
-    let (mut written_bytes, mut syncs) = (0, 0);
-    for step in &steps {
-        match step {
-            Step::Write { bytes, .. } => written_bytes += bytes,
-            Step::Sync { .. } => syncs += 1,
-            Step::Create { .. } => {}
+/// Runs a load over a transport, until it is done or `interrupted`. Whatever becomes of it, the broker
+/// that was started for it has ended and its directory is gone when this returns; one that was given has
+/// no queue of it.
+pub async fn run(
+    plan: &Plan,
+    bar: &ProgressBar,
+    interrupted: impl Future<Output = ()>,
+) -> Result<Report, BenchError> {
+    let work = async {
+        let target = Target::start(plan).await?;
+        let result = over_target(plan, &target, bar).await;
+        target.stop().await;
+        result
+    };
+    let result = tokio::select! {
+        biased;
+        () = interrupted => Err(BenchError::Interrupted),
+        result = work => result,
+    };
+    if result.is_err() && plan.url.is_some() {
+        // As far as the broker lets us: what failed may be the broker.
+        tokio::time::timeout(CLEAN_TIME_MAX, clean(plan))
+            .await
+            .unwrap_or(Ok(()))
+            .unwrap_or_default();
+    }
+    result
+}
+
+/// How long it may take to remove what a load has left on a broker that is not ours.
+const CLEAN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Removes the queues of a load that did not come to its end.
+async fn clean(plan: &Plan) -> Result<(), BenchError> {
+    let client = Target::start(plan).await?.connect(plan.over).await?;
+    if plan.load != Load::Queues {
+        return client.delete_queue(&messages::queue()).await;
+    }
+    // They were created in this order, but for those that were under way.
+    let under_way = plan.clients * plan.window;
+    let mut absent = 0;
+    for number in 0..plan.count {
+        let is_deleted = client.delete_queue(&queues::name(number)).await.is_ok();
+        absent = if is_deleted { 0 } else { absent + 1 };
+        if absent > under_way {
+            break;
         }
     }
-    let body_bytes = messages * cycle.body_bytes as u64;
-    let durable = Durable { messages, body_bytes, elapsed, written_bytes, syncs };
-    Ok((durable, Replay { scratch, before, steps }))
+    Ok(())
+}
+
+async fn over_target(
+    plan: &Plan,
+    target: &Target,
+    bar: &ProgressBar,
+) -> Result<Report, BenchError> {
+    let mut report = Report::default();
+    plan.told(&mut report);
+    let floor = match plan.floor {
+        true => Some(SyncFloor::of(&target.place("floor"), plan.body_bytes).await?),
+        false => None,
+    };
+    match plan.load {
+        Load::Backlog => backlog::run(plan, target, bar, &mut report).await?,
+        Load::Queues => queues::run(plan, target, bar, &mut report).await?,
+        Load::Connections => connections::run(plan, target, bar, &mut report).await?,
+        Load::Latency
+        | Load::Throughput
+        | Load::Memory
+        | Load::Small
+        | Load::Cycle
+        | Load::Beside
+        | Load::Scheduled => messages::run(plan, target, bar, &mut report).await?,
+    }
+    if let Some(mut floor) = floor {
+        floor.again()?;
+        floor.told(&mut report);
+    }
+    Ok(report)
+}
+
+/// How long nothing may go on before a load is given up.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// How often the bar is told.
+const BAR_EVERY: Duration = Duration::from_millis(100);
+
+/// Does some work, shows on the bar how far it is, and gives up when nothing goes on any more.
+async fn watched<T>(
+    bar: &ProgressBar,
+    all: u64,
+    done: impl Fn() -> u64,
+    work: impl Future<Output = Result<T, BenchError>>,
+) -> Result<T, BenchError> {
+    bar.reset();
+    bar.set_length(all);
+    let watch = async {
+        let mut ticks = tokio::time::interval(BAR_EVERY);
+        let (mut last, mut since) = (0, std::time::Instant::now());
+        loop {
+            ticks.tick().await;
+            let done = done();
+            bar.set_position(done);
+            if done != last {
+                (last, since) = (done, std::time::Instant::now());
+            }
+            if since.elapsed() >= STALLED_AFTER {
+                return BenchError::Stalled { done, all, seconds: STALLED_AFTER.as_secs() };
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        result = work => result,
+        stalled = watch => Err(stalled),
+    }
 }

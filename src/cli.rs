@@ -1,11 +1,32 @@
 //! The command line: what can be asked, and how failures are told.
 
+mod serve;
+
 mod bench;
 mod check;
 mod repair;
 mod scrub;
-mod serve;
 mod verify;
+
+#[macro_use]
+mod exit;
+mod arguments;
+mod connect;
+mod contexts;
+mod interrupt;
+mod message;
+mod property;
+mod terminal;
+
+mod completions;
+mod context;
+mod dlq;
+mod peek;
+mod queue;
+mod receive;
+mod schedule;
+mod send;
+mod top;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -24,7 +45,8 @@ live, dead-letter queues, scheduling, deferral and duplicate detection.
 
 Without a subcommand, `peeklock` is `peeklock serve`.";
 
-const AFTER_HELP: &str = "\
+const AFTER_HELP: &str = concat!(
+    "\
 Examples:
   peeklock                                   serve on 127.0.0.1:5300 and 5301, messages in ./data
   peeklock --ephemeral --http 127.0.0.1:0 --ws 127.0.0.1:0
@@ -33,11 +55,20 @@ Examples:
   peeklock config check                      what is in force, and where it comes from
   peeklock verify                            whether everything stored can still be read
 
-Exit codes:
-  0  done, or stopped by a signal
-  1  failure
-  2  usage or configuration
-  3  damaged data, as found by `peeklock verify`";
+  peeklock queue create orders               with a broker running: a queue,
+  peeklock send orders 'two coffees'         a message into it,
+  peeklock receive orders                    and out of it
+  peeklock top                               what comes in and goes out
+  peeklock dlq resubmit orders --dry-run     what was given up on
+
+Commands for queues and messages talk to ws://127.0.0.1:5301, unless --url, --context, PEEKLOCK_URL,
+PEEKLOCK_CONTEXT or `peeklock context use` says otherwise.
+
+",
+    exit_codes!(),
+    "
+  3    damaged data, as found by `peeklock verify`"
+);
 
 const SERVE_HELP: &str = "\
 Examples:
@@ -128,6 +159,30 @@ enum Command {
     /// Run a broker until it is told to stop
     #[command(after_help = SERVE_HELP)]
     Serve(ServeFlags),
+    /// Create, show, change, empty and delete queues
+    #[command(subcommand, after_help = queue::HELP)]
+    Queue(queue::QueueCommand),
+    /// Send messages
+    #[command(after_help = send::HELP)]
+    Send(send::SendFlags),
+    /// Receive messages
+    #[command(after_help = receive::HELP)]
+    Receive(receive::ReceiveFlags),
+    /// Look at messages without taking them
+    #[command(after_help = peek::HELP)]
+    Peek(peek::PeekFlags),
+    /// Look at dead-lettered messages, and send them again
+    #[command(subcommand, after_help = dlq::HELP)]
+    Dlq(dlq::DlqCommand),
+    /// Cancel scheduled messages
+    #[command(subcommand, after_help = schedule::HELP)]
+    Schedule(schedule::ScheduleCommand),
+    /// Watch queues and their rates
+    #[command(after_help = top::HELP)]
+    Top(top::TopFlags),
+    /// Give brokers names, and choose one
+    #[command(subcommand, after_help = context::HELP)]
+    Context(context::ContextCommand),
     /// Read everything that is stored, offline, and tell what is damaged
     #[command(after_help = VERIFY_HELP)]
     Verify(scrub::ScrubFlags),
@@ -140,6 +195,9 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Write a completion script for a shell
+    #[command(after_help = completions::HELP)]
+    Completions(completions::CompletionsFlags),
 }
 
 #[derive(Subcommand)]
@@ -197,15 +255,37 @@ enum Failure {
     Failed(String),
     /// Exit code 2.
     Misconfigured(ConfigError),
+    /// Another exit code.
+    Ended { code: u8, text: String },
     /// Everything is said already; this exit code.
     Told(u8),
 }
 
 impl Failure {
+    /// A failure with an exit code of its own.
+    fn ended(code: u8, text: impl Into<String>) -> Self {
+        Self::Ended { code, text: text.into() }
+    }
+
+    /// A wrong command line, or something beside it that the user has set.
+    fn usage(text: impl Into<String>) -> Self {
+        Self::ended(exit::USAGE, text)
+    }
+
+    /// The same with a way out.
+    fn hint(self, hint: &str) -> Self {
+        match self {
+            Self::Ended { code, text } => {
+                Self::Ended { code, text: format!("{text}\n  hint: {hint}") }
+            }
+            other => other,
+        }
+    }
+
     /// What is said about it.
     fn text(&self) -> String {
         match self {
-            Self::Failed(text) => text.clone(),
+            Self::Failed(text) | Self::Ended { text, .. } => text.clone(),
             Self::Misconfigured(error) => error.to_string(),
             Self::Told(_) => String::new(),
         }
@@ -215,7 +295,7 @@ impl Failure {
         match self {
             Self::Failed(_) => 1,
             Self::Misconfigured(_) => 2,
-            Self::Told(code) => *code,
+            Self::Ended { code, .. } | Self::Told(code) => *code,
         }
     }
 }
@@ -249,6 +329,15 @@ pub fn run() -> ExitCode {
         Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
+        Some(Command::Queue(command)) => queue::run(&command),
+        Some(Command::Send(flags)) => send::run(&flags),
+        Some(Command::Receive(flags)) => receive::run(&flags),
+        Some(Command::Peek(flags)) => peek::run(&flags),
+        Some(Command::Dlq(command)) => dlq::run(&command),
+        Some(Command::Schedule(command)) => schedule::run(&command),
+        Some(Command::Top(flags)) => top::run(&flags),
+        Some(Command::Context(command)) => context::run(&command),
+        Some(Command::Completions(flags)) => completions::run(&flags),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if !matches!(failure, Failure::Told(_)) {

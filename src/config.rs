@@ -24,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use queue::QueueDeclaration;
 pub use queue::differences;
-pub use text::{FromText, List, Scalar};
+pub use text::{FromText, List, Scalar, span_text};
 
 /// Sizes that a file of the log may have.
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;

@@ -4,6 +4,7 @@ mod banner;
 mod signals;
 
 use std::io::{self, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,8 @@ pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     warn(loaded);
     let (broker, transports) = start(loaded).await?;
-    greet(loaded, &broker, &transports);
+    let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
+    greet(loaded, &broker, &transports, is_new);
     let outcome = tokio::select! {
         signal = signals.next() => Ok(signal),
         why = broker.failed() => Err(why),
@@ -172,6 +174,16 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
     // Before the broker: its threads look their counters up once.
     let recorder =
         metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
+    // Before the store: an address in use must not leave a new data directory behind.
+    for (setting, address) in loaded.config.addresses() {
+        let transport = setting.split('.').next().unwrap_or(setting);
+        let taken = |source| TransportError { transport, address: address.to_string(), source };
+        drop(
+            TcpListener::bind(address)
+                .map_err(taken)
+                .map_err(|source| ServeError::Transport { source })?,
+        );
+    }
     let name = registry::store_in_use(loaded);
     let opened = Instant::now();
     let store = registry::STORES
@@ -236,7 +248,7 @@ async fn declare(broker: &Broker, name: &str, declared: QueueUpdate) -> Result<(
 }
 
 /// Tells people on standard output that the broker is ready.
-fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running]) {
+fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running], is_new: bool) {
     let listeners = transports
         .iter()
         .map(|(name, running)| Listener { name, address: running.local_address() })
@@ -247,6 +259,7 @@ fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running]) {
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir.0,
+        is_new,
         colours: crate::telemetry::colours(&io::stdout()),
     };
     let mut out = io::stdout().lock();

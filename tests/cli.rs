@@ -275,10 +275,13 @@ fn a_missing_file_is_named() {
 fn an_address_in_use_is_named_with_its_flag() {
     let taken = TcpListener::bind(FREE_PORT).unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, _, log) =
-        run(peeklock("in-use", "", &["--ephemeral", "--http", &address, "--ws", FREE_PORT]));
+    let mut command = peeklock("in-use", "", &["--http", &address, "--ws", FREE_PORT]);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    command.args(["--data-dir", "not-made"]);
+    let (code, _, log) = run(command);
     assert_eq!(code, 1, "{log}");
     assert!(log.contains(&address) && log.contains("--http"), "{log}");
+    assert!(!directory.join("not-made").exists(), "nothing is left behind");
 }
 
 /// SEC-17.

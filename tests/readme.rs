@@ -25,6 +25,7 @@ fn blocks(language: &str) -> Vec<String> {
 struct Served {
     process: Child,
     address: String,
+    websocket: String,
 }
 
 impl Served {
@@ -37,14 +38,15 @@ impl Served {
             .spawn()
             .expect("the binary starts");
         let output = process.stdout.take().expect("its output");
-        let address = BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| {
-                Some(line.trim().strip_prefix("http ")?.trim().strip_prefix("http://")?.to_owned())
-            })
-            .expect("the banner names the address");
-        Self { process, address }
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let mut listener = |name: &str| {
+            lines
+                .find_map(|line| Some(line.trim().strip_prefix(name)?.trim().to_owned()))
+                .expect("the banner names the address")
+        };
+        let address = listener("http ").trim_start_matches("http://").to_owned();
+        let websocket = listener("websocket ");
+        Self { process, address, websocket }
     }
 }
 
@@ -79,6 +81,32 @@ fn the_five_minutes_with_curl_work() {
 }
 
 #[test]
+fn the_command_line_works() {
+    let served = Served::start(&[]);
+    let program = Path::new(env!("CARGO_BIN_EXE_peeklock"));
+    let folder = program.parent().expect("a folder").display();
+    let snippets = blocks("bash");
+    let [snippet] = snippets.as_slice() else { panic!("one block of commands") };
+    let ended = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &format!("PATH='{folder}':$PATH\n{snippet}")])
+        .env("PEEKLOCK_URL", &served.websocket)
+        .output()
+        .expect("bash runs");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{said}\n{}", String::from_utf8_lossy(&ended.stderr));
+    for expected in [
+        "sent 1 message to coffee, sequence number 1\n",
+        "  table          7 (i32)\n",
+        "MaxDeliveryCountExceeded",
+        "resubmitted 1 message to coffee\n",
+        "sent 1 message to copies, sequence number 1\n",
+        "copies       1",
+    ] {
+        assert!(said.contains(expected), "{expected}\n{said}");
+    }
+}
+
+#[test]
 fn the_embedding_program_is_the_example() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/embed.rs");
     let example = std::fs::read_to_string(example).expect("examples/embed.rs");
@@ -103,7 +131,10 @@ fn every_example_of_the_table_exists() {
     let text = readme();
     for line in text.lines().filter(|line| line.starts_with("| `cargo run --example ")) {
         let name = line.split('`').nth(1).and_then(|call| call.rsplit(' ').next()).expect("a name");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.rs"));
-        assert!(path.exists(), "{name}");
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+        let is_there = [format!("{name}.rs"), format!("{name}/main.rs")]
+            .iter()
+            .any(|file| examples.join(file).exists());
+        assert!(is_there, "{name}");
     }
 }

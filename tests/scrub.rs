@@ -334,6 +334,21 @@ fn a_missing_segment_needs_a_decision() {
     server.stop();
 }
 
+#[test]
+fn where_every_segment_is_gone_nothing_is_promised() {
+    let place = filled("no-segments");
+    for name in files(&place.join("data")).keys().filter(|name| name.starts_with("segment-")) {
+        std::fs::remove_file(place.join("data").join(name)).unwrap();
+    }
+    let (code, text, _) = run(&place, &["verify"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("put the files back from a backup"), "{text}");
+    assert!(!text.contains("peeklock repair"), "{text}");
+    let (code, _, log) = run(&place, &["repair", "--yes"]);
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains("put them back from a backup"), "{log}");
+}
+
 /// A sealed segment gets a side file; damage to it costs nothing.
 #[test]
 fn a_damaged_side_file_is_harmless() {

@@ -493,6 +493,8 @@ pub struct Described {
     pub counts: Counts,
     /// Sum of stored sizes (CNT-08).
     pub size_bytes: u64,
+    /// The highest sequence number given so far, 0 if none (CNT-13).
+    pub last_sequence: SequenceNumber,
     /// When the entity was created.
     pub created_at: Timestamp,
     /// Last change of the description.

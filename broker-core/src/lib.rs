@@ -11,6 +11,7 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod path;
+pub mod rule;
 pub mod time;
 // The model.
 pub mod change;

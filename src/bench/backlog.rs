@@ -1,80 +1,50 @@
-//! A backlog: everything is sent; another process opens it, receives and completes everything. What
-//! is deeper than the cache is read from disk.
+//! A backlog (W6): everything is sent; then everything is received and completed. What is deeper than
+//! the cache is read from disk.
 //!
-//! Two processes, so that the memory of each is told alone.
+//! In process it is two processes, so that opening and the memory of each half are told alone.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+pub mod halves;
 
-use peeklock::Broker;
-use peeklock::description::QueueUpdate;
-use peeklock::message::Message;
-use peeklock::store::{Journal, JournalConfig};
+use indicatif::ProgressBar;
 
 use super::BenchError;
-use super::cycle::{Cycle, drain, in_shares, send};
+use super::messages::{Crowd, Who};
+use super::plan::Plan;
+use super::process::Process;
+use super::report::Report;
+use super::target::Target;
 
-/// What one half took.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Half {
-    /// Until the broker was ready.
-    pub opening: Duration,
-    /// To send, or to receive and complete.
-    pub working: Duration,
-    /// The most memory that was resident, in KiB; zero where the system does not tell.
-    pub resident_kib_max: u64,
-}
+/// Sends everything, then drains it.
+pub async fn run(
+    plan: &Plan,
+    target: &Target,
+    bar: &ProgressBar,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let resident = || target.process().and_then(Process::resident_bytes_max);
+    let crowd = Crowd::gather(plan, target).await?;
+    bar.set_message("sent");
+    let fill = crowd.phase(bar, Who::Senders, plan.messages).await?;
+    let filled = resident();
+    bar.set_message("drained");
+    let drain = crowd.phase(bar, Who::Receivers, plan.messages).await?;
+    crowd.disperse().await?;
 
-/// Sends everything, to a queue that may hold 4096 megabytes.
-pub async fn fill(path: &Path, cycle: Cycle, progress: &dyn Fn(usize)) -> Result<Half, BenchError> {
-    let started = Instant::now();
-    let broker = open(path).await?;
-    let update = QueueUpdate { max_size_in_megabytes: Some(4_096), ..QueueUpdate::default() };
-    broker.create_queue("load", update).await?;
-    let opening = started.elapsed();
-    let message = Message::new(vec![7; cycle.body_bytes]).with_message_id("id-of-the-message");
-    let entity = broker.entity("load")?;
-    let started = Instant::now();
-    in_shares(cycle, progress, |count| send(&entity, &broker, &message, count)).await?;
-    let working = started.elapsed();
-    let resident_kib_max = resident_kib_max();
-    broker.stop(Duration::ZERO).await?;
-    Ok(Half { opening, working, resident_kib_max })
-}
-
-/// Opens what was sent, receives and completes it.
-pub async fn empty(
-    path: &Path,
-    cycle: Cycle,
-    progress: &dyn Fn(usize),
-) -> Result<Half, BenchError> {
-    let started = Instant::now();
-    let broker = open(path).await?;
-    let entity = broker.entity("load")?;
-    let opening = started.elapsed();
-    let started = Instant::now();
-    in_shares(cycle, progress, |count| drain(&entity, count, cycle.list)).await?;
-    let working = started.elapsed();
-    let resident_kib_max = resident_kib_max();
-    // What is not given back after a second is kept.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    broker.stop(Duration::ZERO).await?;
-    Ok(Half { opening, working, resident_kib_max })
-}
-
-async fn open(path: &Path) -> Result<Broker, BenchError> {
-    let store = Journal::open(path, JournalConfig::default())?;
-    Ok(Broker::builder().store(store).start().await?)
-}
-
-/// How many files of the log there are.
-pub fn segments(path: &Path) -> std::io::Result<usize> {
-    let is_log = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".log");
-    Ok(std::fs::read_dir(path)?.flatten().filter(is_log).count())
-}
-
-fn resident_kib_max() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    report.count("sent", "sent with acknowledgement", fill.sent);
+    report.count("received", "received under lock", drain.received);
+    report.count("completed", "completed with acknowledgement", drain.received);
+    report.count("redelivered", "delivered once more", drain.redelivered);
+    let sent = report.rate("sent_per_second", "sent", plan.messages, fill.elapsed);
+    let label = "received and completed";
+    let drained = report.rate("drained_per_second", label, plan.messages, drain.elapsed);
+    report.ratio("drained_to_sent", "drained / sent", drained / sent);
+    report.latency("send_latency", "send to acknowledgement", fill.send.summary());
+    report.text("cpu_of", "CPU and memory of", target.of_whom().to_owned());
+    let label = "CPU, million sent";
+    report.cpu_per_million("cpu_seconds_per_million_sent", label, plan.messages, fill.cpu);
+    let label = "CPU, million drained";
+    report.cpu_per_million("cpu_seconds_per_million_drained", label, plan.messages, drain.cpu);
+    report.bytes_if_known("resident_bytes_max_sending", "resident at most, sending", filled);
+    report.bytes_if_known("resident_bytes_max", "resident at most", resident());
+    Ok(())
 }

@@ -1,14 +1,19 @@
 //! The load: lists of sends, receives under lock, lists of completions, in this process.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use peeklock::Broker;
 use peeklock::Entity;
 use peeklock::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock::message::Message;
+use peeklock::store::journal::disk::OsDisk;
+use peeklock::store::{Journal, JournalConfig};
 use peeklock::time::TimeSpan;
 
-use super::BenchError;
+use super::record::{Recorder, Step};
+use super::{BenchError, Scratch, floor};
 
 /// What is done.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +26,70 @@ pub struct Cycle {
     pub messages: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Durable {
+    /// Messages that were sent, received and completed.
+    pub messages: u64,
+    /// Bytes of their bodies.
+    pub body_bytes: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Bytes the store wrote.
+    pub written_bytes: u64,
+    /// Times it synced.
+    pub syncs: u64,
+}
+
+/// What the store asked of the disk during a load, to be asked again without a broker.
+pub struct Replay {
+    scratch: Scratch,
+    before: Vec<Step>,
+    steps: Vec<Step>,
+}
+
+impl Replay {
+    /// How long the disk takes for it alone.
+    pub fn floor(&self) -> Result<Duration, BenchError> {
+        Ok(floor::run(&self.scratch.at("floor"), &self.before, &self.steps)?)
+    }
+}
+
+/// Sends, receives and completes, durably. What the disk had to do for it comes back too.
+pub async fn durable_cycles(
+    place: &Path,
+    cycle: Cycle,
+    progress: &dyn Fn(usize),
+) -> Result<(Durable, Replay), BenchError> {
+    let scratch = Scratch::within(place)?;
+    let disk = OsDisk::open(&scratch.at("journal"))?;
+    let recorder = Arc::new(Recorder::new(Arc::new(disk)));
+    let store = Journal::open_on(Arc::clone(&recorder) as _, JournalConfig::default())?;
+    let broker = Broker::builder().store(store).start().await?;
+    broker.create_queue("load", Default::default()).await?;
+    // Threads, files and connections are warm when the load begins.
+    let warm = Cycle { messages: cycle.clients * cycle.list, ..cycle };
+    run(&broker, "load", warm, &|_| {}).await?;
+    let before = recorder.take();
+    let elapsed = run(&broker, "load", cycle, progress).await?;
+    let steps = recorder.take();
+    broker.stop(Duration::ZERO).await?;
+    let before: Vec<Step> =
+        before.into_iter().filter(|step| matches!(step, Step::Create { .. })).collect();
+    let messages = cycle.messages as u64;
+    let (mut written_bytes, mut syncs) = (0, 0);
+    for step in &steps {
+        match step {
+            Step::Write { bytes, .. } => written_bytes += bytes,
+            Step::Sync { .. } => syncs += 1,
+            Step::Create { .. } => {}
+        }
+    }
+    let body_bytes = messages * cycle.body_bytes as u64;
+    let durable = Durable { messages, body_bytes, elapsed, written_bytes, syncs };
+    Ok((durable, Replay { scratch, before, steps }))
 }
 
 /// Sends, receives and completes every message; returns how long that took. `progress` is told of

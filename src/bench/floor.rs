@@ -6,9 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use peeklock::Broker;
+use peeklock::message::Message;
 use peeklock::store::journal::disk::{Disk, DiskFile, OsDisk};
+use peeklock::store::{Journal, JournalConfig};
 
-use super::record::Step;
+use super::BenchError;
+use super::cycle::send;
+use super::latency::Latencies;
+use super::record::{Recorder, Step};
+use super::report::Report;
 
 /// Carries out recorded steps on files of its own in an empty directory; returns how long they took.
 pub fn run(path: &Path, before: &[Step], steps: &[Step]) -> io::Result<Duration> {
@@ -52,4 +59,81 @@ fn carry_out(
         }
         Step::Sync { .. } => opened.sync(),
     }
+}
+
+/// Syncs before a load, and as many after it.
+const SYNCS: usize = 500;
+/// Sends by which it is found out how much the journal writes for one.
+const SAMPLES: usize = 32;
+
+/// What the disk takes to write and sync what a single durable send writes, half of it measured before
+/// the load and half after it, while the broker is idle.
+pub struct SyncFloor {
+    file: Arc<dyn DiskFile>,
+    bytes: Vec<u8>,
+    offset: u64,
+    took: Latencies,
+}
+
+impl SyncFloor {
+    /// Measures the first half in a directory of its own.
+    pub async fn of(path: &Path, body_bytes: usize) -> Result<Self, BenchError> {
+        let bytes = send_bytes(path, body_bytes).await?;
+        // No zeros: a disk may take those for less.
+        let bytes: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0] | 1).collect();
+        let disk = OsDisk::open(path)?;
+        let file = disk.create("syncs")?;
+        file.allocate(2 * (SYNCS * bytes.len()) as u64)?;
+        file.sync()?;
+        let mut floor = Self { file, bytes, offset: 0, took: Latencies::new() };
+        floor.again()?;
+        Ok(floor)
+    }
+
+    /// Measures the other half.
+    pub fn again(&mut self) -> Result<(), BenchError> {
+        for _ in 0..SYNCS {
+            let started = Instant::now();
+            self.file.write_at(&self.bytes, self.offset)?;
+            self.file.sync()?;
+            self.took.record(started.elapsed());
+            self.offset += self.bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// What the disk took.
+    pub fn told(&self, report: &mut Report) {
+        report.bytes("floor_bytes", "floor: bytes of one send", self.bytes.len() as u64);
+        report.latency("floor_sync_latency", "floor: written and synced", self.took.summary());
+    }
+}
+
+/// How many bytes the journal writes for one send.
+async fn send_bytes(path: &Path, body_bytes: usize) -> Result<usize, BenchError> {
+    let recorder = Arc::new(Recorder::new(Arc::new(OsDisk::open(&path.join("journal"))?)));
+    let store = Journal::open_on(Arc::clone(&recorder) as _, JournalConfig::default())?;
+    let broker = Broker::builder().store(store).start().await?;
+    broker.create_queue("load", Default::default()).await?;
+    let (entity, message) = (broker.entity("load")?, Message::new(vec![7; body_bytes]));
+    let mut writes = Vec::new();
+    for _ in 0..SAMPLES {
+        recorder.take();
+        send(&entity, &broker, &message, 1).await?;
+        let steps = recorder.take();
+        writes.push(
+            steps
+                .iter()
+                .map(|step| match step {
+                    Step::Write { bytes, .. } => *bytes,
+                    Step::Create { .. } | Step::Sync { .. } => 0,
+                })
+                .sum::<u64>(),
+        );
+    }
+    broker.stop(Duration::ZERO).await?;
+    // Some have a mark or the head of a file beside them.
+    writes.sort_unstable();
+    let median = writes.get(SAMPLES / 2).copied().unwrap_or(0);
+    Ok(usize::try_from(median).unwrap_or(0))
 }

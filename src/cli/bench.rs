@@ -1,266 +1,280 @@
 //! `peeklock bench`: what this machine makes of a load, beside what its disk allows.
 
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+mod in_process;
 
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use super::{Failure, say};
-use crate::bench::backlog::{self, Half};
-use crate::bench::beside::{self, Beside};
-use crate::bench::cycle::Cycle;
-use crate::bench::scheduled::{self, Scheduled};
-use crate::bench::{self, BenchError, Scratch};
+use crate::bench::plan::{HTTP_WINDOW, Load, Over, Plan};
+use crate::bench::report::Report;
+use crate::bench::{self, BenchError};
 
 pub const HELP: &str = "\
-Loads:
-  cycle     send, receive under lock and complete, all durable at acknowledgement, in lists
-  backlog   send everything; then another process receives and completes everything
-  beside    `cycle` on one queue while a quarter as many messages lie idle in another
-  scheduled schedule everything for tomorrow, and see how late others fall due
-
-The load runs on a broker and a journal of its own, in a new directory
-below --data-dir that is removed afterwards. With --floor, `cycle` is followed
-by the same writes and syncs without a broker: what the disk alone takes.
+A message counts when it was sent with acknowledgement, received under lock, and completed with
+acknowledgement. The load runs on a broker of its own: a process on free ports of loopback, or with
+`--over in-process` this one, in a new directory below --data-dir that is removed afterwards.
 
 Examples:
-  peeklock bench --floor
-  peeklock bench cycle --floor --list 1 --clients 1 --messages 20000
-  peeklock bench backlog --messages 1000000
+  peeklock bench                                        W2 over WebSocket
+  peeklock bench latency --floor                        W1, and what one sync of the disk takes
+  peeklock bench w4 --over http --output json
+  peeklock bench backlog --messages 100000
+  peeklock bench throughput --url ws://127.0.0.1:5301   a broker that runs already
+  peeklock bench cycle --floor                          lists in process, beside the disk alone
 
-Trust ratios of one run, not figures of two machines or two days.";
+CPU and memory are those of the broker's process; in process they are of broker and load together,
+and of a broker given by --url they are not known. The load takes its share of the same machine:
+trust ratios of one run, not figures of two machines or two days.
+
+Exit codes:
+  0    done
+  1    failure: a refusal, a broker that did not start, messages that are left
+  2    usage
+  130  interrupted; the broker has ended and its directory is gone";
+
+/// Exit code after SIGINT or SIGTERM, as shells have it.
+const INTERRUPTED: u8 = 130;
 
 #[derive(Args)]
 pub struct BenchFlags {
     /// What to do
-    #[arg(value_enum, default_value_t = Load::Cycle)]
+    #[arg(value_enum, default_value_t = Load::Throughput)]
     load: Load,
-    /// Show what the disk alone takes, too
+    /// The way to the broker [default: websocket; in-process for `cycle`, `beside`, `scheduled`]
+    #[arg(long, value_enum, value_name = "TRANSPORT", hide_default_value = true)]
+    over: Option<Over>,
+    /// A broker that runs already, instead of one of our own: ws://HOST:PORT or http://HOST:PORT
+    #[arg(long, conflicts_with_all = ["floor", "data_dir"])]
+    url: Option<String>,
+    /// Measure what the disk alone takes, too: for `latency`, `throughput`, `small` one sync of what one send writes, for `cycle` the same writes and syncs
     #[arg(long)]
     floor: bool,
-    /// Messages altogether
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
-    messages: u32,
-    /// Clients at the same time
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
-    clients: u16,
-    /// Commands that a client submits at once
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    list: u16,
-    /// Bytes of a message's body
-    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    body_bytes: u32,
+    /// Messages altogether [default: 200000; `latency` 10000; `backlog`, `scheduled` 1000000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    messages: Option<u32>,
+    /// Senders, and as many receivers [default: 4; `latency` 1]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    clients: Option<u16>,
+    /// Commands that each has under way; commands of a list in `cycle`, `beside`, `scheduled` [default: 256; over HTTP 16; `latency` 1]
+    #[arg(long, visible_alias = "list", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    window: Option<u16>,
+    /// Bytes of a message's body [default: 1024; `small` 16]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    body_bytes: Option<u32>,
+    /// How many queues `queues` creates, or connections `connections` opens
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// Threads that make the load [default: half of the cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
     /// Directory below which the load writes; its disk is what is measured
     #[arg(long, value_name = "DIR", default_value = ".")]
     data_dir: PathBuf,
-    /// Half of `backlog`, in a process of its own
+    /// How the figures are written
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Output::Table)]
+    output: Output,
+    /// Half of `backlog` in process, in a process of its own
     #[arg(long, hide = true)]
-    half: Option<Phase>,
+    half: Option<in_process::Phase>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Phase {
-    Fill,
-    Empty,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Load {
-    Cycle,
-    Backlog,
-    Beside,
-    Scheduled,
+enum Output {
+    /// For people
+    Table,
+    /// One object, for programs; names carry their units
+    Json,
 }
 
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            BenchError::Interrupted => Self::Told(INTERRUPTED),
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
 pub fn run(flags: &BenchFlags) -> Result<(), Failure> {
-    let cycle = Cycle {
-        clients: usize::from(flags.clients),
-        list: usize::from(flags.list),
-        messages: usize::try_from(flags.messages).unwrap_or(usize::MAX),
-        body_bytes: usize::try_from(flags.body_bytes).unwrap_or(usize::MAX),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let place = &flags.data_dir;
-    // The halves of a backlog show their own.
-    let shown = !matches!((flags.load, flags.half), (Load::Backlog, None));
-    let bar = if shown { bar(u64::from(flags.messages)) } else { ProgressBar::hidden() };
-    let progress = &|count: usize| bar.inc(count as u64);
-    let told_text = told_text(flags, cycle, (&runtime, place.as_path()), progress);
+    let plan = flags.plan()?;
+    let runtime = runtime(plan.threads)?;
+    if let Some(phase) = flags.half {
+        return say(&in_process::half(&runtime, &plan, phase)?);
+    }
+    let bar = bar(&plan);
+    let report = report(&runtime, &plan, &bar);
     bar.finish_and_clear();
-    say(&told_text?)
+    // What is left of an interrupted load is not waited for.
+    runtime.shutdown_background();
+    let report = report?;
+    match flags.output {
+        Output::Table => say(&report.table()),
+        Output::Json => say(&report.json()),
+    }
 }
 
-/// A bar for messages: on a terminal only, on standard error.
-fn bar(messages: u64) -> ProgressBar {
+fn report(runtime: &Runtime, plan: &Plan, bar: &ProgressBar) -> Result<Report, Failure> {
+    let is_in_process = plan.load.is_in_process_only()
+        || (plan.load, plan.over) == (Load::Backlog, Over::InProcess);
+    runtime.block_on(async {
+        let mut interrupted = Interrupted::listen()?;
+        Ok(match is_in_process {
+            true => in_process::run(plan, bar, interrupted.come()).await?,
+            false => bench::run(plan, bar, interrupted.come()).await?,
+        })
+    })
+}
+
+impl BenchFlags {
+    /// What they ask for; refuses what makes no sense together.
+    fn plan(&self) -> Result<Plan, Failure> {
+        let load = self.load;
+        let of_url = self
+            .url
+            .as_deref()
+            .map(|url| if url.starts_with("http://") { Over::Http } else { Over::Websocket });
+        let only = load.is_in_process_only().then_some(Over::InProcess);
+        let over = self.over.or(only).or(of_url).unwrap_or(Over::Websocket);
+        let name = load.name();
+        if load.is_in_process_only() && over != Over::InProcess {
+            return Err(misused(format!(
+                "`{name}` runs in process only, not --over {}",
+                over.name()
+            )));
+        }
+        if load == Load::Connections && !matches!(over, Over::Websocket | Over::WebsocketJson) {
+            return Err(misused(format!(
+                "`{name}` is about WebSocket, not --over {}",
+                over.name()
+            )));
+        }
+        if self.floor && !load.has_floor() {
+            return Err(misused(format!("`{name}` has no --floor")));
+        }
+        if load == Load::Latency && (self.clients.is_some() || self.window.is_some()) {
+            let text = "`latency` has one message under way: --clients and --window mean nothing, \
+                        `throughput --clients 1 --window 1` has them";
+            return Err(misused(text.to_owned()));
+        }
+        if load.is_of_things() && (self.messages.is_some() || self.body_bytes.is_some()) {
+            let text =
+                format!("`{name}` sends no messages: --messages and --body-bytes mean nothing");
+            return Err(misused(text));
+        }
+        if let Some(url) = &self.url {
+            let is_fit = match over {
+                Over::Websocket | Over::WebsocketJson => url.starts_with("ws://"),
+                Over::Http => url.starts_with("http://"),
+                Over::InProcess => false,
+            };
+            if !is_fit {
+                let over = over.name();
+                return Err(misused(format!("--url {url} cannot be reached --over {over}")));
+            }
+        }
+        let shape = load.shape();
+        let window = if over == Over::Http { shape.window.min(HTTP_WINDOW) } else { shape.window };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            load,
+            over,
+            url: self.url.clone(),
+            place: self.data_dir.clone(),
+            floor: self.floor,
+            clients: self.clients.map_or(shape.clients, usize::from),
+            window: self.window.map_or(window, usize::from),
+            messages: self.messages.map_or(shape.messages, u64::from),
+            body_bytes: self
+                .body_bytes
+                .map_or(shape.body_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            count: u64::from(self.count),
+            threads: self.threads.map_or((cores / 2).max(1), usize::from),
+        })
+    }
+}
+
+/// Tells how flags contradict each other, as clap does.
+fn misused(text: String) -> Failure {
+    let error = clap::Error::raw(ErrorKind::ArgumentConflict, format!("{text}\n"));
+    // Without standard error nobody is there to be told.
+    error.print().unwrap_or_default();
+    Failure::Told(2)
+}
+
+/// One thread has its own, simpler runtime: nothing to hand over.
+fn runtime(threads: usize) -> io::Result<Runtime> {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads).enable_all().build()
+}
+
+/// A bar for what is counted: on a terminal only, on standard error.
+fn bar(plan: &Plan) -> ProgressBar {
+    let (all, what) = match plan.load {
+        Load::Queues => (plan.count, "queues"),
+        Load::Connections => (plan.count, "connections"),
+        Load::Latency
+        | Load::Throughput
+        | Load::Memory
+        | Load::Small
+        | Load::Backlog
+        | Load::Cycle
+        | Load::Beside
+        | Load::Scheduled => (plan.messages, "messages"),
+    };
     let bar = if io::stderr().is_terminal() {
-        ProgressBar::with_draw_target(Some(messages), ProgressDrawTarget::stderr())
+        ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr())
     } else {
         ProgressBar::hidden()
     };
-    let template = "messages [{bar:24}] {human_pos:>11} of {human_len:11} {per_sec:>14} {eta:>4}";
+    let template =
+        "{prefix} [{bar:24}] {human_pos:>11} of {human_len:11} {per_sec:>14} {eta:>4} {msg}";
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar.set_prefix(what);
     bar
 }
 
-/// Runs the load and returns what is to be said about it.
-fn told_text(
-    flags: &BenchFlags,
-    cycle: Cycle,
-    (runtime, place): (&Runtime, &Path),
-    progress: &dyn Fn(usize),
-) -> Result<String, Failure> {
-    Ok(match (flags.load, flags.half) {
-        (Load::Cycle, _) => {
-            let load = bench::durable_cycles(place, cycle, progress);
-            let (result, replay) = runtime.block_on(load)?;
-            let floor = if flags.floor { Some(replay.floor()?) } else { None };
-            cycles(&result, floor)
-        }
-        (Load::Backlog, None) => backlog(flags)?,
-        (Load::Backlog, Some(Phase::Fill)) => {
-            told(&runtime.block_on(backlog::fill(place, cycle, progress))?)
-        }
-        (Load::Backlog, Some(Phase::Empty)) => {
-            told(&runtime.block_on(backlog::empty(place, cycle, progress))?)
-        }
-        (Load::Beside, _) => besides(&runtime.block_on(beside::run(place, cycle, progress))?),
-        (Load::Scheduled, _) => {
-            lateness(&runtime.block_on(scheduled::run(place, cycle, progress))?)
-        }
-    })
+/// The signals that end a load.
+struct Interrupted {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
 }
 
-/// Runs both halves, each in a process of its own.
-fn backlog(flags: &BenchFlags) -> Result<String, Failure> {
-    let scratch = Scratch::within(&flags.data_dir)?;
-    let path = scratch.at("journal");
-    let half = |name: &str| -> Result<Half, Failure> {
-        let output = std::process::Command::new(std::env::current_exe()?)
-            .args(["bench", "backlog", "--half", name])
-            .args(["--messages", &flags.messages.to_string()])
-            .args(["--clients", &flags.clients.to_string()])
-            .args(["--list", &flags.list.to_string()])
-            .args(["--body-bytes", &flags.body_bytes.to_string()])
-            .arg("--data-dir")
-            .arg(&path)
-            .stderr(std::process::Stdio::inherit())
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        heard(&text).filter(|_| output.status.success()).ok_or_else(|| {
-            Failure::Failed(format!("half of the load ended with {}", output.status))
-        })
-    };
-    let (fill, empty) = (half("fill")?, half("empty")?);
-    let segments = backlog::segments(&path)?;
-    Ok(backlogs(u64::from(flags.messages), &fill, &empty, segments))
-}
+impl Interrupted {
+    #[cfg(unix)]
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
 
-/// What one half tells the process that started it.
-fn told(half: &Half) -> String {
-    let Half { opening, working, resident_kib_max } = half;
-    format!("{} {} {resident_kib_max}\n", opening.as_micros(), working.as_micros())
-}
-
-fn heard(text: &str) -> Option<Half> {
-    let mut numbers = text.split_whitespace().map(str::parse);
-    let mut next = || numbers.next()?.ok();
-    Some(Half {
-        opening: Duration::from_micros(next()?),
-        working: Duration::from_micros(next()?),
-        resident_kib_max: next()?,
-    })
-}
-
-/// Units a second.
-fn rate(count: u64, elapsed: Duration) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
-    let count = count as f64;
-    count / elapsed.as_secs_f64().max(1e-9)
-}
-
-fn cycles(result: &bench::Durable, floor: Option<Duration>) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        // Writing into a string cannot fail.
-        writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
-    };
-    let cycles = rate(result.messages, result.elapsed);
-    row("messages", result.messages.to_string());
-    row("whole cycles", format!("{cycles:.0}/s"));
-    row("syncs", result.syncs.to_string());
-    row("messages a sync", format!("{:.1}", ratio(result.messages, result.syncs)));
-    row(
-        "bytes written / of bodies",
-        format!("{:.3}", ratio(result.written_bytes, result.body_bytes)),
-    );
-    if let Some(floor) = floor {
-        let floor = rate(result.messages, floor);
-        row("floor: the disk alone", format!("{floor:.0}/s"));
-        row("cycles / floor", format!("{:.2}", cycles / floor));
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
-    text
-}
 
-#[expect(clippy::cast_precision_loss, reason = "a ratio is no exact number")]
-fn ratio(of: u64, to: u64) -> f64 {
-    of as f64 / to.max(1) as f64
-}
-
-fn backlogs(messages: u64, fill: &Half, empty: &Half, segments: usize) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
-    };
-    let memory = |half: &Half| match half.resident_kib_max {
-        0 => "not told".to_owned(),
-        kib => format!("{} MiB", kib / 1_024),
-    };
-    let (sent, drained) = (rate(messages, fill.working), rate(messages, empty.working));
-    row("messages", messages.to_string());
-    row("sent", format!("{sent:.0}/s"));
-    row("resident at most, sending", memory(fill));
-    row("opened", format!("{:.2} s", empty.opening.as_secs_f64()));
-    row("received and completed", format!("{drained:.0}/s"));
-    row("drained / sent", format!("{:.2}", drained / sent));
-    row("resident at most, draining", memory(empty));
-    row("segment files left", segments.to_string());
-    text
-}
-
-fn besides(result: &Beside) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
-    };
-    row("idle in another queue", format!("{} MiB", result.idle_bytes >> 20));
-    row("bodies sent and completed", format!("{} MiB", result.body_bytes >> 20));
-    row(
-        "bytes written / of bodies",
-        format!("{:.3}", ratio(result.written_bytes, result.body_bytes)),
-    );
-    text
-}
-
-fn lateness(result: &Scheduled) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        writeln!(text, "  {name:<28}{value:>16}").unwrap_or_default();
-    };
-    row("pending", result.pending.to_string());
-    row("fell due and were received", result.late.len().to_string());
-    for (name, of_thousand) in [("late, p50", 500), ("late, p99", 990), ("late, p99.9", 999)] {
-        row(name, format!("{:.1} ms", result.at(of_thousand).as_secs_f64() * 1e3));
+    #[cfg(not(unix))]
+    fn listen() -> io::Result<Self> {
+        Ok(Self {})
     }
-    text
+
+    #[cfg(unix)]
+    async fn come(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn come(&mut self) {
+        tokio::signal::ctrl_c().await.unwrap_or_default();
+    }
 }

@@ -27,7 +27,7 @@ pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
             let mut text = format!("{shown}: {}", scrub::totals(report));
             for part in [
                 scrub::findings(report, colours(&io::stdout())),
-                scrub::remedies(report),
+                if report.totals.segments == 0 { String::new() } else { scrub::remedies(report) },
                 meanings.text(),
             ] {
                 if !part.is_empty() {
@@ -38,6 +38,9 @@ pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
             text.push_str(&match (report.is_sound(), report.findings.is_empty()) {
                 (true, true) => "sound\n".to_owned(),
                 (true, false) => "\nsound: nothing that was acknowledged is damaged\n".to_owned(),
+                (false, _) if report.totals.segments == 0 => "\ndamaged: no segment can be read, so \
+                    nothing can be saved here; put the files back from a backup\n"
+                    .to_owned(),
                 (false, _) => format!(
                     "\ndamaged: `peeklock repair --data-dir {shown}` shows what can be saved, and asks\n"
                 ),

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+/// The queue of the first steps.
+pub const QUEUE: &str = "orders";
+
 const BOLD: &str = "\u{1b}[1m";
 const YELLOW: &str = "\u{1b}[33m";
 const PLAIN: &str = "\u{1b}[0m";
@@ -25,6 +28,8 @@ pub struct Banner<'a> {
     pub is_durable: bool,
     /// The directory where it is kept, if it is.
     pub data_dir: &'a str,
+    /// Whether the queue of the first steps is still to be created.
+    pub is_new: bool,
     /// Whether to colour it.
     pub colours: bool,
 }
@@ -53,12 +58,12 @@ impl fmt::Display for Banner<'_> {
         let Some(http) = self.listeners.iter().find(|listener| listener.name == "http") else {
             return Ok(());
         };
-        writeln!(f, "\n{bold}What to try next{plain}\n\n{}", Steps(http.address))
+        writeln!(f, "\n{bold}What to try next{plain}\n\n{}", Steps(http.address, self.is_new))
     }
 }
 
 /// The first steps, to be copied into a shell.
-struct Steps(SocketAddr);
+struct Steps(SocketAddr, bool);
 
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,14 +71,16 @@ impl fmt::Display for Steps {
         if url.ip().is_unspecified() {
             url.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
+        if self.1 {
+            let create = format!("curl -X PUT 'http://{url}/$api/v1/queues/{QUEUE}'");
+            write!(f, "  # create a queue\n  {create}\n")?;
+        }
         write!(
             f,
-            "  # create a queue\n  \
-             curl -X PUT 'http://{url}/$api/v1/queues/orders'\n  \
-             # send a message\n  \
-             curl -d 'two coffees' 'http://{url}/orders/messages'\n  \
+            "  # send a message\n  \
+             curl -d 'two coffees' 'http://{url}/{QUEUE}/messages'\n  \
              # receive it under lock; Location names it\n  \
-             LOCKED=$(curl -s -X POST -D - -o /dev/null 'http://{url}/orders/messages/head' |\n    \
+             LOCKED=$(curl -s -X POST -D - -o /dev/null 'http://{url}/{QUEUE}/messages/head' |\n    \
              sed -n 's/^[Ll]ocation: //p' | tr -d '\\r')\n  \
              # complete it\n  \
              curl -X DELETE \"$LOCKED\"\n  \
@@ -94,6 +101,7 @@ mod tests {
             store: if is_durable { "journal" } else { "memory" },
             is_durable,
             data_dir: "./data",
+            is_new: true,
             colours,
         }
         .to_string()

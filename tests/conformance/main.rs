@@ -277,6 +277,7 @@ scenarios! {
         every_state_is_counted_where_it_belongs,
         counts_are_exact_after_every_step,
         the_size_is_the_sum_of_the_stored_sizes,
+        the_highest_number_tells_what_has_come_in,
         a_description_tells_when_it_was_created_updated_and_used,
         rejected_operations_change_no_count,
     ],

@@ -28,6 +28,7 @@ mod ledger;
 mod load;
 mod process;
 mod random;
+mod reconnect;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};

@@ -85,6 +85,11 @@ impl Place {
 
     /// A broker that was told to start, and may not have come to anything yet.
     pub fn spawn(&self) -> Spawned {
+        self.spawn_at("127.0.0.1:0")
+    }
+
+    /// The same, with this address for WebSocket.
+    pub fn spawn_at(&self, websocket: &str) -> Spawned {
         let log: File = OpenOptions::new().append(true).create(true).open(self.log()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
         for (name, _) in std::env::vars_os() {
@@ -92,7 +97,7 @@ impl Place {
                 command.env_remove(name);
             }
         }
-        command.args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"]);
+        command.args(["serve", "--http", "127.0.0.1:0", "--ws", websocket]);
         match self.storage {
             Storage::Journal => command.args(["--data-dir", "data"]),
             Storage::Memory => command.arg("--ephemeral"),

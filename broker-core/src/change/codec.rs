@@ -36,7 +36,7 @@ const OVERLAY: u8 = 0x11;
 const ID: u8 = 0x20;
 const SESSION_STATE: u8 = 0x30;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// The version of a slot whose message belongs to a session.
 const VERSION_IN_SESSION: u8 = 2;
 
@@ -387,54 +387,58 @@ pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
     Ok(description)
 }
 
-fn write_text(text: &str, value: &mut Vec<u8>) {
+pub(crate) fn write_text(text: &str, value: &mut Vec<u8>) {
     value.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
     value.extend_from_slice(text.as_bytes());
 }
 
 /// Reads fields off the front of a value.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    pub(crate) const fn new(value: &'a [u8]) -> Self {
+        Self(value)
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Read<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(count).ok_or("value too short")?;
         self.0 = rest;
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         self.take(N)?.try_into().map_err(|_| "value too short")
     }
 
-    fn u8(&mut self) -> Read<u8> {
+    pub(crate) fn u8(&mut self) -> Read<u8> {
         Ok(u8::from_be_bytes(self.array()?))
     }
 
-    fn u16(&mut self) -> Read<u16> {
+    pub(crate) fn u16(&mut self) -> Read<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    fn u32(&mut self) -> Read<u32> {
+    pub(crate) fn u32(&mut self) -> Read<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    fn u64(&mut self) -> Read<u64> {
+    pub(crate) fn u64(&mut self) -> Read<u64> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    fn u128(&mut self) -> Read<u128> {
+    pub(crate) fn u128(&mut self) -> Read<u128> {
         Ok(u128::from_be_bytes(self.array()?))
     }
 
-    fn instant(&mut self) -> Read<Timestamp> {
+    pub(crate) fn instant(&mut self) -> Read<Timestamp> {
         Ok(Timestamp::from_ticks(i64::from_be_bytes(self.array()?)))
     }
 
-    fn span(&mut self) -> Read<TimeSpan> {
+    pub(crate) fn span(&mut self) -> Read<TimeSpan> {
         Ok(TimeSpan::from_ticks(i64::from_be_bytes(self.array()?)))
     }
 
-    fn switch(&mut self) -> Read<bool> {
+    pub(crate) fn switch(&mut self) -> Read<bool> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -447,21 +451,21 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(length)?).map_err(|_| "text is not UTF-8")
     }
 
-    fn text(&mut self) -> Read<Box<str>> {
+    pub(crate) fn text(&mut self) -> Read<Box<str>> {
         Ok(self.str()?.into())
     }
 
-    fn optional_text(&mut self) -> Read<Option<Box<str>>> {
+    pub(crate) fn optional_text(&mut self) -> Read<Option<Box<str>>> {
         let present = self.switch()?;
         let text = self.text()?;
         Ok(present.then_some(text))
     }
 
-    fn version(&mut self) -> Read<()> {
+    pub(crate) fn version(&mut self) -> Read<()> {
         if self.u8()? == VERSION { Ok(()) } else { Err("version is not known") }
     }
 
-    const fn end(&self) -> Read<()> {
+    pub(crate) const fn end(&self) -> Read<()> {
         if self.0.is_empty() { Ok(()) } else { Err("value too long") }
     }
 }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use super::codec::{
     self, Annotations, Compound, Layout, Properties, Reader, Scalar, code, descriptor,
 };
-use super::{Body, Message, MessageId, Value};
+use super::{Body, Message, MessageId, Overlay, Value};
 use crate::error::Rejection;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -134,6 +134,21 @@ impl Content {
     #[must_use]
     pub fn header_size(&self) -> u32 {
         length(self.bytes.len().saturating_sub(self.sections().body.len()))
+    }
+
+    /// The header size that this message has with `overlay` on top (DLQ-20): exact in what the
+    /// overlay changes. Content whose properties no message can have counts the whole overlay.
+    #[must_use]
+    pub fn header_size_with(&self, overlay: &Overlay) -> u32 {
+        let Ok(mut message) = self.decode() else {
+            return self.header_size().saturating_add(overlay.size_bytes());
+        };
+        // Without its body, which does not count and would only be copied.
+        message.body = Body::default();
+        let before = message.encode().header_size();
+        overlay.apply_to(&mut message);
+        let after = message.encode().header_size();
+        self.header_size().saturating_sub(before).saturating_add(after)
     }
 
     /// The sections, as they are encoded.

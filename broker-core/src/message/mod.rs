@@ -2,14 +2,16 @@
 //! step 1.)
 //!
 //! [`Message`] is the typed view, [`Content`] the bytes that are stored and measured (DESIGN D8),
-//! [`Envelope`] what the entity reads of them, [`Overlay`] the properties a settlement adds. Absent
-//! on purpose: everything the broker sets itself, such as the sequence number.
+//! [`Envelope`] what the entity reads of them, [`PropertyView`] what filters read in place,
+//! [`Overlay`] the properties a settlement or a rule action changes. Absent on purpose: everything the broker sets itself, such as the sequence number.
 
 mod codec;
 mod content;
 mod envelope;
 mod overlay;
+mod settable;
 mod value;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +22,13 @@ use bytes::Bytes;
 
 pub use self::content::{Content, ContentError, Sections};
 pub use self::envelope::{Defect, Envelope, PropertyLimits};
-pub use self::overlay::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay};
-pub use self::value::Value;
+pub use self::overlay::{
+    DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay, PropertyChange,
+};
+pub use self::settable::SettableProperty;
+pub use self::value::{Value, ValueRef};
+pub use self::view::PropertyView;
+pub(crate) use self::view::same_name;
 use crate::time::{TimeSpan, Timestamp};
 
 /// A message with all properties a sender can set (MSG-04). Nothing is checked here: limits and
@@ -199,7 +206,7 @@ impl Message {
         codec::encode(self)
     }
 
-    /// Adds or overwrites the properties of a settlement (SET-08).
+    /// Changes properties as a settlement or a rule action says (SET-08, ACT-02).
     pub fn apply_overlay(&mut self, overlay: &Overlay) {
         overlay.apply_to(self);
     }

@@ -1,4 +1,10 @@
-//! Properties that settlements add to a message, kept beside its content (SET-08, DESIGN D8).
+//! Properties that settlements and rule actions change, kept beside the content of a message
+//! (SET-08, ACT-01, DESIGN D8).
+//!
+//! An overlay is an AMQP map. A text key sets the application property of that name, or removes it
+//! if the value is the empty list, which no property can have (MSG-21). A symbol key sets the
+//! broker property of that name, or unsets it if the value is null. What sets application
+//! properties only has the form that overlays always had.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +12,30 @@ use bytes::Bytes;
 
 use super::codec::{self, Compound};
 use super::envelope::{check_property_size, doubled_key, empty_key};
-use super::{Message, PropertyLimits, Value};
+use super::{Message, MessageId, PropertyLimits, SettableProperty, Value, ValueRef};
 use crate::error::Rejection;
+use crate::time::{TimeSpan, Timestamp};
 
 /// The application property that tells why a message was dead-lettered (DLQ-14).
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
 /// The application property that explains why a message was dead-lettered (DLQ-14).
 pub const DEAD_LETTER_ERROR_DESCRIPTION: &str = "DeadLetterErrorDescription";
 
-/// Application properties to add or overwrite, as an encoded AMQP map. Clones share the bytes.
+/// Properties to add, overwrite or remove, as an encoded AMQP map. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Overlay {
     map: Bytes,
+}
+
+/// What an overlay does to one property.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum PropertyChange<'a> {
+    /// Adds or overwrites the application property with exactly this key.
+    Set(&'a str, ValueRef<'a>),
+    /// Removes the application property with exactly this key.
+    Remove(&'a str),
+    /// Sets a broker property; null unsets it.
+    SetBroker(SettableProperty, ValueRef<'a>),
 }
 
 impl Overlay {
@@ -73,6 +91,32 @@ impl Overlay {
         Ok(overlay)
     }
 
+    /// An overlay of these changes, of which no two concern the same property. It is not checked
+    /// against any limit: a step inside the broker cannot be refused (DLQ-20).
+    #[must_use]
+    pub fn of_changes<'a>(changes: impl IntoIterator<Item = PropertyChange<'a>>) -> Self {
+        let mut items = Vec::new();
+        let mut count = 0;
+        for change in changes {
+            count += 2;
+            match change {
+                PropertyChange::Set(key, value) => {
+                    codec::text(&mut items, key);
+                    codec::write_value(&mut items, &value.to_value());
+                }
+                PropertyChange::Remove(key) => {
+                    codec::text(&mut items, key);
+                    codec::empty_list(&mut items);
+                }
+                PropertyChange::SetBroker(property, value) => {
+                    codec::symbol(&mut items, property.name());
+                    codec::write_value(&mut items, &value.to_value());
+                }
+            }
+        }
+        Self::from_items(&items, count)
+    }
+
     fn from_items(items: &[u8], count: usize) -> Self {
         let bytes = codec::compound_bytes(Compound::Map, items.len(), count);
         let mut map = Vec::with_capacity(bytes);
@@ -114,26 +158,46 @@ impl Overlay {
         u32::try_from(self.map.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether it sets nothing.
+    /// Whether it changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.properties().next().is_none()
+        self.changes().next().is_none()
     }
 
-    /// The properties in the order in which they were given.
+    /// The changes in the order in which they were given.
+    pub fn changes(&self) -> impl Iterator<Item = PropertyChange<'_>> {
+        codec::entries(&self.map).filter_map(|entry| {
+            let key = entry.key()?;
+            if entry.has_symbol_key() {
+                let value = codec::read_value_ref(entry.value).ok()?;
+                return Some(PropertyChange::SetBroker(SettableProperty::parse(key)?, value));
+            }
+            if entry.is_removal() {
+                return Some(PropertyChange::Remove(key));
+            }
+            Some(PropertyChange::Set(key, codec::read_value_ref(entry.value).ok()?))
+        })
+    }
+
+    /// The application properties that it sets, in the order in which they were given.
     pub fn properties(&self) -> impl Iterator<Item = (&str, Value)> {
-        codec::entries(&self.map)
-            .filter_map(|entry| Some((entry.key()?, codec::read_value(entry.value).ok()?)))
+        self.changes().filter_map(|change| match change {
+            PropertyChange::Set(key, value) => Some((key, value.to_value())),
+            PropertyChange::Remove(_) | PropertyChange::SetBroker(..) => None,
+        })
     }
 
     /// One overlay that does what `earlier` and then this one do.
     #[must_use]
     pub fn on_top_of(&self, earlier: &Self) -> Self {
-        let keys: BTreeSet<_> = codec::entries(&self.map).filter_map(|entry| entry.key()).collect();
+        let identity =
+            |entry: &codec::Entry<'_>| Some((entry.has_symbol_key(), entry.key()?.to_owned()));
+        let keys: BTreeSet<_> =
+            codec::entries(&self.map).filter_map(|entry| identity(&entry)).collect();
         let mut items = Vec::with_capacity(earlier.map.len() + self.map.len());
         let mut count = 0;
         for entry in codec::entries(&earlier.map) {
-            if entry.key().is_some_and(|key| !keys.contains(key)) {
+            if identity(&entry).is_some_and(|key| !keys.contains(&key)) {
                 items.extend_from_slice(entry.key_bytes());
                 items.extend_from_slice(entry.value);
                 count += 2;
@@ -147,15 +211,53 @@ impl Overlay {
         Self::from_items(&items, count)
     }
 
-    /// Adds or overwrites the application properties of `message`, byte-exact keys deciding; those
-    /// it had keep their places and all others are kept (SET-08).
+    /// Changes the properties of `message`, byte-exact keys deciding; those it had keep their places
+    /// and all others are kept (SET-08, ACT-02).
     pub fn apply_to(&self, message: &mut Message) {
-        for (key, value) in self.properties() {
+        for change in self.changes() {
             let properties = &mut message.application_properties;
-            match properties.iter_mut().find(|(name, _)| name == key) {
-                Some((_, old)) => *old = value,
-                None => properties.push((key.to_owned(), value)),
+            match change {
+                PropertyChange::Set(key, value) => {
+                    let value = value.to_value();
+                    match properties.iter_mut().find(|(name, _)| name == key) {
+                        Some((_, old)) => *old = value,
+                        None => properties.push((key.to_owned(), value)),
+                    }
+                }
+                PropertyChange::Remove(key) => properties.retain(|(name, _)| name != key),
+                PropertyChange::SetBroker(property, value) => set_broker(message, property, value),
             }
+        }
+    }
+}
+
+/// A value of another type than the property has unsets it; no action makes one.
+fn set_broker(message: &mut Message, property: SettableProperty, value: ValueRef<'_>) {
+    let text = match value {
+        ValueRef::String(text) => Some(text.to_owned()),
+        _ => None,
+    };
+    match property {
+        SettableProperty::MessageId => message.message_id = text.map(MessageId::String),
+        SettableProperty::CorrelationId => message.correlation_id = text.map(MessageId::String),
+        SettableProperty::Subject => message.subject = text,
+        SettableProperty::To => message.to = text,
+        SettableProperty::ReplyTo => message.reply_to = text,
+        SettableProperty::ReplyToSessionId => message.reply_to_session_id = text,
+        SettableProperty::SessionId => message.session_id = text,
+        SettableProperty::ContentType => message.content_type = text,
+        SettableProperty::PartitionKey => message.partition_key = text,
+        SettableProperty::TimeToLive => {
+            message.time_to_live = match value {
+                ValueRef::TimeSpan(ticks) => Some(TimeSpan::from_ticks(ticks)),
+                _ => None,
+            };
+        }
+        SettableProperty::ScheduledEnqueueTimeUtc => {
+            message.scheduled_enqueue_time = match value {
+                ValueRef::Timestamp(unix_ms) => Some(Timestamp::from_unix_ms(unix_ms)),
+                _ => None,
+            };
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::oracle::{SPACES, State};
 
 const FAULTS: [Fault; 3] = [Fault::Whole, Fault::Partly, Fault::Done];
 /// How many runs, each with other work.
-const SCRIPTS: u64 = 1;
+const SCRIPTS: u64 = 2;
 const STEPS: u64 = 36;
 /// Calls to read are many and alike: beyond these only every so many fail.
 const READS: u64 = 40;
@@ -105,6 +105,10 @@ fn run(script: u64, plan: Option<Plan>, traced: bool) -> Run {
                 return run;
             }
         };
+        if script.is_multiple_of(2) {
+            // The next group is put together while this one is written.
+            journal.fly_from(1);
+        }
         let found = match State::read(&*journal) {
             Ok(found) => found,
             Err(error) => {
@@ -196,6 +200,7 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
 fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) {
     let error = run.book.failure().unwrap().clone();
     must_be_planned(run, &error);
+    let written = run.disk.call_count_of(Call::Write);
     for (shard, space) in SPACES.into_iter().enumerate().take(2) {
         let batch = load.batch(random, &[space]);
         run.book.submit(journal, shard, &[], batch);
@@ -213,6 +218,7 @@ fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Rando
     assert!(matches!(journal.acquire(Shard(0)), Err(StoreError::Failed(_))));
     assert!(journal.scan(&[0; 8], &mut |_, _| {}).is_err(), "an ended journal is not scanned");
     assert!(journal.close().is_err(), "an ended journal is not closed in order");
+    assert_eq!(run.disk.call_count_of(Call::Write), written, "nothing is written behind a failure");
 }
 
 /// Opens what is left on a disk, and finds everything that was said to be stored.

@@ -62,6 +62,32 @@ impl Owner {
     }
 }
 
+/// However much has come at once, a group takes a bounded part of it: nobody waits for all the others.
+#[test]
+fn a_burst_is_written_in_groups() {
+    for fly_from in [1, 1_000] {
+        let disk = SimulatedDisk::new(1);
+        let journal = Journal::manual(Arc::new(disk.clone()), config(64 << 20), 3).unwrap();
+        journal.fly_from(fly_from);
+        let mut owner = Owner::of(Arc::clone(&journal));
+        let content = Bytes::from(vec![b'x'; 200_000]);
+        let answers: Vec<_> = (0..100)
+            .map(|number| {
+                let content = content.clone();
+                owner.submit(|batch| batch.put_with_content(&key(number), content, |_| {}))
+            })
+            .collect();
+        let synced = disk.call_count_of(Call::Sync);
+        journal.turn_committer();
+        let groups = disk.call_count_of(Call::Sync) - synced;
+        assert!((4..=8).contains(&groups), "20 MB in {groups} groups");
+        while journal.turn_committer() {}
+        for answer in answers {
+            assert!(answer.try_recv().unwrap());
+        }
+    }
+}
+
 /// A large content that is settled while its parts are being written again holds nothing: the log is
 /// given back, and the keeper comes to rest.
 #[test]

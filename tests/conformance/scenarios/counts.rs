@@ -70,6 +70,25 @@ pub async fn the_size_is_the_sum_of_the_stored_sizes(s: &Stage) {
     assert_eq!(size().await, 2_000);
 }
 
+/// CNT-13
+pub async fn the_highest_number_tells_what_has_come_in(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    let last = async || s.describe(ORDERS).await.unwrap().last_sequence.0;
+    assert_eq!(last().await, 0);
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    assert_eq!(last().await, 2);
+    let seen = s.take(ORDERS).await;
+    s.complete(ORDERS, &seen).await;
+    let seen = s.take(ORDERS).await;
+    s.dead_letter(ORDERS, &seen).await;
+    assert_eq!(last().await, 2);
+    s.schedule(ORDERS, message("scheduled"), s.now().plus(minutes(1))).await.unwrap();
+    assert_eq!(last().await, 3);
+    s.advance(minutes(1)).await;
+    assert_eq!(last().await, 4);
+}
+
 /// CNT-09
 pub async fn a_description_tells_when_it_was_created_updated_and_used(s: &Stage) {
     let start = s.now();

@@ -12,7 +12,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::{Counts, Described, MessageState, ReceiveMode};
 use peeklock_core::contract::{RunningTransport, Transport as _};
 use peeklock_core::description::{EntityStatus, QueueDescription, QueueUpdate};
-use peeklock_core::ids::parse_guid;
+use peeklock_core::ids::{SequenceNumber, parse_guid};
 use peeklock_core::message::{Body, Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_http::{HttpConfig, HttpTransport};
@@ -204,6 +204,7 @@ fn read_queue(queue: &Json) -> Described {
         },
         counts,
         size_bytes: number_of(runtime, "sizeInBytes"),
+        last_sequence: SequenceNumber(number_of(runtime, "lastSequenceNumber")),
         created_at: instant_of(runtime, "createdAt").unwrap(),
         updated_at: instant_of(runtime, "updatedAt").unwrap(),
         accessed_at: instant_of(runtime, "accessedAt").unwrap(),

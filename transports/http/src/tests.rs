@@ -6,12 +6,13 @@ use peeklock_core::message::{Message, MessageId, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use crate::api::{PropertyMap, openapi_json, write_value};
+use crate::api::openapi_json;
 use crate::broker_properties::{self, BrokerProperties};
 use crate::header_value::{is_property, parse, write, write_property};
 use crate::route::{self, ApiRoute, Probe, Route, encode_path, encode_segment, parameter};
 use crate::wire_time::{parse_instant, parse_time_span};
 use crate::{header_value, origin};
+use peeklock_json::{PropertyMap, write_value};
 
 fn noon() -> Timestamp {
     Timestamp::parse("2026-05-01T12:00:00Z").unwrap()

@@ -23,6 +23,9 @@ pub struct BodyError {
 }
 
 /// A message that was received or peeked.
+///
+/// Its body may share memory with messages that were received with it, of up to four times the bytes of
+/// them all; who keeps one of many for long should copy its body.
 #[derive(Clone, Debug)]
 pub struct Received {
     message: Message,

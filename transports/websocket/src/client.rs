@@ -17,15 +17,19 @@ mod keeper;
 mod received;
 mod receiver;
 mod sender;
+mod text;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::error::BrokerError;
+use peeklock_core::time::Timestamp;
 
 use self::core::Lifeline;
 use crate::frame::{Encoding, Role};
+
+pub use crate::frame::queue::Cleared;
 
 pub use self::admin::Admin;
 pub use self::consumer::{Consumer, ConsumerOptions, Refusal};
@@ -33,6 +37,7 @@ pub use self::keeper::LockKeeper;
 pub use self::received::{BodyError, Received};
 pub use self::receiver::Receiver;
 pub use self::sender::Sender;
+pub use self::text::{MessageTextError, message_from_json, message_to_json, queue_to_json};
 
 /// How a client connects.
 #[derive(Clone, Debug)]
@@ -50,6 +55,9 @@ pub struct ClientOptions {
     pub pause_min: Duration,
     /// The longest pause.
     pub pause_max: Duration,
+    /// After how long without a connection the client ends and its calls fail with
+    /// `CommunicationProblem`; never, unless said.
+    pub give_up_after: Option<Duration>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
 }
@@ -63,6 +71,7 @@ impl Default for ClientOptions {
             grace: Duration::from_secs(30),
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(10),
+            give_up_after: None,
             connect_timeout: Duration::from_secs(5),
         }
     }
@@ -123,6 +132,23 @@ impl Client {
     #[must_use]
     pub fn admin(&self) -> Admin {
         Admin::new(Arc::clone(&self.core))
+    }
+
+    /// The broker's clock, as far as it is known: this machine's, moved by what the broker said when
+    /// it was connected.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.core.now()
+    }
+
+    /// Waits until the client has a connection.
+    pub async fn connected(&self) {
+        self.core.until(true).await;
+    }
+
+    /// Waits until the client has lost its connection; it makes it anew by itself.
+    pub async fn disconnected(&self) {
+        self.core.until(false).await;
     }
 
     /// Closes the connection in order: locks stay until they run out (SET-21). Calls in flight are

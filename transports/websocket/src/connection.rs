@@ -315,12 +315,7 @@ impl Conversation {
                 Err(ended) => ended,
             };
             match ended {
-                Ended::Orderly => {
-                    // Lets the answer to the close frame out.
-                    let closed = handover.socket.close(None);
-                    tokio::time::timeout(CLOSE_TIMEOUT, closed).await.ok();
-                    break LinkEnd::Orderly;
-                }
+                Ended::Orderly => break LinkEnd::Orderly,
                 Ended::Refused(refusal) => {
                     close(&mut handover.socket, &refusal).await;
                     break LinkEnd::Broken;
@@ -599,6 +594,8 @@ impl Conversation {
             SocketMessage::Pong(_) => return Ok(()),
             SocketMessage::Close(frame) => {
                 let code = frame.as_ref().map(|frame| u16::from(frame.code));
+                // The library has put the answer into its buffer; a close of its own it would refuse.
+                tokio::time::timeout(CLOSE_TIMEOUT, socket.flush()).await.ok();
                 return Err(match code {
                     Some(code::NORMAL) => Ended::Orderly,
                     _ => Ended::Lost(None),

@@ -7,7 +7,6 @@
 pub(crate) mod binary;
 pub(crate) mod json;
 pub(crate) mod message;
-pub(crate) mod property;
 pub(crate) mod queue;
 pub(crate) mod text;
 pub(crate) mod wire;

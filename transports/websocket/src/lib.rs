@@ -22,6 +22,7 @@ mod connection;
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod js;
 
 pub use config::WebSocketConfig;
 pub use frame::Encoding;

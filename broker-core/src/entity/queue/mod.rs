@@ -236,6 +236,7 @@ impl Queue {
             description: (*self.description).clone(),
             counts: self.tally.counts,
             size_bytes: self.tally.size_bytes,
+            last_sequence: self.last_sequence,
             created_at: self.created_at,
             updated_at: self.updated_at,
             accessed_at: self.usage.accessed_at(),

@@ -22,8 +22,10 @@ pub(super) use self::read::{Reader, Scalar};
 pub(super) use self::section::{
     Annotations, Layout, Properties, body_sections, footer, layout, time_to_live, ttl,
 };
-pub(super) use self::value::{Entry, entries, read_value};
-pub(super) use self::write::{Compound, compound, compound_bytes, id, text, write_value};
+pub(super) use self::value::{Entry, entries, read_value, read_value_ref};
+pub(super) use self::write::{
+    Compound, compound, compound_bytes, empty_list, id, symbol, text, write_value,
+};
 
 /// Descriptors of the sections (AMQP 3.2).
 pub(super) mod descriptor {

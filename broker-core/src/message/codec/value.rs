@@ -1,10 +1,8 @@
 //! Application properties: maps of keys to values.
 
-use bytes::Bytes;
-
-use super::described;
 use super::read::{Reader, Scalar};
-use crate::message::{ContentError, Value};
+use super::{code, described};
+use crate::message::{ContentError, Value, ValueRef};
 
 /// One entry of a map of application properties, as it is encoded.
 #[derive(Clone, Copy)]
@@ -25,6 +23,16 @@ impl<'a> Entry<'a> {
             Ok(Scalar::Text(key) | Scalar::Symbol(key)) => Some(key),
             _ => None,
         }
+    }
+
+    /// Whether the key is a symbol, which names a broker property in an overlay.
+    pub(crate) fn has_symbol_key(&self) -> bool {
+        matches!(self.key.first(), Some(&code::SYMBOL8 | &code::SYMBOL32))
+    }
+
+    /// Whether the value is the empty list, which removes a property in an overlay.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.value == [code::LIST0]
     }
 
     /// The encoded key.
@@ -49,38 +57,43 @@ pub(crate) fn entries(map: &[u8]) -> impl Iterator<Item = Entry<'_>> {
 
 /// Understands one encoded value of an application property.
 pub(crate) fn read_value(encoded: &[u8]) -> Result<Value, ContentError> {
+    read_value_ref(encoded).map(ValueRef::to_value)
+}
+
+/// Understands one encoded value of an application property, in place.
+pub(crate) fn read_value_ref(encoded: &[u8]) -> Result<ValueRef<'_>, ContentError> {
     Ok(match Reader::new(encoded).scalar()? {
-        Scalar::Null => Value::Null,
-        Scalar::Bool(value) => Value::Bool(value),
-        Scalar::I8(value) => Value::I8(value),
-        Scalar::I16(value) => Value::I16(value),
-        Scalar::I32(value) => Value::I32(value),
-        Scalar::I64(value) => Value::I64(value),
-        Scalar::U8(value) => Value::U8(value),
-        Scalar::U16(value) => Value::U16(value),
-        Scalar::U32(value) => Value::U32(value),
-        Scalar::U64(value) => Value::U64(value),
-        Scalar::F32(value) => Value::F32(value),
-        Scalar::F64(value) => Value::F64(value),
-        Scalar::Decimal128(value) => Value::Decimal128(value),
-        Scalar::Char(value) => Value::Char(value),
-        Scalar::Text(text) | Scalar::Symbol(text) => Value::String(text.to_owned()),
-        Scalar::Uuid(value) => Value::Uuid(value),
-        Scalar::Timestamp(value) => Value::Timestamp(value),
-        Scalar::Binary(bytes) => Value::Binary(Bytes::copy_from_slice(bytes)),
+        Scalar::Null => ValueRef::Null,
+        Scalar::Bool(value) => ValueRef::Bool(value),
+        Scalar::I8(value) => ValueRef::I8(value),
+        Scalar::I16(value) => ValueRef::I16(value),
+        Scalar::I32(value) => ValueRef::I32(value),
+        Scalar::I64(value) => ValueRef::I64(value),
+        Scalar::U8(value) => ValueRef::U8(value),
+        Scalar::U16(value) => ValueRef::U16(value),
+        Scalar::U32(value) => ValueRef::U32(value),
+        Scalar::U64(value) => ValueRef::U64(value),
+        Scalar::F32(value) => ValueRef::F32(value),
+        Scalar::F64(value) => ValueRef::F64(value),
+        Scalar::Decimal128(value) => ValueRef::Decimal128(value),
+        Scalar::Char(value) => ValueRef::Char(value),
+        Scalar::Text(text) | Scalar::Symbol(text) => ValueRef::String(text),
+        Scalar::Uuid(value) => ValueRef::Uuid(value),
+        Scalar::Timestamp(value) => ValueRef::Timestamp(value),
+        Scalar::Binary(bytes) => ValueRef::Binary(bytes),
         Scalar::Described(descriptor, value) => read_described(descriptor, value)?,
         Scalar::Compound | Scalar::Other => return Err(ContentError::UnsupportedValue),
     })
 }
 
-fn read_described(descriptor: &[u8], value: &[u8]) -> Result<Value, ContentError> {
+fn read_described<'a>(descriptor: &[u8], value: &'a [u8]) -> Result<ValueRef<'a>, ContentError> {
     let Scalar::Symbol(descriptor) = Reader::new(descriptor).scalar()? else {
         return Err(ContentError::UnsupportedValue);
     };
     match (descriptor, Reader::new(value).scalar()?) {
-        (described::URI, Scalar::Text(uri)) => Ok(Value::Uri(uri.to_owned())),
-        (described::DATE_TIME_OFFSET, Scalar::I64(ticks)) => Ok(Value::DateTimeOffset(ticks)),
-        (described::TIME_SPAN, Scalar::I64(ticks)) => Ok(Value::TimeSpan(ticks)),
+        (described::URI, Scalar::Text(uri)) => Ok(ValueRef::Uri(uri)),
+        (described::DATE_TIME_OFFSET, Scalar::I64(ticks)) => Ok(ValueRef::DateTimeOffset(ticks)),
+        (described::TIME_SPAN, Scalar::I64(ticks)) => Ok(ValueRef::TimeSpan(ticks)),
         _ => Err(ContentError::UnsupportedValue),
     }
 }

@@ -132,6 +132,10 @@ pub(crate) fn binary(sink: &mut impl Sink, bytes: &[u8]) {
     variable(sink, code::BINARY8, code::BINARY32, bytes);
 }
 
+pub(crate) fn empty_list(sink: &mut impl Sink) {
+    sink.put_byte(code::LIST0);
+}
+
 pub(crate) fn boolean(sink: &mut impl Sink, value: bool) {
     sink.put_byte(if value { code::TRUE } else { code::FALSE });
 }

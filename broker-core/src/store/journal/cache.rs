@@ -23,7 +23,7 @@ pub(super) struct Cache {
     state: Mutex<State>,
 }
 
-/// The memory of pieces is shared if they have at most so many times the bytes that are asked of them.
+/// The memory of a piece is shared if it has at most so many times the bytes that are asked of it.
 const SHARED_PART: usize = 4;
 
 /// A piece of the log.
@@ -119,19 +119,17 @@ impl Found {
     }
 }
 
-/// Copies contents out that were asked for together, unless they are a good part of the pieces that
+/// Of contents that were asked for together, copies out those that are a small part of the piece that
 /// they would hold.
 pub(super) fn let_go(found: &mut [Option<Found>]) {
-    let (mut asked, mut held, mut last) = (0, 0, None);
-    for one in found.iter().flatten() {
-        asked += one.bytes.len();
-        if last.replace(one.piece.0) != Some(one.piece.0) {
-            held += one.piece.1;
-        }
-    }
-    if held > asked * SHARED_PART {
-        for one in found {
-            *one = one.take().map(Found::copied);
+    let piece_of = |one: &Option<Found>| one.as_ref().map(|found| found.piece);
+    for run in found.chunk_by_mut(|one, next| piece_of(one) == piece_of(next)) {
+        let asked: usize = run.iter().flatten().map(|found| found.bytes.len()).sum();
+        let held = run.first().and_then(piece_of).map_or(0, |(_, held)| held);
+        if held > asked.saturating_mul(SHARED_PART) {
+            for one in run {
+                *one = one.take().map(Found::copied);
+            }
         }
     }
 }

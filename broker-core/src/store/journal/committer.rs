@@ -44,6 +44,8 @@ const PART_BYTES_PER_GROUP: usize = 1 << 20;
 
 /// A group of so many records is written by another thread while the next one is put together.
 const FLIGHT_RECORDS_MIN: usize = 16;
+/// Room for so many operations is kept from group to group.
+const OPS_KEPT: usize = 16 << 10;
 
 /// Writes groups.
 pub(super) struct Committer {
@@ -63,7 +65,7 @@ pub(super) struct Committer {
     /// What came and is not looked at yet; here, so that everybody is told whatever happens.
     jobs: VecDeque<Job>,
     has_answered: bool,
-    segments_known: usize,
+    has_sealed: bool,
 }
 
 #[derive(Default)]
@@ -88,6 +90,8 @@ struct Group {
     held_parts: Vec<Place>,
     /// Segments that became full, to be sealed with it.
     rolled: Vec<Arc<Segment>>,
+    /// Bytes of large contents that were written ahead of their batches.
+    part_bytes: usize,
     must_sync: bool,
 }
 
@@ -132,7 +136,7 @@ impl Committer {
             flight_records_min: FLIGHT_RECORDS_MIN,
             jobs: VecDeque::new(),
             has_answered: false,
-            segments_known: 0,
+            has_sealed: true,
         }
     }
 
@@ -149,7 +153,20 @@ impl Committer {
 
     /// Whether there is work that waits for nothing.
     pub(super) fn is_busy(&self) -> bool {
+        !self.large.is_empty() && self.group.part_bytes < PART_BYTES_PER_GROUP
+    }
+
+    /// Whether large contents are being written.
+    pub(super) fn is_writing_large(&self) -> bool {
         !self.large.is_empty()
+    }
+
+    /// Goes on with large contents when no job will come any more.
+    pub(super) fn wind_up(&mut self) {
+        if let Err(error) = self.commit() {
+            self.poison(&error);
+        }
+        self.turn(VecDeque::new());
     }
 
     /// Whether a group is on its way to the disk.
@@ -171,6 +188,11 @@ impl Committer {
     /// on, and nothing is tried again.
     pub(super) fn turn(&mut self, jobs: VecDeque<Job>) {
         self.jobs.extend(jobs);
+        if let Some(error) = self.queue.ended() {
+            // Nothing is written behind a failure.
+            self.poison(&error);
+            return;
+        }
         if let Err(error) = self.try_turn() {
             self.poison(&error);
         }
@@ -178,11 +200,7 @@ impl Committer {
 
     /// Whether the keeper should look: it was answered, or a segment was sealed, since the last call.
     pub(super) fn has_news(&mut self) -> bool {
-        let segments = self.segments.count();
-        let is_news = self.has_answered || segments != self.segments_known;
-        self.segments_known = segments;
-        self.has_answered = false;
-        is_news
+        std::mem::take(&mut self.has_answered) | std::mem::take(&mut self.has_sealed)
     }
 
     /// Ends the log in order.
@@ -247,6 +265,7 @@ impl Committer {
             }
             if self.log.buffered() > GROUP_BYTES_MAX {
                 self.settle()?;
+                self.depart()?;
             }
         }
         self.depart()
@@ -264,8 +283,11 @@ impl Committer {
             return self.commit();
         }
         self.leave();
-        self.is_flying = true;
-        self.log.launch()
+        self.is_flying = self.log.launch()?;
+        if !self.is_flying {
+            self.conclude();
+        }
+        Ok(())
     }
 
     /// Makes the group durable, and tells everybody.
@@ -301,11 +323,15 @@ impl Committer {
         self.is_flying = false;
         let group = &mut self.leaving;
         group.must_sync = false;
+        group.part_bytes = 0;
         group.pending = None;
         self.index.apply(&group.ops);
         group.ops.clear();
+        // A burst does not keep its memory.
+        group.ops.shrink_to(OPS_KEPT);
         for segment in group.rolled.drain(..) {
             segment.seal();
+            self.has_sealed = true;
         }
         for place in group.held_parts.drain(..) {
             if let Some(segment) = self.segments.get(place.segment) {
@@ -316,7 +342,9 @@ impl Committer {
             answer.send(reply).ok();
             self.has_answered = true;
         }
-        self.room.give_back(group.done.iter().map(|done| done.reserved).sum());
+        // Once, also if a completion panics.
+        let reserved = group.done.iter_mut().map(|done| std::mem::take(&mut done.reserved));
+        self.room.give_back(reserved.sum());
         // One by one: should a completion panic, the others are still there to be told.
         while let Some(Done { completion, result, .. }) = group.done.pop_front() {
             completion(result);
@@ -325,7 +353,10 @@ impl Committer {
 
     /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
     pub(super) fn poison(&mut self, error: &StoreError) {
-        tracing::error!(%error, "the journal stops: what could not be written is not tried again");
+        if self.queue.ended().is_none() {
+            tracing::error!(%error, "the journal stops: what could not be written is not tried again");
+        }
+        self.log.forget();
         let late = self.queue.poison(error);
         let mut ended: Vec<(u64, Completion)> = Vec::new();
         for done in self.leaving.done.drain(..).chain(self.group.done.drain(..)) {
@@ -466,8 +497,7 @@ impl Committer {
 
     /// Writes the next parts of large contents, and the batches whose contents are complete by now.
     fn write_parts(&mut self) -> Result<(), StoreError> {
-        let mut budget = PART_BYTES_PER_GROUP;
-        while budget > 0 {
+        while self.group.part_bytes < PART_BYTES_PER_GROUP {
             let Some(mut write) = self.large.pop_front() else { return Ok(()) };
             let Some(content) = write.contents.front() else {
                 self.end_large(write)?;
@@ -476,7 +506,7 @@ impl Committer {
             let end = (write.written + super::format::PART_BYTES).min(content.len());
             let piece = content.slice(write.written..end);
             let is_last = end == content.len();
-            budget = budget.saturating_sub(piece.len());
+            self.group.part_bytes += piece.len();
             let place = match self.write_part(&piece) {
                 Ok(place) => place,
                 Err(error) => {

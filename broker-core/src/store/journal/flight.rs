@@ -5,7 +5,7 @@
 //!  flight               │ write 1 │ sync 1 ─┘         │ write 2 │ sync 2 ─┘
 //! ```
 //!
-//! There is one flight at a time, so that nothing is written before everything in front of it is
+//! There is one flight at a time, so that nothing is written before every synced group in front of it is
 //! durable. Frames that are encoded meanwhile say of the flight that it is not durable yet: what
 //! they vouch for is one group less.
 
@@ -61,13 +61,14 @@ impl PilotThread {
         let (landed, landings) = sync_channel(1);
         let thread = std::thread::Builder::new().name("journal-write".to_owned());
         let handle = thread.spawn(move || {
+            let nudge = Nudge(queue);
             for flight in flights {
                 let outcome = flight.carry_out();
                 drop(flight);
                 if landed.send(outcome).is_err() {
                     return;
                 }
-                queue.nudge();
+                nudge.0.nudge();
             }
         })?;
         Ok(Self { departures: Some(departures), landings, handle: Some(handle) })
@@ -92,6 +93,15 @@ impl PilotThread {
     /// Waits for the outcome of the flight.
     pub(super) fn wait(&self) -> Result<(), StoreError> {
         self.landings.recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// Wakes the committer at the end, too: should the thread panic, it finds out now.
+struct Nudge(Arc<Queue>);
+
+impl Drop for Nudge {
+    fn drop(&mut self) {
+        self.0.nudge();
     }
 }
 

@@ -197,15 +197,24 @@ impl Log {
         Ok(())
     }
 
-    /// Lets what is buffered be written and made durable while more is added. No flight is under way.
-    pub(super) fn launch(&mut self) -> Result<(), StoreError> {
+    /// Lets what is buffered be written and made durable while more is added; returns whether there is
+    /// something. No flight is under way.
+    pub(super) fn launch(&mut self) -> Result<bool, StoreError> {
         debug_assert!(self.flying.is_none(), "one flight at a time");
-        let Some(flight) = self.take_buffer() else { return Ok(()) };
+        let Some(flight) = self.take_buffer() else {
+            self.sync()?;
+            return Ok(false);
+        };
         if let Pilot::Thread(thread) = &self.pilot {
             thread.depart(flight.clone())?;
         }
         self.flying = Some(flight);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Forgets what is buffered: after a failure nothing is written any more.
+    pub(super) fn forget(&mut self) {
+        self.buffer = Vec::new();
     }
 
     /// Whether no flight is under way any more. Without threads it is carried out for that.

@@ -248,7 +248,7 @@ impl Journal {
         match self.queue.take(Some(std::time::Duration::ZERO)) {
             queue::Arrival::Jobs(jobs) => committer.turn(jobs),
             queue::Arrival::Quiet | queue::Arrival::Closed
-                if !committer.is_busy() && !committer.is_flying() =>
+                if !committer.is_writing_large() && !committer.is_flying() =>
             {
                 return false;
             }

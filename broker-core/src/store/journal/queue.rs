@@ -119,7 +119,8 @@ impl Queue {
     pub(super) fn take(&self, patience: Option<Duration>) -> Arrival {
         let mut state = self.lock();
         loop {
-            if std::mem::take(&mut state.nudged) || !state.jobs.is_empty() {
+            let is_nudged = std::mem::take(&mut state.nudged) && state.ended.is_none();
+            if is_nudged || !state.jobs.is_empty() {
                 return Arrival::Jobs(std::mem::take(&mut state.jobs));
             }
             if state.closing || state.ended.is_some() {

@@ -99,7 +99,7 @@ fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
             Arrival::Jobs(jobs) => committer.turn(jobs),
             Arrival::Quiet if committer.is_busy() => committer.turn([].into()),
             Arrival::Quiet => committer.mark(),
-            Arrival::Closed if committer.is_busy() => committer.turn([].into()),
+            Arrival::Closed if committer.is_writing_large() => committer.wind_up(),
             Arrival::Closed => break,
         }
         // Changes that nobody waits for must not stay unsynced because more of them come.

@@ -11,11 +11,11 @@ use peeklock_core::message::Overlay;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::property::{PropertyMap, PropertyValueSchema};
 use super::{json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
 use crate::serve::Exchange;
+use peeklock_json::{PropertyMap, PropertyValueSchema};
 
 const OPERATIONS: [&str; 6] = ["complete", "abandon", "defer", "dead-letter", "release", "renew"];
 

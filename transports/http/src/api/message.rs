@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::property::{PropertyMap, PropertyValueSchema, write_map};
 use crate::broker_properties::state;
 use crate::data::body;
 use crate::error::Refusal;
+use peeklock_json::{PropertyMap, PropertyValueSchema, write_map};
 
 /// A message to be sent. Properties that the broker sets are ignored, so that a received message
 /// can be sent as it is (MSG-11); other unknown names are refused, because they are misspelt.

@@ -8,15 +8,10 @@ mod lock;
 mod message;
 mod messages;
 mod openapi;
-mod property;
-mod queue;
 mod queues;
 
 pub(crate) use lock::is_operation as is_lock_operation;
 pub use openapi::openapi_json;
-pub(crate) use property::PropertyMap;
-#[cfg(test)]
-pub(crate) use property::write as write_value;
 
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{HttpResponse, web};

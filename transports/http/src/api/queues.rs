@@ -12,12 +12,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::messages::number;
-use super::queue::{QueueProperties, QueueView};
 use super::{json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
+use peeklock_json::{QueueProperties, QueueView};
 
 /// Queues in one page if the request does not say.
 const TOP_DEFAULT: usize = 100;

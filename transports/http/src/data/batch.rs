@@ -9,9 +9,9 @@ use peeklock_core::message::{Body, Message};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::api::PropertyMap;
 use crate::broker_properties::BrokerProperties;
 use crate::error::Refusal;
+use peeklock_json::PropertyMap;
 
 /// Messages of one batch over HTTP: bounds what an empty object of two bytes can cost.
 pub(crate) const MESSAGE_COUNT_MAX: usize = 4_096;

@@ -9,7 +9,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
 
 use super::core::Lifeline;
-use crate::frame::queue::QueueProperties;
+use crate::frame::queue::{Cleared, QueueProperties};
 use crate::frame::text::Instant;
 use crate::frame::{
     CreateQueue, DeleteDeferred, ListQueues, Notice, Operation, PathOnly, Role, UpdateQueue,
@@ -83,6 +83,22 @@ impl Admin {
         self.update(path, &properties, Some(read_at)).await
     }
 
+    /// Changes the properties named and keeps all others; `cleared` says which of those that can be
+    /// without a value lose it.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_queue`].
+    pub async fn change_queue(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        cleared: Cleared,
+    ) -> Result<Described, BrokerError> {
+        let properties = QueueProperties::from(&properties).clearing(cleared);
+        let update = UpdateQueue { path: path.to_owned(), properties, version: None };
+        self.queue_of(path, Operation::UpdateQueue(update)).await
+    }
+
     async fn update(
         &self,
         path: &str,
@@ -115,6 +131,19 @@ impl Admin {
             Notice::Queues(list) => {
                 Ok(list.queues.into_iter().map(|queue| queue.path.into()).collect())
             }
+            _ => Err(self.core.refuse(Rejection::internal("unexpected answer"), "")),
+        }
+    }
+
+    /// Queues in case-insensitive order of their paths, with counts and instants; a page has at most as
+    /// many as the broker's limit (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn queues(&self, skip: usize) -> Result<Vec<Described>, BrokerError> {
+        let list = ListQueues { skip: u32::try_from(skip).unwrap_or(u32::MAX), top: None };
+        match self.core.call(None, "", Operation::ListQueues(list)).await? {
+            Notice::Queues(list) => Ok(list.queues.into_iter().map(Described::from).collect()),
             _ => Err(self.core.refuse(Rejection::internal("unexpected answer"), "")),
         }
     }

@@ -99,6 +99,12 @@ impl Consumer {
         (&mut self.ended).await.ok();
     }
 
+    /// As [`Consumer::ended`], for a consumer that may still be stopped: dropping the future changes
+    /// nothing.
+    pub async fn detached(&mut self) -> Option<BrokerError> {
+        (&mut self.ended).await.ok().flatten()
+    }
+
     /// Waits until the consumer ends by itself: because the entity closed its link, with the reason.
     pub async fn ended(mut self) -> Option<BrokerError> {
         let ended = (&mut self.ended).await.ok().flatten();

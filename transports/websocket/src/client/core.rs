@@ -1,6 +1,7 @@
 //! What all handles of one client share: the calls that wait for the driver, and the links.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::TrackingId;
 use peeklock_core::time::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backoff::random_bits;
 use crate::frame::message::{Delivered, Outgoing};
@@ -59,6 +60,7 @@ pub(super) struct Core {
     next_key: AtomicU64,
     /// How far the broker's clock is ahead, in ticks.
     ahead: AtomicI64,
+    is_connected: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -96,6 +98,7 @@ impl Core {
             next_link: AtomicU32::new(1),
             next_key: AtomicU64::new(1),
             ahead: AtomicI64::new(0),
+            is_connected: watch::Sender::new(true),
         }
     }
 
@@ -114,6 +117,17 @@ impl Core {
 
     pub(super) fn learn_clock(&self, now: Timestamp) {
         self.ahead.store(now.ticks() - local_now().ticks(), Ordering::Relaxed);
+    }
+
+    pub(super) fn tell_connected(&self, is_connected: bool) {
+        self.is_connected.send_replace(is_connected);
+    }
+
+    /// Waits for a connection, or for its end.
+    pub(super) async fn until(&self, is_connected: bool) {
+        let mut told = self.is_connected.subscribe();
+        // The sender lives as long as this.
+        let _told = told.wait_for(|is| *is == is_connected).await;
     }
 
     pub(super) fn key(&self) -> u64 {
@@ -146,6 +160,33 @@ impl Core {
         self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
         let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
         let answer = self.answered(answered, path).await;
+        withdrawal.disarm();
+        answer
+    }
+
+    /// As [`Core::call`], withdrawn when `stop` completes; what it had got by then is the answer.
+    pub(super) async fn call_until(
+        self: &Arc<Self>,
+        link: Option<u32>,
+        path: &str,
+        operation: Operation,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Notice, BrokerError> {
+        let key = self.key();
+        let (answer, answered) = oneshot::channel();
+        let operation = Box::new(operation);
+        self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
+        let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
+        let mut answer = pin!(self.answered(answered, path));
+        let mut stop = pin!(stop);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            () = &mut stop => {
+                self.ask(Ask::Withdraw { key });
+                answer.await
+            }
+        };
         withdrawal.disarm();
         answer
     }

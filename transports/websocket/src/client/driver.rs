@@ -26,6 +26,7 @@ use super::ClientOptions;
 use super::backoff::Backoff;
 use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
 use crate::error::{Close, code};
+use crate::frame::message::Outgoing;
 use crate::frame::text::{Guid, Token};
 use crate::frame::{
     Decision, Detach, Encoding, FailedRange, FailedSend, Hello, Item, LIST_COUNT_MAX, Messages,
@@ -42,6 +43,8 @@ const CONFIRM_BYTES: usize = 256 << 10;
 const REQUESTS_MAX: usize = 512;
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: usize = 256 << 10;
+/// Room in a frame for what surrounds messages.
+const FRAME_OVERHEAD: usize = 8 << 10;
 /// What an answer may have: as much as a peek, a receive, or a large message.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// How long the close of a connection may take.
@@ -251,8 +254,12 @@ impl Driver {
                 Ended::Lost => {}
             }
             drop(socket);
+            self.core.tell_connected(false);
             opened = match self.reopen().await {
-                Ok(opened) => opened,
+                Ok(opened) => {
+                    self.core.tell_connected(true);
+                    opened
+                }
                 Err(rejection) => return self.end(&rejection),
             };
         }
@@ -263,6 +270,7 @@ impl Driver {
         let mut backoff = Backoff::new(self.options.pause_min, self.options.pause_max);
         // The first attempt is at once: most losses are of one connection, not of the broker.
         let mut pause = Duration::ZERO;
+        let lost_at = Instant::now();
         loop {
             let wait = tokio::time::sleep(pause);
             tokio::pin!(wait);
@@ -274,6 +282,14 @@ impl Driver {
                 Ok(opened) => return Ok(opened),
                 Err((rejection, true)) => {
                     tracing::debug!(detail = rejection.detail(), "no connection yet");
+                    if self.options.give_up_after.is_some_and(|most| lost_at.elapsed() >= most) {
+                        let detail = format!(
+                            "the connection was lost and cannot be made anew ({}); whether what was \
+                             under way took effect is unknown",
+                            rejection.detail()
+                        );
+                        return Err(lost(&detail));
+                    }
                     pause = backoff.pause();
                 }
                 Err((rejection, false)) => return Err(rejection),
@@ -424,6 +440,19 @@ impl Driver {
         let limit = FRAME_BYTES.min(self.frame_bytes_max / 2);
         while requests.len() < REQUESTS_MAX && bytes < limit {
             let Some(ask) = self.asked.pop_front() else { break };
+            let size = self.size(&ask);
+            if size > 0 && size + FRAME_OVERHEAD > self.frame_bytes_max {
+                let most = self.frame_bytes_max.saturating_sub(FRAME_OVERHEAD);
+                let (size, most) = (size as u64, most as u64);
+                let what = "message for a frame (websocket.frame_bytes_max)";
+                core.fail(ask, &Rejection::message_size_exceeded(what, size, most));
+                continue;
+            }
+            if !requests.is_empty() && bytes + size + FRAME_OVERHEAD > self.frame_bytes_max {
+                // It goes into a frame of its own.
+                self.asked.push_front(ask);
+                break;
+            }
             let Some(ask) = self.attach_first(core, ask, &mut requests) else { continue };
             bytes += self.request(core, ask, &mut requests);
         }
@@ -441,6 +470,18 @@ impl Driver {
             self.attach(core, number, &mut requests);
         }
         requests
+    }
+
+    /// The bytes of a message to be sent, at least; nothing else is large.
+    fn size(&self, ask: &Ask) -> usize {
+        match ask {
+            Ask::Send { message: Outgoing::Content(bytes), .. } => match self.options.encoding {
+                Encoding::Binary => bytes.len(),
+                // As Base64; text with many escapes may take more.
+                Encoding::Json => bytes.len() * 4 / 3,
+            },
+            _ => 0,
+        }
     }
 
     /// Attaches the link of an ask if it is not; the ask waits meanwhile.
@@ -489,8 +530,8 @@ impl Driver {
             }
             Ask::Send { link, message, answer } => {
                 let bytes = match &message {
-                    crate::frame::message::Outgoing::Content(bytes) => bytes.len(),
-                    crate::frame::message::Outgoing::Typed(_) => OTHER_BYTES,
+                    Outgoing::Content(bytes) => bytes.len(),
+                    Outgoing::Typed(_) => OTHER_BYTES,
                 };
                 if let Some(Request { id, operation: Operation::Send(send) }) = requests.last_mut()
                     && send.link == link
@@ -530,6 +571,8 @@ impl Driver {
                 if let Some(request) = request {
                     let operation = Operation::Withdraw(Withdraw { request });
                     requests.push(Request { id: 0, operation });
+                } else if let Some(ask) = self.take_held(key) {
+                    core.fail(ask, &Rejection::cancelled("withdrawn before it was sent"));
                 }
                 OTHER_BYTES
             }
@@ -651,6 +694,16 @@ impl Driver {
             }
             _ => {}
         }
+    }
+
+    /// Takes out a call that waits for the attachment of its link.
+    fn take_held(&mut self, key: u64) -> Option<Ask> {
+        self.attached.values_mut().find_map(|attached| {
+            let Attached::Asked { held } = attached else { return None };
+            let is_it = |ask: &Ask| matches!(ask, Ask::Operation { key: of, .. } if *of == key);
+            let place = held.iter().position(is_it)?;
+            held.remove(place)
+        })
     }
 
     /// Releases a message that nobody takes (RCV-14).

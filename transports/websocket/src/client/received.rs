@@ -27,6 +27,7 @@ pub struct BodyError {
 pub struct Received {
     message: Message,
     facts: MessageFacts,
+    own_time_to_live: Option<TimeSpan>,
 }
 
 impl Received {
@@ -39,8 +40,9 @@ impl Received {
             let sequence = facts.sequence;
             Rejection::internal(format!("message {sequence} cannot be read: {error}"))
         })?;
+        let own_time_to_live = message.time_to_live;
         message.time_to_live = facts.time_to_live.or(message.time_to_live);
-        Ok(Self { message, facts })
+        Ok(Self { message, facts, own_time_to_live })
     }
 
     /// The message with the properties that its sender set, and those set by settlements.
@@ -92,6 +94,13 @@ impl Received {
     #[must_use]
     pub const fn time_to_live(&self) -> Option<TimeSpan> {
         self.facts.time_to_live
+    }
+
+    /// The TTL that its sender set, before any ceiling (EXP-05). Over the JSON encoding the same as
+    /// [`Received::time_to_live`].
+    #[must_use]
+    pub const fn own_time_to_live(&self) -> Option<TimeSpan> {
+        self.own_time_to_live
     }
 
     /// 1 on the first delivery under lock (SET-30); when peeked, the deliveries that failed (SET-29).

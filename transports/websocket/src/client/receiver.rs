@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_core::command::ReceiveMode;
+use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Value;
@@ -15,9 +16,12 @@ use super::{Received, Refusal};
 use crate::frame::message::{Delivered, Properties};
 use crate::frame::text::{Instant, Token};
 use crate::frame::{
-    Decision, DeleteBatch, LIST_COUNT_MAX, Notice, Numbered, Operation, Peek, Purge, Receive,
-    Renew, Settle,
+    Decision, DeleteBatch, FailedRange, LIST_COUNT_MAX, Notice, Numbered, Operation, Peek, Purge,
+    Receive, Renew, Settle,
 };
+
+/// Locks that one request of many names: few enough for any broker (`commandCountMax`).
+const PART_COUNT: usize = 512;
 
 /// Receives from one queue or sub-queue and settles what it received.
 ///
@@ -65,11 +69,34 @@ impl Receiver {
         count_max: u32,
         wait: TimeSpan,
     ) -> Result<Vec<Received>, BrokerError> {
+        self.messages(Operation::Receive(self.receiving(count_max, wait))).await
+    }
+
+    /// As [`Receiver::receive_many`], until `stop` completes: then the receive is withdrawn, and what it
+    /// had got by then is returned, so that nothing stays locked unseen (RCV-14).
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`].
+    pub async fn receive_many_until(
+        &self,
+        count_max: u32,
+        wait: TimeSpan,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let receive = Operation::Receive(self.receiving(count_max, wait));
+        let link = &self.link;
+        match link.core.call_until(Some(link.number), &link.path, receive, stop).await {
+            Ok(answer) => self.read(answer),
+            // It had not been sent.
+            Err(error) if error.condition() == Condition::OperationCancelled => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn receiving(&self, count_max: u32, wait: TimeSpan) -> Receive {
         let most = u32::try_from(LIST_COUNT_MAX).unwrap_or(u32::MAX);
-        let max_count = count_max.min(most);
         let wait_seconds = wait.as_seconds_f64();
-        let receive = Receive { link: self.link.number, max_count, wait_seconds };
-        self.messages(Operation::Receive(receive)).await
+        Receive { link: self.link.number, max_count: count_max.min(most), wait_seconds }
     }
 
     /// Receives deferred messages by number, all or none (DEF-03).
@@ -213,6 +240,57 @@ impl Receiver {
         }
     }
 
+    /// Unlocks messages as if they had not been delivered; their counts stay (SET-32). Each has its
+    /// own result, in their order (SET-14).
+    ///
+    /// # Errors
+    /// When a request as a whole fails; those before it were carried out.
+    pub async fn release_many(
+        &self,
+        tokens: &[LockToken],
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let mut results = Vec::with_capacity(tokens.len());
+        for part in tokens.chunks(PART_COUNT) {
+            let settle = Settle {
+                link: self.link.number,
+                decision: Decision::Release,
+                ranges: Vec::new(),
+                lock_tokens: part.iter().copied().map(Token).collect(),
+                properties: None,
+                reason: None,
+                description: None,
+            };
+            match self.link.call(Operation::Settle(settle)).await? {
+                Notice::Settled(settled) => each(part.len(), settled.failed, &mut results),
+                _ => return Err(self.link.unexpected()),
+            }
+        }
+        Ok(results)
+    }
+
+    /// Prolongs locks to now plus LockDuration (SET-18). Each has its own result, in their order.
+    ///
+    /// # Errors
+    /// When a request as a whole fails; those before it were carried out.
+    pub async fn renew_many(
+        &self,
+        tokens: &[LockToken],
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let mut results = Vec::with_capacity(tokens.len());
+        for part in tokens.chunks(PART_COUNT) {
+            let renew = Renew {
+                link: self.link.number,
+                ranges: Vec::new(),
+                lock_tokens: part.iter().copied().map(Token).collect(),
+            };
+            match self.link.call(Operation::Renew(renew)).await? {
+                Notice::Renewed(renewed) => each(part.len(), renewed.failed, &mut results),
+                _ => return Err(self.link.unexpected()),
+            }
+        }
+        Ok(results)
+    }
+
     /// Prolongs the lock to now plus LockDuration and returns its new end (SET-18).
     ///
     /// # Errors
@@ -269,6 +347,19 @@ impl Receiver {
         self.deleted(Operation::DeleteBatch(delete)).await
     }
 
+    /// As [`Receiver::delete_batch`], with the largest count that the broker allows in one call.
+    ///
+    /// # Errors
+    /// As for [`Receiver::delete_batch`].
+    pub async fn delete_most(&self, enqueued_before: Timestamp) -> Result<u64, BrokerError> {
+        let delete = DeleteBatch {
+            link: self.link.number,
+            max_count: None,
+            enqueued_before_utc: Some(Instant(enqueued_before)),
+        };
+        self.deleted(Operation::DeleteBatch(delete)).await
+    }
+
     /// Removes all available messages that are there now, and returns how many (DEL-06).
     ///
     /// # Errors
@@ -317,7 +408,11 @@ impl Receiver {
     }
 
     async fn messages(&self, operation: Operation) -> Result<Vec<Received>, BrokerError> {
-        match self.link.call(operation).await? {
+        self.read(self.link.call(operation).await?)
+    }
+
+    fn read(&self, answer: Notice) -> Result<Vec<Received>, BrokerError> {
+        match answer {
             Notice::Received(messages) => messages
                 .messages
                 .iter()
@@ -325,6 +420,21 @@ impl Receiver {
                 .collect::<Result<_, _>>()
                 .map_err(|rejection| self.link.refuse(rejection)),
             _ => Err(self.link.unexpected()),
+        }
+    }
+}
+
+/// Gives each of a part of a list its result.
+fn each(count: usize, failed: Vec<FailedRange>, results: &mut Vec<Result<(), BrokerError>>) {
+    let begin = results.len();
+    results.resize_with(begin + count, || Ok(()));
+    for FailedRange { from, to, error } in failed {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let to = usize::try_from(to).unwrap_or(usize::MAX).min(count.saturating_sub(1));
+        for place in from..=to {
+            if let Some(result) = results.get_mut(begin + place) {
+                *result = Err(error.clone().into_error());
+            }
         }
     }
 }

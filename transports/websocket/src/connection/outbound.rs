@@ -29,7 +29,7 @@ use crate::site::Socket;
 const FRAME_BYTES: u64 = 256 << 10;
 /// What an item takes besides the content of its messages, for that estimate.
 const ITEM_BYTES: u64 = 64;
-/// Contents that are fetched from the store at the same time.
+/// Pieces of mail whose contents are fetched from the store at the same time.
 const LOADS_MAX: usize = 64;
 
 impl Conversation {
@@ -49,20 +49,24 @@ impl Conversation {
         let mut arrived = Vec::new();
         self.mailbox.take(&mut arrived);
         self.mail.extend(arrived);
-        self.fetch().await;
-        let mut bytes = 0;
+        let (mut bytes, mut fetched) = (0, 0);
         while bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX {
+            if fetched == 0 {
+                fetched = self.fetch().await;
+            }
+            fetched = fetched.saturating_sub(1);
             let Some(mail) = self.mail.pop_front() else { break };
             bytes += ITEM_BYTES + self.take_mail(mail);
         }
     }
 
-    /// Fetches the contents that come next and are in the store.
-    async fn fetch(&mut self) {
+    /// Fetches those contents of the next pieces of mail that are in the store; returns of how many.
+    async fn fetch(&mut self) -> usize {
+        let count = self.mail.len().min(LOADS_MAX);
         let stored = self
             .mail
             .iter_mut()
-            .take(LOADS_MAX)
+            .take(count)
             .flat_map(|mail| match mail {
                 Mail::Released(Released::Delivery { message, .. }) => {
                     std::slice::from_mut(&mut **message)
@@ -87,6 +91,7 @@ impl Conversation {
         if !fetches.is_empty() {
             join_all(fetches).await;
         }
+        count
     }
 
     /// Turns one piece of mail into what the client is told; returns its bytes.

@@ -12,10 +12,10 @@ use peeklock_core::path::SubQueue;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
-use super::property::{PropertyMap, write_map};
 use super::text::{Instant, Span, Token};
 use super::wire::{Reader, Wire};
 use crate::error::FrameError;
+use peeklock_json::{PropertyMap, write_map};
 
 /// A message on its way to the broker.
 #[derive(Clone, Debug)]

@@ -156,7 +156,7 @@ fn queue_view() -> QueueView {
         "enablePartitioning":false,"enableExpress":false,"maxMessageSizeInKilobytes":1024,
         "userMetadata":null,"runtime":{"activeMessageCount":1,"deferredMessageCount":0,
         "scheduledMessageCount":0,"deadLetterMessageCount":0,"transferMessageCount":0,
-        "transferDeadLetterMessageCount":0,"totalMessageCount":1,"sizeInBytes":99,
+        "transferDeadLetterMessageCount":0,"totalMessageCount":1,"sizeInBytes":99,"lastSequenceNumber":7,
         "createdAt":"2026-05-01T12:00:00Z","updatedAt":"2026-05-01T12:00:00Z",
         "accessedAt":"0001-01-01T00:00:00Z"}}"#,
     )

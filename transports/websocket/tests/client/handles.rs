@@ -4,12 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use peeklock_core::clock::Clock as _;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Authorizer, Principal, Right};
+use peeklock_core::contract::{AllowAll, Authorizer, Principal, Right};
+use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Message, Value};
+use peeklock_core::store::{Journal, JournalConfig};
 use peeklock_core::time::TimeSpan;
-use peeklock_websocket::client::{Client, ClientOptions, ConsumerOptions, Refusal};
+use peeklock_websocket::client::{
+    Cleared, Client, ClientOptions, ConsumerOptions, Received, Refusal, message_from_json,
+    message_to_json, queue_to_json,
+};
 use tokio::sync::Notify;
 
 use super::server::{Server, run};
@@ -172,12 +178,13 @@ fn locks_are_renewed_while_a_handler_runs() {
                 .unwrap()
         };
         put(&client, &["a"]).await;
-        // Attached, and then renewed after a second: each time the lock lasts two more.
-        for renewals in 1..=2 {
-            while authorizer.listens.load(Ordering::Relaxed) < 1 + renewals {
+        // Renewed each second, for two more. Of two renewals that are allowed from now on, the first
+        // has been carried out when the second is asked for: each waits for the answer to the other.
+        for _ in 0..2 {
+            let allowed = authorizer.listens.load(Ordering::Relaxed);
+            while authorizer.listens.load(Ordering::Relaxed) < allowed + 2 {
                 authorizer.asked.notified().await;
             }
-            server.delivery_counts().await;
             server.clock.advance(TimeSpan::from_ms(1_500));
         }
         gate.notify_one();
@@ -232,4 +239,165 @@ fn what_cannot_be_connected_to_is_told() {
         assert_eq!(error.condition(), Condition::CommunicationProblem);
         server.stop().await;
     });
+}
+
+/// SET-14, SET-18, SET-32, DEL-01: many locks in one request, each with its own result.
+#[test]
+fn many_locks_are_renewed_and_released_at_once() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        put(&client, &["a", "b", "c"]).await;
+        let receiver = client.receiver("q").unwrap();
+        let held = receiver.receive_many(3, TimeSpan::ZERO).await.unwrap();
+        let tokens: Vec<_> = held.iter().filter_map(Received::lock_token).collect();
+        receiver.complete(&held[1]).await.unwrap();
+        server.clock.advance(TimeSpan::from_seconds(40));
+        let renewed = receiver.renew_many(&tokens).await.unwrap();
+        let is_ok: Vec<bool> = renewed.iter().map(Result::is_ok).collect();
+        assert_eq!(is_ok, [true, false, true]);
+        server.clock.advance(TimeSpan::from_seconds(40));
+        let released = receiver.release_many(&tokens).await.unwrap();
+        let conditions: Vec<_> =
+            released.iter().map(|result| result.as_ref().err().map(|e| e.condition())).collect();
+        assert_eq!(conditions, [None, Some(Condition::MessageLockLost), None]);
+        assert_eq!(server.delivery_counts().await, [(1, 0), (3, 0)]);
+        assert_eq!(receiver.delete_most(held[0].enqueued_at()).await.unwrap(), 0);
+        assert_eq!(receiver.delete_most(server.clock.now()).await.unwrap(), 2);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// ENT-17, ENT-30, CNT-13
+#[test]
+fn queues_are_listed_whole_and_changed_in_part() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        put(&client, &["a"]).await;
+        let admin = client.admin();
+        let named = QueueUpdate { user_metadata: Some("ours".into()), ..QueueUpdate::default() };
+        admin.change_queue("q", named, Cleared::default()).await.unwrap();
+        let count = QueueUpdate { max_delivery_count: Some(3), ..QueueUpdate::default() };
+        admin.change_queue("q", count, Cleared::default()).await.unwrap();
+        let queues = admin.queues(0).await.unwrap();
+        let [queue] = queues.as_slice() else { panic!("{queues:?}") };
+        assert_eq!(queue.description.user_metadata.as_deref(), Some("ours"));
+        assert_eq!(queue.description.max_delivery_count, 3);
+        assert_eq!((queue.counts.active, queue.last_sequence.0), (1, 1));
+        assert!(queue_to_json(queue).contains(r#""lastSequenceNumber":1"#));
+        let cleared = Cleared { user_metadata: true, ..Cleared::default() };
+        let queue = admin.change_queue("q", QueueUpdate::default(), cleared).await.unwrap();
+        assert_eq!(queue.description.user_metadata, None);
+        assert_eq!(queue.description.max_delivery_count, 3);
+        assert!(admin.queues(1).await.unwrap().is_empty());
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// MSG-11, MSG-20: what is printed of a message is the message.
+#[test]
+fn a_received_message_is_written_as_text_and_read_again() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let message = Message::new(&b"\xff\x00"[..])
+            .with_message_id("order-1")
+            .with_time_to_live(TimeSpan::from_minutes(5))
+            .with_application_property("price", 1.5_f64)
+            .with_application_property("table", 7_i32);
+        client.sender("q").unwrap().send(message.clone()).await.unwrap();
+        let receiver = client.receiver("q").unwrap();
+        let peeked = receiver.peek_next(1).await.unwrap().remove(0);
+        assert_eq!(peeked.own_time_to_live(), Some(TimeSpan::from_minutes(5)));
+        let text = peeked.to_json();
+        assert!(text.contains(r#""sequenceNumber":1"#) && !text.contains('\n'), "{text}");
+        assert_eq!(message_from_json(&text).unwrap(), message);
+        assert_eq!(message_from_json(&message_to_json(&message)).unwrap(), message);
+        let error = message_from_json(r#"{"bdy": "a"}"#).unwrap_err().to_string();
+        assert!(error.contains("bdy"), "{error}");
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// RCV-14: a receive that is stopped tells what it had got, and nothing stays locked.
+#[test]
+fn a_receive_that_is_stopped_returns_what_it_had() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let receiver = client.receiver("q").unwrap();
+        let wait = TimeSpan::from_minutes(5);
+        let stopped = receiver.receive_many_until(1, wait, std::future::ready(()));
+        assert!(stopped.await.unwrap().is_empty());
+        put(&client, &["a"]).await;
+        let got = receiver.receive_many_until(1, wait, std::future::ready(())).await.unwrap();
+        assert_eq!(got.len() + server.available().await, 1);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// A message that no frame can have is refused here, and one that fills a frame has one of its own: the
+/// broker closes connections on larger frames.
+#[test]
+fn a_message_too_large_for_a_frame_costs_nobody_the_connection() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let sized = |bytes: usize| Message::new(vec![b'x'; bytes]);
+        let messages =
+            vec![sized(200 << 10), sized(5 << 20), sized((4 << 20) - (10 << 10)), sized(1)];
+        let results = client.sender("q").unwrap().send_many(messages).await;
+        let conditions: Vec<_> =
+            results.iter().map(|result| result.as_ref().err().map(|e| e.condition())).collect();
+        let too_large = Some(Condition::MessageSizeExceeded);
+        assert_eq!(conditions, [None, too_large, too_large, None]);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// RCV-16: messages of a deep backlog have left the memory of the store; a frame of many is read from
+/// disk whole, and none of them ends the flow.
+#[test]
+fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
+    const COUNT: usize = 1_000;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("a-frame-on-disk");
+    std::fs::remove_dir_all(&path).ok();
+    run(async {
+        let config = JournalConfig { cache_bytes: 0, ..JournalConfig::default() };
+        let store = Journal::open(&path, config).unwrap();
+        let server = Server::start_on(store, 60, Arc::new(AllowAll)).await;
+        let client = server.client().await;
+        let sender = client.sender("q").unwrap();
+        let messages = vec![Message::new("x".repeat(100)); COUNT];
+        for sent in sender.send_many(messages).await {
+            sent.unwrap();
+        }
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let concurrent_max = u32::try_from(COUNT).unwrap();
+        let options = ConsumerOptions { concurrent_max, renew_locks: false };
+        let mut consumer = client
+            .consume("q", options, move |message| {
+                tell.send(message.body().len()).unwrap();
+                std::future::ready(Ok(()))
+            })
+            .unwrap();
+        for _ in 0..COUNT {
+            let length = tokio::select! {
+                length = told.recv() => length.unwrap(),
+                why = consumer.detached() => panic!("the flow ended: {why:?}"),
+            };
+            assert_eq!(length, 100);
+        }
+        consumer.stop().await;
+        assert_eq!(client.admin().queue("q").await.unwrap().counts.total(), 0);
+        client.close().await;
+        server.stop().await;
+    });
+    std::fs::remove_dir_all(&path).unwrap();
 }

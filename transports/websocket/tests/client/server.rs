@@ -10,7 +10,7 @@ use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::store::MemoryStore;
+use peeklock_core::store::{MemoryStore, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_websocket::client::{Client, ClientOptions};
 use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
@@ -22,7 +22,7 @@ pub struct Server {
     pub broker: Broker,
     pub clock: Arc<ManualClock>,
     pub address: SocketAddr,
-    store: Arc<MemoryStore>,
+    store: Arc<dyn Store>,
     running: Box<dyn RunningTransport>,
 }
 
@@ -39,8 +39,16 @@ impl Server {
     }
 
     pub async fn start_with(lock_seconds: i64, authorizer: Arc<dyn Authorizer>) -> Self {
-        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let store = Arc::new(MemoryStore::new(4, u64::MAX));
+        Self::start_on(store, lock_seconds, authorizer).await
+    }
+
+    pub async fn start_on(
+        store: Arc<dyn Store>,
+        lock_seconds: i64,
+        authorizer: Arc<dyn Authorizer>,
+    ) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Self::on(anywhere, clock, store, authorizer).await;
         let lock_duration = Some(TimeSpan::from_seconds(lock_seconds));
@@ -52,7 +60,7 @@ impl Server {
     async fn on(
         address: SocketAddr,
         clock: Arc<ManualClock>,
-        store: Arc<MemoryStore>,
+        store: Arc<dyn Store>,
         authorizer: Arc<dyn Authorizer>,
     ) -> Self {
         let mut settings = Settings::default();
@@ -60,7 +68,7 @@ impl Server {
         let broker = Broker::builder()
             .arbiters(1)
             .clock(Arc::clone(&clock) as Arc<_>)
-            .store(Arc::clone(&store) as Arc<_>)
+            .store(Arc::clone(&store))
             .settings(settings)
             .authorizer(authorizer)
             .start()

@@ -146,9 +146,13 @@ impl Client {
     }
 
     /// Closes with a code, or without one.
-    pub async fn close(mut self, code: Option<u16>) {
+    pub async fn say_close(&mut self, code: Option<u16>) {
         let frame = code.map(|code| CloseFrame { code: CloseCode::from(code), reason: "".into() });
         self.socket.close(frame).await.unwrap();
+    }
+
+    pub async fn close(mut self, code: Option<u16>) {
+        self.say_close(code).await;
         while self.socket.next().await.is_some_and(|it| it.is_ok()) {}
     }
 }

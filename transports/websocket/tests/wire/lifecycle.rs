@@ -73,6 +73,20 @@ fn an_orderly_close_keeps_the_locks() {
     });
 }
 
+/// RFC 6455 5.5.1: who closes is answered with the same code, so that browsers call it clean.
+#[test]
+fn a_close_is_answered() {
+    run(async {
+        let server = Server::start().await;
+        for code in [1_000, 1_001, 4_000] {
+            let mut client = server.client().await;
+            client.say_close(Some(code)).await;
+            assert_eq!(client.closed().await, Some((code, String::new())));
+        }
+        server.stop().await;
+    });
+}
+
 /// SET-21, SET-24: after detaching, locks are kept and settled by token; with `release` they are
 /// released at once and counted.
 #[test]

@@ -133,6 +133,14 @@ impl Committer {
 /// An upper bound of the bytes of a batch in its frame.
 fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
     let mut bytes = batch.bytes() + (batch.len() * RECORD_OVERHEAD) as u64;
+    // What a record of this batch refers to may be stored by another one of it.
+    let largest = batch.records().filter_map(|record| match record {
+        Record::Put { content: ContentOp::New(content), .. } if is_large(content) => {
+            Some(content.len())
+        }
+        _ => None,
+    });
+    let largest = largest.max().unwrap_or(0);
     for record in batch.records() {
         let Record::Put { key, content, .. } = record else { continue };
         let length = match content {
@@ -142,16 +150,15 @@ fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
                 bytes -= content.len() as u64;
                 content.len()
             }
-            ContentOp::Keep => referred(key, sight),
-            ContentOp::Of(source) => referred(source, sight),
+            ContentOp::Keep => referred(key, sight).max(largest),
+            ContentOp::Of(source) => referred(source, sight).max(largest),
         };
         bytes += (length.div_ceil(PART_BYTES) * PLACE_BYTES) as u64;
     }
     bytes
 }
 
-/// How long the content is that a record refers to. One that the same batch stores counts too much or
-/// not at all; then it is in parts of this batch, or small.
+/// How long the content is that a record refers to, as far as that was said before this batch.
 fn referred(key: &[u8], sight: &mut Sight<'_>) -> usize {
     let Some(key) = Key::from_bytes(key) else { return 0 };
     sight.content_of(&key).map_or(0, |content| content.length as usize)

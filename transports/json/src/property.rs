@@ -6,32 +6,34 @@
 
 use std::fmt;
 
-use actix_web::web::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use peeklock_core::ids::parse_guid;
 use peeklock_core::message::Value;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, json};
-use utoipa::ToSchema;
 
-use crate::header_value::{guid, hexadecimal};
+use crate::text::Guid;
 
 /// A header of 64 KiB has no room for more.
 const PROPERTY_COUNT_MAX: usize = 16_384;
 
 /// Application properties in the order in which they were sent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PropertyMap(pub(crate) Vec<(String, Value)>);
+pub struct PropertyMap(
+    /// Keys and values.
+    pub Vec<(String, Value)>,
+);
 
 /// A value of an application property: plain, or with its type.
-#[derive(ToSchema)]
+#[cfg(feature = "schema")]
+#[derive(utoipa::ToSchema)]
 #[schema(as = PropertyValue)]
-#[expect(dead_code, reason = "describes in the OpenAPI document what the functions below read")]
 #[serde(untagged)]
-pub(crate) enum PropertyValueSchema {
+pub enum PropertyValueSchema {
     /// A boolean, a string, a number or null.
     Plain(serde_json::Value),
     /// A value of exactly this type.
@@ -48,12 +50,14 @@ pub(crate) enum PropertyValueSchema {
 }
 
 /// Writes properties as a JSON object.
-pub(crate) fn write_map(properties: &[(String, Value)]) -> Map<String, serde_json::Value> {
-    properties.iter().map(|(key, value)| (key.clone(), write(value))).collect()
+#[must_use]
+pub fn write_map(properties: &[(String, Value)]) -> Map<String, serde_json::Value> {
+    properties.iter().map(|(key, value)| (key.clone(), write_value(value))).collect()
 }
 
-/// Writes a value.
-pub(crate) fn write(value: &Value) -> serde_json::Value {
+/// Writes a value: plain where reading gives the same type back, else with its type.
+#[must_use]
+pub fn write_value(value: &Value) -> serde_json::Value {
     let typed = |kind: &str, value: serde_json::Value| json!({ "type": kind, "value": value });
     match value {
         Value::Null => serde_json::Value::Null,
@@ -69,10 +73,12 @@ pub(crate) fn write(value: &Value) -> serde_json::Value {
         Value::F32(value) => typed("f32", float(f64::from(*value))),
         Value::F64(value) if value.is_finite() => (*value).into(),
         Value::F64(value) => typed("f64", float(*value)),
-        Value::Decimal128(bytes) => typed("decimal128", hexadecimal(bytes).into()),
+        Value::Decimal128(bytes) => {
+            typed("decimal128", format!("{:032x}", u128::from_be_bytes(*bytes)).into())
+        }
         Value::Char(value) => typed("char", value.to_string().into()),
         Value::String(text) => text.as_str().into(),
-        Value::Uuid(value) => typed("uuid", guid(*value).into()),
+        Value::Uuid(value) => typed("uuid", json!(Guid(*value))),
         Value::Timestamp(ms) => {
             let instant = Timestamp::from_unix_ms(*ms);
             let is_exact = instant.unix_ms() == *ms;

@@ -1,0 +1,202 @@
+//! What is compared: a product with its settings, and what these mean.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use futures_util::future::try_join_all;
+
+use crate::load::{Figures, Load, Tally};
+use crate::redis_streams::Style;
+use crate::server::{Directory, Server, own_cpu};
+use crate::{beanstalkd, nats, peeklock, rabbitmq, redis_streams};
+
+/// How long completions that are not acknowledged may take.
+const EMPTY_TIME_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Contender {
+    Peeklock,
+    /// Many commands by hand in one pipeline
+    Redis,
+    /// One command for each message
+    RedisSingle,
+    Nats,
+    Rabbitmq,
+    Beanstalkd,
+}
+
+impl Contender {
+    pub const ALL: [Self; 6] = [
+        Self::Peeklock,
+        Self::Redis,
+        Self::RedisSingle,
+        Self::Nats,
+        Self::Rabbitmq,
+        Self::Beanstalkd,
+    ];
+
+    /// What it is, and how it is used.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Peeklock => "Peeklock, WebSocket binary",
+            Self::Redis => "Redis streams, pipelines of 128 by hand",
+            Self::RedisSingle => "Redis streams, a command for each message",
+            Self::Nats => "NATS JetStream, work queue, double ack",
+            Self::Rabbitmq => "RabbitMQ quorum queue, confirms",
+            Self::Beanstalkd => "beanstalkd, pipelined puts",
+        }
+    }
+
+    /// What an acknowledgement promises in this load; none if it does not take part.
+    pub const fn durability(self, load: Load) -> Option<&'static str> {
+        let is_memory = matches!(load, Load::Memory);
+        Some(match (self, is_memory) {
+            (Self::Peeklock, false) => "synced",
+            (Self::Redis | Self::RedisSingle, false) => "synced (`appendfsync always`)",
+            (Self::Nats, false) => "written, not synced (file storage, default)",
+            (Self::Rabbitmq, false) => "synced (its log)",
+            (Self::Beanstalkd, false) => "synced (`-f0`)",
+            // A quorum queue is always on disk.
+            (Self::Rabbitmq, true) => return None,
+            (Self::Peeklock, true) => "none (`--ephemeral`)",
+            (Self::Redis | Self::RedisSingle, true) => "none (`appendonly no`)",
+            (Self::Nats, true) => "none (memory storage)",
+            (Self::Beanstalkd, true) => "none (no `-b`)",
+        })
+    }
+
+    /// How many messages it gets of so many: a sync for each of them takes its time.
+    pub fn share(self, load: Load, messages: u64) -> u64 {
+        match (self, load) {
+            (Self::Beanstalkd, Load::Throughput | Load::Small) => messages / 10,
+            _ => messages,
+        }
+    }
+
+    /// The version that is installed.
+    pub fn version(self, peeklock: &Path) -> Result<String> {
+        let mut command = match self {
+            Self::Peeklock => Command::new(peeklock),
+            Self::Redis | Self::RedisSingle => Command::new("redis-server"),
+            Self::Nats => Command::new("nats-server"),
+            Self::Rabbitmq => Command::new("dpkg-query"),
+            Self::Beanstalkd => Command::new("beanstalkd"),
+        };
+        match self {
+            Self::Rabbitmq => command.args(["-W", "-f", "rabbitmq ${Version}", "rabbitmq-server"]),
+            Self::Beanstalkd => command.arg("-v"),
+            Self::Peeklock | Self::Redis | Self::RedisSingle | Self::Nats => {
+                command.arg("--version")
+            }
+        };
+        let output = command.output().with_context(|| format!("{self:?} is not installed"))?;
+        let text = String::from_utf8(output.stdout)?;
+        let line = text.lines().next().unwrap_or_default();
+        // Redis says more than anybody wants to know.
+        Ok(line
+            .split(" sha=")
+            .next()
+            .unwrap_or(line)
+            .replace("Redis server v=", "redis ")
+            .to_owned())
+    }
+
+    /// Runs a load on a new server, after a warming up of a tenth of it.
+    pub async fn run(
+        self,
+        program: &Path,
+        place: &Path,
+        load: Load,
+        messages: u64,
+    ) -> Result<Figures> {
+        let name = format!("{self:?}-{}", load.name()).to_lowercase();
+        let directory = Directory::within(place, &name)?;
+        if self == Self::Peeklock {
+            return peeklock::run(program, &directory, load, messages).await;
+        }
+        let is_durable = load != Load::Memory;
+        let (servers, port) = match self {
+            Self::Peeklock | Self::Redis | Self::RedisSingle => {
+                one(redis_streams::start(&directory, is_durable).await?)
+            }
+            Self::Nats => one(nats::start(&directory).await?),
+            Self::Rabbitmq => rabbitmq::start(&directory).await?,
+            Self::Beanstalkd => one(beanstalkd::start(&directory, is_durable).await?),
+        };
+        match self {
+            Self::Peeklock | Self::Beanstalkd => {}
+            Self::Redis | Self::RedisSingle => redis_streams::prepare(port).await?,
+            Self::Nats => nats::prepare(port, is_durable).await?,
+            Self::Rabbitmq => rabbitmq::prepare(port).await?,
+        }
+        self.phase(&servers, port, load, (messages / 10).clamp(1, 20_000)).await?;
+        self.is_empty(port).await?;
+        let figures = self.phase(&servers, port, load, messages).await?;
+        self.is_empty(port).await?;
+        Ok(figures)
+    }
+
+    /// Waits until nothing is left: where completions are not acknowledged they take their time.
+    async fn is_empty(self, port: u16) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            let left = match self {
+                Self::Peeklock | Self::Redis | Self::RedisSingle => {
+                    redis_streams::left(port).await?
+                }
+                Self::Nats => nats::left(port).await?,
+                Self::Rabbitmq => rabbitmq::left(port).await?,
+                Self::Beanstalkd => beanstalkd::left(port).await?,
+            };
+            if left == 0 {
+                return Ok(());
+            }
+            ensure!(since.elapsed() < EMPTY_TIME_MAX, "{left} messages are left");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn phase(
+        self,
+        servers: &[Server],
+        port: u16,
+        load: Load,
+        messages: u64,
+    ) -> Result<Figures> {
+        let tally = &Tally::new(load, messages)?;
+        let style = if self == Self::RedisSingle { Style::Single } else { Style::Pipelines };
+        let cpu = || servers.iter().map(Server::cpu).sum::<f64>();
+        let (server_before, load_before) = (cpu(), own_cpu());
+        let began = Instant::now();
+        let receivers = try_join_all((0..load.clients()).map(|name| async move {
+            match self {
+                Self::Peeklock | Self::Redis | Self::RedisSingle => {
+                    redis_streams::receive(port, name, style, tally).await
+                }
+                Self::Nats => nats::receive(port, tally).await,
+                Self::Rabbitmq => rabbitmq::receive(port, name, tally).await,
+                Self::Beanstalkd => beanstalkd::receive(port, tally).await,
+            }
+        }));
+        let senders = try_join_all((0..load.clients()).map(|_| async move {
+            match self {
+                Self::Peeklock | Self::Redis | Self::RedisSingle => {
+                    redis_streams::send(port, style, tally).await
+                }
+                Self::Nats => nats::send(port, tally).await,
+                Self::Rabbitmq => rabbitmq::send(port, tally).await,
+                Self::Beanstalkd => beanstalkd::send(port, tally).await,
+            }
+        }));
+        tokio::try_join!(receivers, senders)?;
+        let elapsed = began.elapsed();
+        tally.figures(elapsed, cpu() - server_before, own_cpu() - load_before)
+    }
+}
+
+fn one((server, port): (Server, u16)) -> (Vec<Server>, u16) {
+    (vec![server], port)
+}

@@ -1,0 +1,151 @@
+//! What the rules of a topic cost: which copies a message becomes, without a store.
+//!
+//! `cargo bench --bench rules`
+
+#![expect(clippy::panic, reason = "a benchmark that goes wrong has no figure")]
+
+mod measure;
+
+use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::message::{Content, Message};
+use peeklock_core::rule::sql::{Parameters, Unobserved, compile_filter};
+use peeklock_core::rule::{
+    CorrelationFilter, Facts, Filter, Matcher, Published, RuleDescription, Selection,
+    SubscriptionSettings,
+};
+use peeklock_core::time::Timestamp;
+
+const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
+
+fn main() {
+    let content = message();
+    one_filter(&content, "comparison of a text", "color = 'red'");
+    one_filter(&content, "two comparisons", "quantity > 50 AND color = 'red'");
+    one_filter(
+        &content,
+        "a longer one",
+        "(color IN ('blue', 'green', 'red') OR region LIKE 'eu-%') AND quantity * price > 100 AND \
+         sys.Label = 'order' AND NOT EXISTS(cancelled)",
+    );
+    hundred_sql_filters(&content);
+    correlation_filters(&content);
+    fan_out(&content);
+    actions(&content);
+}
+
+fn message() -> Content {
+    Message::new(vec![0; 1_024])
+        .with_message_id("0123456789abcdef0123456789abcdef")
+        .with_subject("order")
+        .with_session_id("customer-17")
+        .with_application_property("tenant", "contoso")
+        .with_application_property("region", "eu-west")
+        .with_application_property("color", "red")
+        .with_application_property("quantity", 120)
+        .with_application_property("price", 9.5)
+        .with_application_property("express", true)
+        .with_application_property("customer", 617)
+        .with_application_property(
+            "trace",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        )
+        .encode()
+}
+
+fn facts(content: &Content) -> Facts<'static> {
+    Facts {
+        sequence: SequenceNumber(1),
+        enqueued_sequence: SequenceNumber(0),
+        enqueued_at: NOW,
+        expires_at: None,
+        time_to_live: None,
+        size: u64::from(content.size()),
+        dead_letter_source: None,
+    }
+}
+
+/// Evaluations of one filter, the properties of the message found already.
+fn one_filter(content: &Content, what: &str, text: &str) {
+    const EVALUATIONS: usize = 1_000_000;
+    let program =
+        compile_filter(text, &Parameters::new()).unwrap_or_else(|error| panic!("{error}"));
+    let published = Published::new(content.property_view(), facts(content));
+    measure::rate(&format!("SQL filter: {what}"), EVALUATIONS, || {
+        for _ in 0..EVALUATIONS {
+            let truth = std::hint::black_box(&program).test(&published, &mut || 0, &mut Unobserved);
+            assert_eq!(std::hint::black_box(truth), Ok(Some(true)));
+        }
+    });
+}
+
+fn topic(count: u64, rule: impl Fn(u64) -> RuleDescription) -> Matcher {
+    let limits = Limits::of(Tier::Premium);
+    let settings =
+        SubscriptionSettings { dead_lettering_on_filter_errors: true, requires_session: false };
+    let mut matcher = Matcher::new();
+    for number in 0..count {
+        let default = RuleDescription::default_rule(NOW);
+        matcher
+            .create_subscription(EntityId(number), settings, vec![rule(number)], default, &limits)
+            .unwrap_or_else(|rejection| panic!("{rejection}"));
+    }
+    matcher
+}
+
+/// One message through all rules, its properties found anew.
+fn publish(matcher: &Matcher, content: &Content, limits: &Limits) -> Selection {
+    let published = Published::new(content.property_view(), facts(content));
+    matcher.publish(content, &published, limits, &mut || 0)
+}
+
+fn measured(what: &str, matcher: &Matcher, content: &Content, messages: usize, units_each: usize) {
+    let limits = Limits::of(Tier::Premium);
+    measure::rate(what, messages * units_each, || {
+        for _ in 0..messages {
+            std::hint::black_box(publish(matcher, std::hint::black_box(content), &limits));
+        }
+    });
+}
+
+fn hundred_sql_filters(content: &Content) {
+    let matcher = topic(100, |number| {
+        let text = format!("quantity > {} AND color = 'red' AND customer <> {number}", number * 10);
+        RuleDescription::new("r", Filter::sql(text), NOW)
+    });
+    measured("100 SQL filters: evaluations", &matcher, content, 10_000, 100);
+}
+
+fn correlation_filters(content: &Content) {
+    let rule = |number: u64| {
+        let number = i64::try_from(number).unwrap_or(0);
+        let filter =
+            CorrelationFilter::property("customer", number).and_property("tenant", "contoso");
+        RuleDescription::new("r", Filter::Correlation(filter), NOW)
+    };
+    for count in [1, 1_000] {
+        let matcher = topic(count, rule);
+        let found = publish(&matcher, content, &Limits::of(Tier::Premium)).copies.len();
+        assert_eq!(found, usize::from(count > 617));
+        measured(
+            &format!("{count} subscriptions, distinct correlation filters: messages"),
+            &matcher,
+            content,
+            500_000,
+            1,
+        );
+    }
+}
+
+fn fan_out(content: &Content) {
+    let matcher = topic(1_000, |_| RuleDescription::default_rule(NOW));
+    measured("1,000 subscriptions, true filters: copies", &matcher, content, 2_000, 1_000);
+}
+
+fn actions(content: &Content) {
+    let matcher = topic(1, |_| {
+        RuleDescription::new("r", Filter::True, NOW)
+            .with_action("SET quantity = quantity / 2; REMOVE trace; SET sys.Label = 'half'")
+    });
+    measured("an action of three statements: copies", &matcher, content, 50_000, 1);
+}

@@ -1,0 +1,266 @@
+//! The properties of a message, read in place: what filters look at.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::codec::{self, IdRef};
+use super::content::View;
+use super::{Content, Overlay, PropertyChange, SettableProperty, ValueRef};
+use crate::time::{TimeSpan, Timestamp};
+
+#[cfg(test)]
+mod tests;
+
+/// So many application properties are listed without an allocation.
+const INLINE_PROPERTIES: usize = 16;
+
+/// The properties of one message. Texts and bytes are borrowed from the content; an id that was not
+/// sent as text has its text form here (AMQ-21).
+#[derive(Clone, Debug)]
+pub struct PropertyView<'a> {
+    entries: SmallVec<[Entry<'a>; INLINE_PROPERTIES]>,
+    message_id: Option<Cow<'a, str>>,
+    correlation_id: Option<Cow<'a, str>>,
+    session_id: Option<&'a str>,
+    partition_key: Option<&'a str>,
+    transaction_partition_key: Option<&'a str>,
+    reply_to_session_id: Option<&'a str>,
+    content_type: Option<&'a str>,
+    subject: Option<&'a str>,
+    to: Option<&'a str>,
+    reply_to: Option<&'a str>,
+    time_to_live: Option<TimeSpan>,
+    scheduled_enqueue_time: Option<Timestamp>,
+    force_persistence: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    key: &'a str,
+    /// Nearly every key is, and such keys are compared fast.
+    is_ascii: bool,
+    value: Encoded<'a>,
+}
+
+/// Most values are never looked at, so they are understood when they are.
+#[derive(Clone, Copy, Debug)]
+enum Encoded<'a> {
+    Bytes(&'a [u8]),
+    Read(ValueRef<'a>),
+}
+
+impl Content {
+    /// The properties of this message.
+    #[must_use]
+    pub fn property_view(&self) -> PropertyView<'_> {
+        let View { time_to_live, annotations, properties } = self.view();
+        let entries = self
+            .application_entries()
+            .filter_map(|entry| Some(Entry::new(entry.key()?, Encoded::Bytes(entry.value))));
+        PropertyView {
+            entries: entries.collect(),
+            message_id: properties.message_id.map(IdRef::text),
+            correlation_id: properties.correlation_id.map(IdRef::text),
+            session_id: properties.group_id,
+            partition_key: annotations.partition_key,
+            transaction_partition_key: annotations.via_partition_key,
+            reply_to_session_id: properties.reply_to_group_id,
+            content_type: properties.content_type,
+            subject: properties.subject,
+            to: properties.to,
+            reply_to: properties.reply_to,
+            time_to_live,
+            scheduled_enqueue_time: annotations.scheduled_enqueue_time.map(Timestamp::from_unix_ms),
+            force_persistence: annotations.force_persistence,
+        }
+    }
+}
+
+impl<'a> PropertyView<'a> {
+    /// These properties with the changes of an overlay.
+    #[must_use]
+    pub fn with(mut self, overlay: &'a Overlay) -> Self {
+        for change in overlay.changes() {
+            match change {
+                PropertyChange::Set(key, value) => {
+                    let entry = Entry::new(key, Encoded::Read(value));
+                    match self.entries.iter_mut().find(|old| old.key == key) {
+                        Some(old) => *old = entry,
+                        None => self.entries.push(entry),
+                    }
+                }
+                PropertyChange::Remove(key) => self.entries.retain(|entry| entry.key != key),
+                PropertyChange::SetBroker(property, value) => self.set_broker(property, value),
+            }
+        }
+        self
+    }
+
+    fn set_broker(&mut self, property: SettableProperty, value: ValueRef<'a>) {
+        let text = match value {
+            ValueRef::String(text) => Some(text),
+            _ => None,
+        };
+        match property {
+            SettableProperty::MessageId => self.message_id = text.map(Cow::Borrowed),
+            SettableProperty::CorrelationId => self.correlation_id = text.map(Cow::Borrowed),
+            SettableProperty::Subject => self.subject = text,
+            SettableProperty::To => self.to = text,
+            SettableProperty::ReplyTo => self.reply_to = text,
+            SettableProperty::ReplyToSessionId => self.reply_to_session_id = text,
+            SettableProperty::SessionId => self.session_id = text,
+            SettableProperty::ContentType => self.content_type = text,
+            SettableProperty::PartitionKey => self.partition_key = text,
+            SettableProperty::TimeToLive => {
+                self.time_to_live = match value {
+                    ValueRef::TimeSpan(ticks) => Some(TimeSpan::from_ticks(ticks)),
+                    _ => None,
+                };
+            }
+            SettableProperty::ScheduledEnqueueTimeUtc => {
+                self.scheduled_enqueue_time = match value {
+                    ValueRef::Timestamp(unix_ms) => Some(Timestamp::from_unix_ms(unix_ms)),
+                    _ => None,
+                };
+            }
+        }
+    }
+
+    /// The keys of the application properties in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.entries.iter().map(|entry| entry.key)
+    }
+
+    /// The application property that a rule means by `name`: the one with exactly this key, else of
+    /// those that differ in case only the first in byte order (SQL-07).
+    #[must_use]
+    pub fn resolve(&self, name: &str) -> Option<(&'a str, ValueRef<'a>)> {
+        let is_ascii = name.is_ascii();
+        let mut found: Option<&Entry<'a>> = None;
+        for entry in &self.entries {
+            let same = match is_ascii && entry.is_ascii {
+                true => entry.key.eq_ignore_ascii_case(name),
+                false => same_name(entry.key, name),
+            };
+            if !same {
+                continue;
+            }
+            if entry.key == name {
+                found = Some(entry);
+                break;
+            }
+            if found.is_none_or(|before| entry.key < before.key) {
+                found = Some(entry);
+            }
+        }
+        found.map(|entry| (entry.key, entry.value.read()))
+    }
+
+    /// The text form of the message id (AMQ-21).
+    #[must_use]
+    pub fn message_id(&self) -> Option<&str> {
+        self.message_id.as_deref()
+    }
+
+    /// The text form of the correlation id (AMQ-21).
+    #[must_use]
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.correlation_id.as_deref()
+    }
+
+    /// The session id as it was sent.
+    #[must_use]
+    pub const fn session_id(&self) -> Option<&'a str> {
+        self.session_id
+    }
+
+    /// The partition key.
+    #[must_use]
+    pub const fn partition_key(&self) -> Option<&'a str> {
+        self.partition_key
+    }
+
+    /// The transaction partition key.
+    #[must_use]
+    pub const fn transaction_partition_key(&self) -> Option<&'a str> {
+        self.transaction_partition_key
+    }
+
+    /// The session that answers belong to.
+    #[must_use]
+    pub const fn reply_to_session_id(&self) -> Option<&'a str> {
+        self.reply_to_session_id
+    }
+
+    /// The media type of the body.
+    #[must_use]
+    pub const fn content_type(&self) -> Option<&'a str> {
+        self.content_type
+    }
+
+    /// The subject, also known as label.
+    #[must_use]
+    pub const fn subject(&self) -> Option<&'a str> {
+        self.subject
+    }
+
+    /// The address the sender had in mind.
+    #[must_use]
+    pub const fn to(&self) -> Option<&'a str> {
+        self.to
+    }
+
+    /// Where answers are sent.
+    #[must_use]
+    pub const fn reply_to(&self) -> Option<&'a str> {
+        self.reply_to
+    }
+
+    /// The sender's time to live.
+    #[must_use]
+    pub const fn time_to_live(&self) -> Option<TimeSpan> {
+        self.time_to_live
+    }
+
+    /// When the sender wants it enqueued.
+    #[must_use]
+    pub const fn scheduled_enqueue_time(&self) -> Option<Timestamp> {
+        self.scheduled_enqueue_time
+    }
+
+    /// Whether the sender asked for persistence.
+    #[must_use]
+    pub const fn force_persistence(&self) -> bool {
+        self.force_persistence
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn new(key: &'a str, value: Encoded<'a>) -> Self {
+        Self { key, is_ascii: key.is_ascii(), value }
+    }
+}
+
+impl<'a> Encoded<'a> {
+    /// Content was checked, so what cannot be read is of a type that is refused on send.
+    fn read(self) -> ValueRef<'a> {
+        match self {
+            Self::Read(value) => value,
+            Self::Bytes(bytes) => codec::read_value_ref(bytes).unwrap_or(ValueRef::Null),
+        }
+    }
+}
+
+/// Whether two names of properties are the same ignoring case (SQL-07).
+#[must_use]
+pub(crate) fn same_name(left: &str, right: &str) -> bool {
+    if left.len() == right.len() && left.eq_ignore_ascii_case(right) {
+        return true;
+    }
+    if left.is_ascii() && right.is_ascii() {
+        return false;
+    }
+    let left = left.chars().flat_map(char::to_lowercase);
+    left.eq(right.chars().flat_map(char::to_lowercase))
+}

@@ -1,0 +1,199 @@
+//! Why a rule selects a message, or does not: what it looked at, test by test.
+
+use std::fmt;
+
+use super::action::{self, Changed};
+use super::matcher::Cause;
+use super::properties::Published;
+use super::sql::{Observer, Operand, Random};
+use super::{Compiled, Filter, Rule};
+use crate::limits::Limits;
+use crate::message::PropertyChange;
+
+/// Values are cut after so many characters.
+const VALUE_CHARS_MAX: usize = 200;
+/// So many reads and tests are kept, of each.
+const SEEN_MAX: usize = 1_000;
+
+/// What became of one rule with one message, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The rule.
+    pub rule: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The properties that were read, in that order.
+    pub reads: Vec<Read>,
+    /// The tests that were made, in that order; what was skipped is not there (SQL-21).
+    pub tests: Vec<Tested>,
+    /// What its action changes.
+    pub changes: Vec<String>,
+}
+
+/// What became of a rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It selects the message.
+    Matches,
+    /// It does not.
+    DoesNotMatch,
+    /// It does not, because something it asks for is not there (SQL-15).
+    Unknown,
+    /// Its filter failed (SQL-40).
+    FilterFailed(String),
+    /// Its filter selects the message, and its action failed (ACT-10).
+    ActionFailed(String),
+}
+
+/// A property that a rule looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Read {
+    /// The name as the rule has it.
+    pub name: String,
+    /// The value in SQL, none if it is not there.
+    pub value: Option<String>,
+}
+
+/// One test of a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tested {
+    /// The test as the rule has it.
+    pub text: String,
+    /// The values of its operands in SQL.
+    pub operands: Vec<String>,
+    /// What it gave; none is Unknown.
+    pub result: Option<bool>,
+}
+
+impl Rule {
+    /// Tests a message as a topic does, and tells what was seen.
+    #[must_use]
+    pub fn explain(
+        &self,
+        published: &Published<'_>,
+        limits: &Limits,
+        random: &mut Random<'_>,
+    ) -> Explanation {
+        let text = match &self.description.filter {
+            Filter::Sql(sql) => sql.text.as_ref(),
+            Filter::True | Filter::False | Filter::Correlation(_) => "",
+        };
+        let mut seen = Seen { text, reads: Vec::new(), tests: Vec::new() };
+        if let Compiled::Correlation(conditions) = &self.filter {
+            for condition in conditions {
+                let value = condition.property.of(published);
+                let wanted: Operand<'_> = condition.value.borrow().into();
+                let known = (value != Operand::Unknown).then_some(&value);
+                seen.read(&condition.property.to_string(), known);
+                seen.tests.push(Tested {
+                    text: format!("{} = {}", condition.property, shown(&wanted)),
+                    operands: vec![shown(&value), shown(&wanted)],
+                    result: known.map(|_| condition.holds(published)),
+                });
+            }
+        }
+        let mut changes = Vec::new();
+        let verdict = match self.test(published, random, &mut seen) {
+            Ok(Some(true)) => match self.explain_action(published, limits, random) {
+                Ok(changed) => {
+                    changes = changed.iter().flat_map(describe_changes).collect();
+                    Verdict::Matches
+                }
+                Err(error) => Verdict::ActionFailed(error),
+            },
+            Ok(Some(false)) => Verdict::DoesNotMatch,
+            Ok(None) => Verdict::Unknown,
+            Err(error) => Verdict::FilterFailed(self.describe(Cause::Filter, &error)),
+        };
+        let Seen { reads, tests, .. } = seen;
+        Explanation { rule: self.name().to_owned(), verdict, reads, tests, changes }
+    }
+
+    fn explain_action(
+        &self,
+        published: &Published<'_>,
+        limits: &Limits,
+        random: &mut Random<'_>,
+    ) -> Result<Option<Changed>, String> {
+        let Some(statements) = &self.action else { return Ok(None) };
+        action::run(self.name(), statements, published, limits, random)
+            .map(Some)
+            .map_err(|error| self.describe(Cause::Action, &error))
+    }
+}
+
+struct Seen<'t> {
+    text: &'t str,
+    reads: Vec<Read>,
+    tests: Vec<Tested>,
+}
+
+impl Observer for Seen<'_> {
+    fn read(&mut self, name: &str, value: Option<&Operand<'_>>) {
+        if self.reads.len() < SEEN_MAX && self.reads.iter().all(|read| read.name != name) {
+            self.reads.push(Read { name: name.to_owned(), value: value.map(shown) });
+        }
+    }
+
+    fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
+        let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
+        if self.tests.len() < SEEN_MAX {
+            self.tests.push(Tested {
+                text: self.text.get(place(from)..place(to)).unwrap_or_default().to_owned(),
+                operands: operands.iter().map(shown).collect(),
+                result,
+            });
+        }
+    }
+}
+
+fn shown(operand: &Operand<'_>) -> String {
+    let text = operand.to_string();
+    match text.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
+
+fn describe_changes(changed: &Changed) -> Vec<String> {
+    let changes = changed.overlay.changes().map(|change| match change {
+        PropertyChange::Set(key, value) => format!("SET {key} = {}", shown(&value.into())),
+        PropertyChange::Remove(key) => format!("REMOVE {key}"),
+        PropertyChange::SetBroker(property, value) => {
+            format!("SET sys.{} = {}", property.name(), shown(&value.into()))
+        }
+    });
+    changes.collect()
+}
+
+/// What a person reads: the verdict, then each test with what it saw.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match &self.verdict {
+            Verdict::Matches => "matches".to_owned(),
+            Verdict::DoesNotMatch => "does not match".to_owned(),
+            Verdict::Unknown => "does not match: the result is unknown".to_owned(),
+            Verdict::FilterFailed(error) => format!("its filter fails: {error}"),
+            Verdict::ActionFailed(error) => format!("matches, and its action fails: {error}"),
+        };
+        write!(f, "rule {} {verdict}", self.rule)?;
+        for Tested { text, operands, result } in &self.tests {
+            let result = match result {
+                Some(true) => "true",
+                Some(false) => "false",
+                None => "unknown",
+            };
+            write!(f, "\n  {result:<7} {text}")?;
+            if !operands.is_empty() {
+                write!(f, "   saw {}", operands.join(" and "))?;
+            }
+        }
+        for Read { name, value } in &self.reads {
+            match value {
+                Some(value) => write!(f, "\n  {name} is {value}")?,
+                None => write!(f, "\n  {name} is not there")?,
+            }
+        }
+        self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))
+    }
+}

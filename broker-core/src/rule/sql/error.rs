@@ -1,0 +1,255 @@
+//! What can be wrong with a text, and what can go wrong when it is carried out.
+
+use std::fmt;
+
+use super::operand::Kind;
+use crate::condition::Condition;
+use crate::error::{Quoted, Rejection};
+
+/// So many characters of the text are repeated in an error.
+const EXCERPT_CHARS_MAX: usize = 40;
+
+/// A place in a text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Position {
+    /// Bytes before it.
+    pub byte: usize,
+    /// The line, the first is 1.
+    pub line: usize,
+    /// The character in its line, the first is 1.
+    pub column: usize,
+}
+
+/// A text that is not a filter or an action: where, and why (TOP-16).
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{position}: {problem}")]
+pub struct SyntaxError {
+    /// Where the text stops making sense.
+    pub position: Position,
+    /// Why.
+    pub problem: Problem,
+}
+
+/// Why a text is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// Something else has to stand here.
+    #[error("expected {expected}, found {found}")]
+    Unexpected {
+        /// What has to stand here.
+        expected: &'static str,
+        /// What stands here.
+        found: Box<str>,
+    },
+    /// A condition stands where a value has to.
+    #[error("expected a value, found a condition; conditions are joined by AND, OR and NOT only")]
+    ConditionAsValue,
+    /// A character that begins nothing.
+    #[error("unexpected character {0:?}; a name with other characters is written [name]")]
+    BadCharacter(char),
+    /// A text, a name or a parameter is not finished.
+    #[error("{what} is not finished; it ends with {end}")]
+    Unfinished {
+        /// What is not finished.
+        what: &'static str,
+        /// How it would end.
+        end: &'static str,
+    },
+    /// A number that is not one.
+    #[error("{0} is not a number")]
+    BadNumber(Box<str>),
+    /// A number that does not fit (SQL-13).
+    #[error("{number} is outside {range}")]
+    NumberRange {
+        /// The number.
+        number: Box<str>,
+        /// Where it would have to be.
+        range: &'static str,
+    },
+    /// A name with nothing in it.
+    #[error("the name is empty")]
+    EmptyName,
+    /// A scope that is not one (SQL-05).
+    #[error("unknown scope {0}; scopes are sys and user, a name with a dot is written [a.b]")]
+    UnknownScope(Box<str>),
+    /// A parameter that the rule has no value for (SQL-14).
+    #[error("the rule has no value for parameter {0}")]
+    UnknownParameter(Box<str>),
+    /// Too many statements (SQL-02).
+    #[error("this is one statement more than the {0} allowed; make it two rules")]
+    TooManyStatements(usize),
+    /// Too long (SQL-02).
+    #[error("the text has {characters} characters, more than the {limit} allowed")]
+    TooLong {
+        /// How many it has.
+        characters: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// Nested too deeply (SQL-42).
+    #[error("nested more than {0} deep; leave out parentheses that are not needed")]
+    TooDeep(usize),
+}
+
+/// An error of an evaluation (SQL-40, ACT-10), without the text it happened in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EvaluationError {
+    /// Where in the text the operation begins.
+    pub from: u32,
+    /// Where it ends.
+    pub to: u32,
+    /// What went wrong.
+    pub fault: Fault,
+}
+
+/// What went wrong in an evaluation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// An operator on types that it is not for (SQL-36, SQL-37).
+    #[error("`{operator}` cannot be applied to {left} and {right}")]
+    Types {
+        /// The operator.
+        operator: &'static str,
+        /// Type on its left.
+        left: Kind,
+        /// Type on its right.
+        right: Kind,
+    },
+    /// A sign on a type that has none.
+    #[error("sign `{operator}` cannot be applied to {operand}")]
+    Sign {
+        /// The sign.
+        operator: &'static str,
+        /// Type of the operand.
+        operand: Kind,
+    },
+    /// A result outside its type (SQL-31, SQL-32).
+    #[error("overflow in `{0}`")]
+    Overflow(&'static str),
+    /// SQL-32
+    #[error("division by zero in `{0}`")]
+    DivisionByZero(&'static str),
+    /// A value that is used as a condition (SQL-04).
+    #[error("{0} is not a condition; compare it with something")]
+    NotACondition(Kind),
+    /// An operand of LIKE that is not text (SQL-29).
+    #[error("`LIKE` cannot be applied to {0}")]
+    LikeType(Kind),
+    /// An escape of another length than one (SQL-27).
+    #[error("the escape of `LIKE` has {0} characters, not one")]
+    EscapeLength(usize),
+    /// An escape at the end of a pattern (SQL-27).
+    #[error("the pattern of `LIKE` ends with its escape character")]
+    DanglingEscape,
+    /// A name that is not text (SQL-12).
+    #[error("the name of a property is {0}, not text")]
+    NameType(Kind),
+    /// SQL-10, ACT-04
+    #[error("there is no such system property")]
+    NoSuchProperty,
+    /// ACT-07
+    #[error("system property {0} cannot be changed")]
+    ReadOnly(&'static str),
+    /// ACT-07
+    #[error("system property {property} cannot be set to {value}")]
+    NotConvertible {
+        /// The property.
+        property: &'static str,
+        /// Type of the value.
+        value: Kind,
+    },
+    /// ACT-07, MSG-05
+    #[error("{property} would have {characters} characters, more than the {limit} allowed")]
+    TooManyCharacters {
+        /// The property.
+        property: &'static str,
+        /// How many it would have.
+        characters: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// EXP-09
+    #[error("the time to live would be zero or less")]
+    NoTimeToLive,
+    /// MSG-26
+    #[error("a property would have {bytes} bytes, more than the {limit} allowed")]
+    PropertySize {
+        /// How many it would have.
+        bytes: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// SQL-41
+    #[error("a text of {bytes} bytes is longer than the {limit} allowed")]
+    TextSize {
+        /// How many it would have.
+        bytes: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+impl Position {
+    /// The place of a byte in `text`; one inside a character or beyond the end counts as the
+    /// nearest before it.
+    #[must_use]
+    pub fn of(text: &str, byte: usize) -> Self {
+        let mut byte = byte.min(text.len());
+        while !text.is_char_boundary(byte) {
+            byte -= 1;
+        }
+        let before = text.get(..byte).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let in_line = before.get(line_start..).unwrap_or_default();
+        Self { byte, line: before.matches('\n').count() + 1, column: in_line.chars().count() + 1 }
+    }
+}
+
+impl SyntaxError {
+    /// What the creator of the rule is told (TOP-16, SQL-02); `what` is "filter" or "action".
+    #[must_use]
+    pub fn to_rejection(&self, what: &str, rule: &str) -> Rejection {
+        let condition = match self.problem {
+            Problem::TooManyStatements(_) | Problem::TooLong { .. } | Problem::TooDeep(_) => {
+                Condition::ArgumentOutOfRange
+            }
+            Problem::Unexpected { .. }
+            | Problem::ConditionAsValue
+            | Problem::BadCharacter(_)
+            | Problem::Unfinished { .. }
+            | Problem::BadNumber(_)
+            | Problem::NumberRange { .. }
+            | Problem::EmptyName
+            | Problem::UnknownScope(_)
+            | Problem::UnknownParameter(_) => Condition::ArgumentError,
+        };
+        let rule = Quoted(rule);
+        Rejection::new(condition, format!("{what} of rule {rule}, {self}"))
+    }
+}
+
+impl EvaluationError {
+    /// The error as a text that names the operation and its place in `text`.
+    #[must_use]
+    pub fn describe(&self, text: &str) -> String {
+        let from = usize::try_from(self.from).unwrap_or(usize::MAX);
+        let to = usize::try_from(self.to).unwrap_or(usize::MAX);
+        let position = Position::of(text, from);
+        let part = excerpt(text.get(from..to).unwrap_or_default());
+        format!("{}, {position}: {part}", self.fault)
+    }
+}
+
+/// A part of the creator's own text, made harmless and of bounded length.
+pub(super) fn excerpt(text: &str) -> Box<str> {
+    let mut characters = text.chars();
+    let shown: String = characters.by_ref().take(EXCERPT_CHARS_MAX).collect();
+    let more = if characters.next().is_some() { "..." } else { "" };
+    format!("{}{more}", Quoted(&shown)).into()
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}

@@ -1,0 +1,492 @@
+//! Carries a program out over the properties of a message (SQL-15 to SQL-41).
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::compare::{Comparison, compare};
+use super::error::{EvaluationError, Fault};
+use super::like::Pattern;
+use super::number::{Arithmetic, Number};
+use super::operand::{Kind, Operand, is_timestamp};
+use super::program::{Place, Program, Span, Step};
+use crate::rule::properties::Properties;
+use crate::rule::system::SystemProperty;
+
+/// Hardly any expression needs more operands at once; deeper ones allocate.
+const INLINE_OPERANDS: usize = 6;
+/// A text that is put together may have so many bytes, as many as all properties of a message.
+pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Sees what an evaluation looks at, for explanations.
+pub trait Observer {
+    /// A property was read.
+    fn read(&mut self, name: &str, value: Option<&Operand<'_>>) {
+        let _ = (name, value);
+    }
+
+    /// The test that the text from byte `from` to byte `to` is gave `result`; none is Unknown.
+    fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
+        let _ = (from, to, operands, result);
+    }
+}
+
+/// Does not look.
+pub struct Unobserved;
+
+impl Observer for Unobserved {}
+
+/// Fresh random bits, for `newid()`.
+pub type Random<'r> = dyn FnMut() -> u64 + 'r;
+
+impl Program {
+    /// The truth of a filter; none is Unknown, which selects nothing (SQL-15).
+    ///
+    /// # Errors
+    /// SQL-40
+    pub fn test<'a>(
+        &'a self,
+        properties: &'a impl Properties,
+        random: &mut Random<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<Option<bool>, EvaluationError> {
+        let whole = self.whole();
+        truth(&self.value(properties, random, observer)?).map_err(|fault| whole.error(fault))
+    }
+
+    /// The value of an expression.
+    ///
+    /// # Errors
+    /// ACT-10
+    pub fn value<'a>(
+        &'a self,
+        properties: &'a impl Properties,
+        random: &mut Random<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<Operand<'a>, EvaluationError> {
+        let mut run = Run { program: self, properties, random, observer, stack: SmallVec::new() };
+        let mut at = 0;
+        while let Some(step) = self.steps.get(at) {
+            match run.step(*step, at) {
+                Ok(None) => at += 1,
+                Ok(Some(place)) => at = usize::try_from(place).unwrap_or(usize::MAX),
+                Err(fault) => return Err(self.span(at).error(fault)),
+            }
+        }
+        Ok(run.pop())
+    }
+
+    fn span(&self, at: usize) -> Span {
+        self.spans.get(at).copied().unwrap_or(Span { from: 0, to: 0 })
+    }
+
+    /// What the last step stands for is the whole text, unless it is a jump's end.
+    fn whole(&self) -> Span {
+        self.spans.last().copied().unwrap_or(Span { from: 0, to: 0 })
+    }
+
+    pub(super) fn constant(&self, place: Place) -> Operand<'_> {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        self.constants.get(place).map_or(Operand::Unknown, |value| value.borrow().into())
+    }
+
+    fn name(&self, place: Place) -> &str {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        self.names.get(place).map_or("", |name| name)
+    }
+}
+
+impl Span {
+    pub(super) const fn error(self, fault: Fault) -> EvaluationError {
+        EvaluationError { from: self.from, to: self.to, fault }
+    }
+}
+
+struct Run<'a, 'r, 'x, P, O> {
+    program: &'a Program,
+    properties: &'a P,
+    random: &'r mut Random<'x>,
+    observer: &'r mut O,
+    stack: SmallVec<[Operand<'a>; INLINE_OPERANDS]>,
+}
+
+impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
+    fn push(&mut self, operand: Operand<'a>) {
+        self.stack.push(operand);
+    }
+
+    fn push_truth(&mut self, truth: Option<bool>) {
+        self.stack.push(truth.map_or(Operand::Unknown, Operand::Bool));
+    }
+
+    /// The parser never lets a step take more than there is.
+    fn pop(&mut self) -> Operand<'a> {
+        self.stack.pop().unwrap_or_default()
+    }
+
+    /// Carries one step out; some is the step to go on with.
+    #[inline]
+    fn step(&mut self, step: Step, at: usize) -> Result<Option<Place>, Fault> {
+        match step {
+            Step::Constant(place) => {
+                let constant = self.program.constant(place);
+                self.push(constant);
+            }
+            Step::User(place) => self.user(self.program.name(place)),
+            Step::System(property) => self.system(property),
+            Step::NoSuchProperty => return Err(Fault::NoSuchProperty),
+            Step::Named => self.named()?,
+            Step::NewId => self.new_id(),
+            Step::Plus => self.sign("+", |number| Ok(number.widened()))?,
+            Step::Minus => self.minus()?,
+            Step::Compute(operator) => self.compute(operator)?,
+            Step::Compare(comparison) => self.compare(comparison, at)?,
+            Step::IsNull => self.is_null(true, at),
+            Step::IsNotNull => self.is_null(false, at),
+            Step::UserExists(place) => {
+                let found = self.properties.user(self.program.name(place)).is_some();
+                self.exists(found, at);
+            }
+            Step::SystemExists(property) => {
+                let found = self.properties.system(property) != Operand::Unknown;
+                self.exists(found, at);
+            }
+            Step::Like => self.like(None, at)?,
+            Step::LikeEscape => {
+                let escape = self.pop();
+                self.like(Some(escape), at)?;
+            }
+            Step::LikePattern(place) => self.like_pattern(place, at)?,
+            Step::In(behind) => {
+                if self.stack.last() == Some(&Operand::Unknown) {
+                    self.tested(at, &[Operand::Unknown], None);
+                    return Ok(Some(behind));
+                }
+                self.push_truth(Some(false));
+            }
+            Step::Element(behind) => return self.element(behind, at),
+            Step::InEnd => {
+                let found = self.pop();
+                let operand = self.pop();
+                self.tested(at, &[operand], truth(&found)?);
+                self.push(found);
+            }
+            Step::Not => {
+                let operand = self.condition(at)?;
+                self.push_truth(operand.map(|value| !value));
+            }
+            Step::AndThen(behind) => {
+                let left = self.condition(at)?;
+                self.push_truth(left);
+                return Ok((left == Some(false)).then_some(behind));
+            }
+            Step::And => {
+                let right = self.condition(at)?;
+                let left = truth(&self.pop())?;
+                self.push_truth(and(left, right));
+            }
+            Step::OrElse(behind) => {
+                let left = self.condition(at)?;
+                self.push_truth(left);
+                return Ok((left == Some(true)).then_some(behind));
+            }
+            Step::Or => {
+                let right = self.condition(at)?;
+                let left = truth(&self.pop())?;
+                self.push_truth(or(left, right));
+            }
+        }
+        Ok(None)
+    }
+
+    fn tested(&mut self, at: usize, operands: &[Operand<'_>], result: Option<bool>) {
+        let Span { from, to } = self.program.span(at);
+        self.observer.tested(from, to, operands, result);
+    }
+
+    fn condition(&mut self, _at: usize) -> Result<Option<bool>, Fault> {
+        truth(&self.pop())
+    }
+
+    fn user(&mut self, name: &str) {
+        let found = self.properties.user(name);
+        self.observer.read(name, found.as_ref());
+        self.push(found.unwrap_or_default());
+    }
+
+    fn system(&mut self, property: SystemProperty) {
+        let value = self.properties.system(property);
+        let set = (value != Operand::Unknown).then_some(&value);
+        self.observer.read(property.name(), set);
+        self.push(value);
+    }
+
+    /// SQL-12
+    fn named(&mut self) -> Result<(), Fault> {
+        let operand = self.pop();
+        if operand == Operand::Unknown {
+            self.push(operand);
+            return Ok(());
+        }
+        let mut buffer = [0; 4];
+        let Some(name) = operand.as_text(&mut buffer) else {
+            return Err(Fault::NameType(operand.kind()));
+        };
+        match scoped(name) {
+            Scoped::User(name) => self.user(name),
+            Scoped::System(name) => {
+                self.system(SystemProperty::parse(name).ok_or(Fault::NoSuchProperty)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// A random UUID (version 4).
+    fn new_id(&mut self) {
+        let bits = u128::from((self.random)()) << 64 | u128::from((self.random)());
+        let version = (bits & !(0xf << 76)) | (0x4 << 76);
+        self.push(Operand::Uuid((version & !(0x3 << 62)) | (0x2 << 62)));
+    }
+
+    fn sign(
+        &mut self,
+        operator: &'static str,
+        compute: impl FnOnce(Number) -> Result<Operand<'static>, Fault>,
+    ) -> Result<(), Fault> {
+        let operand = self.pop();
+        if operand == Operand::Unknown {
+            self.push(operand);
+            return Ok(());
+        }
+        let number = Number::of(&operand)
+            .ok_or_else(|| Fault::Sign { operator, operand: operand.kind() })?;
+        self.push(compute(number)?);
+        Ok(())
+    }
+
+    fn minus(&mut self) -> Result<(), Fault> {
+        if let Some(Operand::TimeSpan(ticks)) = self.stack.last() {
+            let ticks = ticks.checked_neg().ok_or(Fault::Overflow("-"))?;
+            self.pop();
+            self.push(Operand::TimeSpan(ticks));
+            return Ok(());
+        }
+        self.sign("-", Number::negate)
+    }
+
+    fn compute(&mut self, operator: Arithmetic) -> Result<(), Fault> {
+        let right = self.pop();
+        let left = self.pop();
+        let result = compute(left, operator, right)?;
+        self.push(result);
+        Ok(())
+    }
+
+    fn compare(&mut self, comparison: Comparison, at: usize) -> Result<(), Fault> {
+        let right = self.pop();
+        let left = self.pop();
+        let result = compare(comparison, &left, &right)?;
+        self.tested(at, &[left, right], result);
+        self.push_truth(result);
+        Ok(())
+    }
+
+    fn is_null(&mut self, wanted: bool, at: usize) {
+        let operand = self.pop();
+        let result = Some((operand == Operand::Unknown) == wanted);
+        self.tested(at, &[operand], result);
+        self.push_truth(result);
+    }
+
+    fn exists(&mut self, found: bool, at: usize) {
+        self.tested(at, &[], Some(found));
+        self.push_truth(Some(found));
+    }
+
+    /// SQL-25 to SQL-29 for a pattern that was not known before.
+    fn like(&mut self, escape: Option<Operand<'a>>, at: usize) -> Result<(), Fault> {
+        let pattern = self.pop();
+        let text = self.pop();
+        let unknown = |operand: &Operand<'_>| *operand == Operand::Unknown;
+        if unknown(&text) || unknown(&pattern) || escape.as_ref().is_some_and(unknown) {
+            self.tested(at, &[text, pattern], None);
+            self.push_truth(None);
+            return Ok(());
+        }
+        let pattern_text = like_text(&pattern)?;
+        let escape = escape.as_ref().map(like_text).transpose()?;
+        let result = Some(Pattern::new(pattern_text, escape)?.matches(like_text(&text)?));
+        self.tested(at, &[text, pattern], result);
+        self.push_truth(result);
+        Ok(())
+    }
+
+    fn like_pattern(&mut self, place: Place, at: usize) -> Result<(), Fault> {
+        let text = self.pop();
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        let result = match (&text, self.program.patterns.get(place)) {
+            (Operand::Unknown, _) => None,
+            (_, pattern) => {
+                let text = like_text(&text)?;
+                Some(pattern.is_some_and(|pattern| pattern.matches(text)))
+            }
+        };
+        self.tested(at, &[text], result);
+        self.push_truth(result);
+        Ok(())
+    }
+
+    /// SQL-24: on the stack are the operand and what is known of the elements so far.
+    fn element(&mut self, behind: Place, at: usize) -> Result<Option<Place>, Fault> {
+        let element = self.pop();
+        let so_far = self.pop();
+        let operand = self.pop();
+        let equal = compare(Comparison::Equal, &operand, &element)?;
+        if equal == Some(true) {
+            self.tested(at, &[operand, element], Some(true));
+            self.push_truth(Some(true));
+            return Ok(Some(behind));
+        }
+        self.push(operand);
+        self.push(if equal.is_none() { Operand::Unknown } else { so_far });
+        Ok(None)
+    }
+}
+
+/// The truth of a value that is used as a condition (SQL-04); none is Unknown.
+fn truth(operand: &Operand<'_>) -> Result<Option<bool>, Fault> {
+    match operand {
+        Operand::Bool(value) => Ok(Some(*value)),
+        Operand::Unknown => Ok(None),
+        other => Err(Fault::NotACondition(other.kind())),
+    }
+}
+
+/// SQL-18
+const fn and(left: Option<bool>, right: Option<bool>) -> Option<bool> {
+    match (left, right) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        (None, _) | (_, None) => None,
+    }
+}
+
+/// SQL-19
+const fn or(left: Option<bool>, right: Option<bool>) -> Option<bool> {
+    match (left, right) {
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (Some(false), Some(false)) => Some(false),
+        (None, _) | (_, None) => None,
+    }
+}
+
+/// SQL-29
+fn like_text<'s>(operand: &'s Operand<'_>) -> Result<&'s str, Fault> {
+    match operand {
+        Operand::Text(text) => Ok(text),
+        other => Err(Fault::LikeType(other.kind())),
+    }
+}
+
+/// SQL-30 to SQL-37
+pub(super) fn compute<'a>(
+    left: Operand<'a>,
+    operator: Arithmetic,
+    right: Operand<'a>,
+) -> Result<Operand<'a>, Fault> {
+    if left == Operand::Unknown || right == Operand::Unknown {
+        return Ok(Operand::Unknown);
+    }
+    if let (Some(left), Some(right)) = (Number::of(&left), Number::of(&right)) {
+        return left.compute(operator, right);
+    }
+    match operator {
+        Arithmetic::Add => add(left, right),
+        Arithmetic::Subtract => subtract(&left, &right),
+        Arithmetic::Multiply | Arithmetic::Divide | Arithmetic::Modulo => {
+            Err(types(operator, &left, &right))
+        }
+    }
+}
+
+fn types(operator: Arithmetic, left: &Operand<'_>, right: &Operand<'_>) -> Fault {
+    Fault::Types { operator: operator.sign(), left: left.kind(), right: right.kind() }
+}
+
+/// Texts, and instants and time-spans (SQL-34, SQL-37).
+fn add<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<Operand<'a>, Fault> {
+    let overflow = Fault::Overflow("+");
+    match (&left, &right) {
+        (Operand::TimeSpan(left), Operand::TimeSpan(right)) => {
+            return left.checked_add(*right).map(Operand::TimeSpan).ok_or(overflow);
+        }
+        (instant, Operand::TimeSpan(span)) | (Operand::TimeSpan(span), instant) => {
+            return moved(instant, i128::from(*span)).ok_or_else(|| match instant.kind() {
+                Kind::Instant => overflow,
+                _ => types(Arithmetic::Add, &left, &right),
+            });
+        }
+        _ => {}
+    }
+    let mut buffer = [0; 4];
+    let is_text = |operand: &Operand<'_>| matches!(operand.kind(), Kind::Text | Kind::Char);
+    let Some(tail) = right.as_text(&mut buffer).filter(|_| is_text(&left)) else {
+        return Err(types(Arithmetic::Add, &left, &right));
+    };
+    // Text that was put together before grows in place, so that a long sum stays linear.
+    let mut joined = match left {
+        Operand::Text(text) => text.into_owned(),
+        other => super::convert::invariant_text(&other),
+    };
+    let bytes = joined.len().saturating_add(tail.len());
+    if bytes > TEXT_BYTES_MAX {
+        return Err(Fault::TextSize { bytes, limit: TEXT_BYTES_MAX });
+    }
+    joined.push_str(tail);
+    Ok(Operand::Text(Cow::Owned(joined)))
+}
+
+fn subtract(left: &Operand<'_>, right: &Operand<'_>) -> Result<Operand<'static>, Fault> {
+    let overflow = Fault::Overflow("-");
+    if let (Some(left), Some(right)) = (left.instant_ticks(), right.instant_ticks()) {
+        return i64::try_from(left - right).map(Operand::TimeSpan).map_err(|_| overflow);
+    }
+    match (left, right) {
+        (Operand::TimeSpan(left), Operand::TimeSpan(right)) => {
+            left.checked_sub(*right).map(Operand::TimeSpan).ok_or(overflow)
+        }
+        (instant, Operand::TimeSpan(span)) if instant.kind() == Kind::Instant => {
+            moved(instant, -i128::from(*span)).ok_or(overflow)
+        }
+        _ => Err(types(Arithmetic::Subtract, left, right)),
+    }
+}
+
+/// An instant of the same type, later by `ticks`.
+fn moved(instant: &Operand<'_>, ticks: i128) -> Option<Operand<'static>> {
+    match instant {
+        Operand::Timestamp(at) => {
+            let moved = at.checked_add(ticks)?;
+            is_timestamp(moved).then_some(Operand::Timestamp(moved))
+        }
+        Operand::DateTimeOffset(at) => {
+            i64::try_from(i128::from(*at) + ticks).ok().map(Operand::DateTimeOffset)
+        }
+        _ => None,
+    }
+}
+
+/// A name with or without a scope, as text gives it (SQL-12).
+pub(super) enum Scoped<'n> {
+    User(&'n str),
+    System(&'n str),
+}
+
+/// A dot behind anything else than a scope belongs to the name.
+pub(super) fn scoped(name: &str) -> Scoped<'_> {
+    match name.split_once('.') {
+        Some((scope, rest)) if scope.eq_ignore_ascii_case("sys") => Scoped::System(rest),
+        Some((scope, rest)) if scope.eq_ignore_ascii_case("user") => Scoped::User(rest),
+        _ => Scoped::User(name),
+    }
+}

@@ -1,0 +1,134 @@
+//! The language of SQL filters and actions (spec file 14): parsed once, when a rule is created.
+//!
+//! ```text
+//!  text -> token -> parser -> program -> evaluate -> True, False, Unknown, or an error
+//!                                ^           ^
+//!                            constants   Properties of the message, read in place
+//! ```
+//!
+//! A program is a list of steps for a stack of operands: nothing recurses, and an evaluation
+//! allocates only where texts are put together. Absent on purpose: what is done with the result.
+
+mod compare;
+mod convert;
+mod decimal;
+mod error;
+mod evaluate;
+mod like;
+mod number;
+mod operand;
+mod parser;
+mod program;
+mod token;
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test that goes wrong may panic")]
+mod tests;
+
+pub use compare::{Comparison, equal};
+pub use decimal::Decimal;
+pub use error::{EvaluationError, Fault, Position, Problem, SyntaxError};
+pub use evaluate::{Observer, Random, Unobserved};
+pub use number::Arithmetic;
+pub use operand::{Kind, Operand};
+pub use program::Program;
+
+pub(in crate::rule) use compare::hash;
+pub(in crate::rule) use convert::{to_text, to_time_span, to_timestamp, to_type_of};
+
+use crate::message::Value;
+use crate::rule::system::SystemProperty;
+
+/// Typed values for the parameters of a text (SQL-14), by names without `@` that ignore case.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Parameters {
+    /// In the order in which they were given.
+    values: Vec<(Box<str>, Value)>,
+}
+
+/// One statement of an action.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub(in crate::rule) target: Target,
+    /// What to set it to; none removes it.
+    pub(in crate::rule) expression: Option<Program>,
+    /// Where the statement begins in the text.
+    pub(in crate::rule) from: u32,
+    /// Where it ends.
+    pub(in crate::rule) to: u32,
+}
+
+/// The property that a statement is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::rule) enum Target {
+    User(Box<str>),
+    System(SystemProperty),
+    /// A broker property that does not exist (ACT-04).
+    NoSuchProperty,
+}
+
+impl Parameters {
+    /// No parameters.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { values: Vec::new() }
+    }
+
+    /// These and one more; an `@` before the name is left out.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let name = name.strip_prefix('@').unwrap_or(name);
+        self.values.push((name.into(), value.into()));
+        self
+    }
+
+    /// The value of the parameter of that name, in any case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let same = |known: &str| crate::message::same_name(known, name);
+        self.values.iter().find(|(known, _)| same(known)).map(|(_, value)| value)
+    }
+
+    /// Names without `@` and values, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.values.iter().map(|(name, value)| (name.as_ref(), value))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+/// Compiles the text of a filter.
+///
+/// # Errors
+/// With the place where the text stops making sense (TOP-16).
+pub fn compile_filter(text: &str, parameters: &Parameters) -> Result<Program, SyntaxError> {
+    parser::filter(text, parameters)
+}
+
+/// Compiles the text of an action of at most so many statements.
+///
+/// # Errors
+/// With the place where the text stops making sense (TOP-16).
+pub fn compile_action(
+    text: &str,
+    parameters: &Parameters,
+    statement_count_max: usize,
+) -> Result<Vec<Statement>, SyntaxError> {
+    parser::action(text, parameters, statement_count_max)
+}
+
+/// Refuses a text of more characters than its limit, with the first one too many (SQL-02).
+///
+/// # Errors
+/// [`Problem::TooLong`]
+pub fn check_length(text: &str, limit: usize) -> Result<(), SyntaxError> {
+    let Some((byte, _)) = text.char_indices().nth(limit) else {
+        return Ok(());
+    };
+    let problem = Problem::TooLong { characters: text.chars().count(), limit };
+    Err(SyntaxError { position: Position::of(text, byte), problem })
+}

@@ -1,0 +1,76 @@
+//! What a text is compiled to: a list of steps for a stack of operands.
+//!
+//! Every step knows which part of the text it stands for, so that errors and explanations can tell.
+
+use super::compare::Comparison;
+use super::like::Pattern;
+use super::number::Arithmetic;
+use crate::message::Value;
+use crate::rule::system::SystemProperty;
+
+/// The steps of one filter, or of one expression of an action. Immutable.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub(super) steps: Vec<Step>,
+    /// The part of the text that each step stands for.
+    pub(super) spans: Vec<Span>,
+    pub(super) constants: Vec<Value>,
+    pub(super) names: Vec<Box<str>>,
+    pub(super) patterns: Vec<Pattern>,
+}
+
+/// A part of a text, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
+/// Place of something in a list of its program.
+pub(super) type Place = u32;
+
+/// One step. A jump names the step to go on with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Pushes a constant.
+    Constant(Place),
+    /// Pushes an application property.
+    User(Place),
+    /// Pushes a broker property.
+    System(SystemProperty),
+    /// A broker property that does not exist (SQL-10).
+    NoSuchProperty,
+    /// Replaces a name by the property of that name (SQL-12).
+    Named,
+    /// Pushes a fresh UUID.
+    NewId,
+    Plus,
+    Minus,
+    Compute(Arithmetic),
+    Compare(Comparison),
+    IsNull,
+    IsNotNull,
+    /// Pushes whether an application property exists.
+    UserExists(Place),
+    /// Pushes whether a broker property is set.
+    SystemExists(SystemProperty),
+    /// Takes text and pattern.
+    Like,
+    /// Takes text, pattern and escape.
+    LikeEscape,
+    /// Takes text; the pattern was understood at creation.
+    LikePattern(Place),
+    /// Begins a list if the operand is known, else jumps behind it.
+    In(Place),
+    /// Takes an element; jumps behind the list if it is equal.
+    Element(Place),
+    /// Ends a list in which nothing was equal.
+    InEnd,
+    Not,
+    /// Jumps behind the right side if the left one is false.
+    AndThen(Place),
+    And,
+    /// Jumps behind the right side if the left one is true.
+    OrElse(Place),
+    Or,
+}

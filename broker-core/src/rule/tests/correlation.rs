@@ -1,0 +1,232 @@
+//! Correlation filters and their index.
+
+use super::*;
+
+fn matches(filter: &CorrelationFilter, message: &Message) -> bool {
+    let matcher = topic(vec![correlated("r", filter.clone())]);
+    !publish(&matcher, message).copies.is_empty()
+}
+
+/// TOP-18, TOP-19
+#[test]
+fn every_property_given_must_be_equal() {
+    let message = with(&[("a", 1.into()), ("b", "x".into())])
+        .with_correlation_id("c")
+        .with_message_id("m")
+        .with_to("to")
+        .with_reply_to("reply")
+        .with_subject("label")
+        .with_session_id("s")
+        .with_reply_to_session_id("rs")
+        .with_content_type("text/plain");
+    let all = || {
+        CorrelationFilter {
+            correlation_id: Some("c".into()),
+            message_id: Some("m".into()),
+            to: Some("to".into()),
+            reply_to: Some("reply".into()),
+            subject: Some("label".into()),
+            session_id: Some("s".into()),
+            reply_to_session_id: Some("rs".into()),
+            content_type: Some("text/plain".into()),
+            properties: Vec::new(),
+        }
+        .and_property("a", 1)
+        .and_property("b", "x")
+    };
+    assert!(matches(&all(), &message));
+    let changes: [fn(&mut CorrelationFilter); 10] = [
+        |filter| filter.correlation_id = Some("y".into()),
+        |filter| filter.message_id = Some("y".into()),
+        |filter| filter.to = Some("y".into()),
+        |filter| filter.reply_to = Some("y".into()),
+        |filter| filter.subject = Some("y".into()),
+        |filter| filter.session_id = Some("y".into()),
+        |filter| filter.reply_to_session_id = Some("y".into()),
+        |filter| filter.content_type = Some("y".into()),
+        |filter| filter.properties[0].1 = 2.into(),
+        |filter| filter.properties[1].1 = "y".into(),
+    ];
+    for (position, change) in changes.into_iter().enumerate() {
+        let mut filter = all();
+        change(&mut filter);
+        assert!(!matches(&filter, &message), "{position}");
+    }
+}
+
+/// TOP-18
+#[test]
+fn a_filter_that_asks_for_nothing_is_refused() {
+    let refused = |filter| {
+        let rule = Rule::create(correlated("r", filter), &limits());
+        assert_eq!(rule.unwrap_err().condition(), Code::ArgumentError);
+    };
+    refused(CorrelationFilter::default());
+    refused(CorrelationFilter::property("", 1));
+    refused(CorrelationFilter::property("a", Value::Null));
+    refused(CorrelationFilter::property("a", 1).and_property("a", 2));
+}
+
+/// TOP-20
+#[test]
+fn values_are_case_sensitive_and_names_are_not() {
+    let message = with(&[("Color", "Red".into())]).with_subject("Big");
+    assert!(matches(&CorrelationFilter::property("cOLOR", "Red"), &message));
+    assert!(!matches(&CorrelationFilter::property("Color", "red"), &message));
+    let subject =
+        |text: &str| CorrelationFilter { subject: Some(text.into()), ..Default::default() };
+    assert!(matches(&subject("Big"), &message));
+    assert!(!matches(&subject("big"), &message));
+}
+
+/// AMQ-21: ids of other types are compared by their text form.
+#[test]
+fn ids_match_by_their_text() {
+    let id =
+        |text: &str| CorrelationFilter { correlation_id: Some(text.into()), ..Default::default() };
+    let message = |sent| Message::new("b").with_correlation_id(sent);
+    assert!(matches(&id("17"), &message(MessageId::Ulong(17))));
+    assert!(matches(&id("00ff"), &message(MessageId::Binary(vec![0, 255].into()))));
+    let uuid = message(MessageId::Uuid(1));
+    assert!(matches(&id("00000000-0000-0000-0000-000000000001"), &uuid));
+}
+
+fn samples() -> Vec<Value> {
+    let decimal = |text: &str| Value::Decimal128(sql::Decimal::parse(text).unwrap().to_bits());
+    let mut samples = vec![
+        Value::Bool(true),
+        Value::Bool(false),
+        Value::Char('1'),
+        "1".into(),
+        "".into(),
+        "true".into(),
+        Value::Uuid(1),
+        "00000000-0000-0000-0000-000000000001".into(),
+        Value::Timestamp(0),
+        Value::Timestamp(1),
+        Value::DateTimeOffset(621_355_968_000_000_000),
+        Value::DateTimeOffset(621_355_968_000_000_001),
+        Value::TimeSpan(0),
+        Value::TimeSpan(1),
+        Value::Binary(b"1".to_vec().into()),
+        Value::Uri("1".into()),
+        Value::F64(f64::NAN),
+        Value::F64(-0.0),
+        Value::F64(0.1),
+        Value::F32(0.1),
+        Value::F64(0.5),
+        Value::F32(0.5),
+        decimal("0.1"),
+        decimal("0.50"),
+        decimal("1E+300"),
+        Value::F64(1e300),
+        Value::F64(f64::INFINITY),
+        Value::F32(f32::INFINITY),
+    ];
+    for number in [0i64, 1, -1, 200, 16_777_216, 16_777_217, 1 << 53, (1 << 53) + 1, i64::MAX] {
+        samples.extend([
+            Value::I64(number),
+            Value::F64(number as f64),
+            Value::F32(number as f32),
+            decimal(&number.to_string()),
+        ]);
+        samples.extend(i32::try_from(number).map(Value::I32));
+        samples.extend(u8::try_from(number).map(Value::U8));
+        samples.extend(u32::try_from(number).map(Value::U32));
+        samples.extend(u64::try_from(number).map(Value::U64));
+    }
+    samples
+}
+
+/// TOP-21, TOP-22: for every pair of values the index finds what SQL calls equal, and nothing else.
+/// SQL alone has an error, for a character and a number (SQL-37).
+#[test]
+fn the_index_finds_what_sql_calls_equal() {
+    let samples = samples();
+    let mut equal_count = 0;
+    for wanted in &samples {
+        let correlation =
+            topic(vec![correlated("r", CorrelationFilter::property("a", wanted.clone()))]);
+        let text = SqlText {
+            text: "a = @wanted".into(),
+            parameters: sql::Parameters::new().with("wanted", wanted.clone()),
+        };
+        let sql = topic(vec![RuleDescription::new("r", Filter::Sql(text), NOW)]);
+        for sent in &samples {
+            let message = with(&[("A", sent.clone())]);
+            let by_index = publish(&correlation, &message);
+            let by_sql = publish(&sql, &message);
+            let matched = |selection: &Selection| {
+                selection.copies.iter().filter(|copy| copy.refusal.is_none()).count()
+            };
+            assert_eq!(matched(&by_index), matched(&by_sql), "{wanted:?} {sent:?}");
+            assert_eq!(by_index.counted.lookups, 1);
+            equal_count += matched(&by_sql);
+        }
+    }
+    assert!(equal_count > samples.len() + 100, "{equal_count} pairs were equal");
+}
+
+/// TOP-21
+#[test]
+fn values_of_other_types_never_match() {
+    let one = CorrelationFilter::property("a", 1);
+    for (sent, expected) in [
+        (Value::I8(1), true),
+        (Value::U64(1), true),
+        (Value::F32(1.0), true),
+        ("1".into(), false),
+        (Value::Bool(true), false),
+        (Value::Char('1'), false),
+        (Value::Null, false),
+    ] {
+        assert_eq!(matches(&one, &with(&[("a", sent.clone())])), expected, "{sent:?}");
+    }
+    assert!(!matches(&one, &message()));
+}
+
+/// TOP-23: one look-up for each set of properties, and only what may match is compared.
+#[test]
+fn a_message_is_looked_up_once_for_each_set_of_properties() {
+    let mut matcher = Matcher::new();
+    for number in 0..1_000 {
+        let filter = CorrelationFilter::property("number", number).and_property("kind", "x");
+        create(&mut matcher, EntityId(number as u64), vec![correlated("r", filter)]).unwrap();
+    }
+    let message = with(&[("kind", "x".into()), ("number", 617.into())]);
+    let selection = publish(&matcher, &message);
+    assert_eq!(selection.counted, Counted { lookups: 1, comparisons: 1, evaluations: 0 });
+    assert_eq!(selection.copies.len(), 1);
+    assert_eq!(selection.copies[0].subscription, EntityId(617));
+
+    for number in 1_000..1_100 {
+        let filter = CorrelationFilter { subject: Some("s".into()), ..Default::default() };
+        create(&mut matcher, EntityId(number), vec![correlated("r", filter)]).unwrap();
+    }
+    let selection = publish(&matcher, &message);
+    assert_eq!(selection.counted, Counted { lookups: 1, comparisons: 1, evaluations: 0 });
+    let selection = publish(&matcher, &message.with_subject("s"));
+    assert_eq!(selection.counted, Counted { lookups: 2, comparisons: 101, evaluations: 0 });
+    assert_eq!(selection.copies.len(), 101);
+    // Values beyond what floats can tell apart still find their own.
+    let mut matcher = Matcher::new();
+    for number in 0..1_000 {
+        let filter = CorrelationFilter::property("id", 1_000_000_000_000_000i64 + number);
+        create(&mut matcher, EntityId(number as u64), vec![correlated("r", filter)]).unwrap();
+    }
+    let selection = publish(&matcher, &with(&[("id", Value::I64(1_000_000_000_000_123))]));
+    assert_eq!(selection.counted.comparisons, 1);
+    assert_eq!(selection.copies.len(), 1);
+}
+
+/// TOP-23: the order in which a filter names its properties makes no set of its own.
+#[test]
+fn filters_on_the_same_properties_share_a_look_up() {
+    let mut matcher =
+        topic(vec![correlated("r", CorrelationFilter::property("b", 2).and_property("a", 1))]);
+    let other = CorrelationFilter::property("a", 1).and_property("b", 2);
+    create(&mut matcher, EntityId(2), vec![correlated("r", other)]).unwrap();
+    let selection = publish(&matcher, &with(&[("a", 1.into()), ("b", 2.into())]));
+    assert_eq!(selection.counted.lookups, 1);
+    assert_eq!(selection.copies.len(), 2);
+}

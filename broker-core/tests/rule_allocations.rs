@@ -1,0 +1,96 @@
+//! Do rules look at a message without allocating? (DESIGN D8: filters read what is stored.)
+
+use allocation_counter::measure;
+use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::message::{Content, Message, Value};
+use peeklock_core::rule::sql::{Parameters, Unobserved, compile_filter};
+use peeklock_core::rule::{
+    CorrelationFilter, Facts, Filter, Matcher, Published, RuleDescription, SubscriptionSettings,
+};
+use peeklock_core::time::Timestamp;
+
+fn content() -> Content {
+    let mut message = Message::new("body").with_message_id("m").with_subject("order");
+    for number in 0..12 {
+        message = message.with_application_property(format!("Property{number}"), number);
+    }
+    message
+        .with_application_property("color", "red")
+        .with_application_property("uuid", Value::Uuid(5))
+        .with_application_property("größe", 'x')
+        .encode()
+}
+
+fn published(content: &Content) -> Published<'_> {
+    let facts = Facts {
+        sequence: SequenceNumber(1),
+        enqueued_sequence: SequenceNumber(0),
+        enqueued_at: Timestamp::from_unix_ms(5),
+        expires_at: None,
+        time_to_live: None,
+        size: 100,
+        dead_letter_source: None,
+    };
+    Published::new(content.property_view(), facts)
+}
+
+/// The common operators on properties of every kind, names in another case included.
+#[test]
+fn evaluations_do_not_allocate() {
+    let content = content();
+    for text in [
+        "color = 'red'",
+        "COLOR = 'red' AND property3 = 3 AND PROPERTY11 + 1 = 12",
+        "property3 * 2 > 5 OR NOT (property4 / 2 = 2 AND sys.Label = 'order')",
+        "color IN ('blue', 'green', 'red') AND property5 NOT IN (1, 2, 3)",
+        "color LIKE 'r%d' AND color NOT LIKE '%x!_%' ESCAPE '!'",
+        "EXISTS(color) AND absent IS NULL AND NOT EXISTS(absent)",
+        "uuid = '00000000-0000-0000-0000-000000000005' AND größe = 'x'",
+        "p('color') = 'red' AND property('sys.MessageId') = 'm'",
+        "sys.EnqueuedTimeUtc - sys.EnqueuedTimeUtc IS NOT NULL AND newid() IS NOT NULL",
+        "((((((property1 = 1 AND property2 = 2) AND property3 = 3) AND property4 = 4))))",
+    ] {
+        let program = compile_filter(text, &Parameters::new()).expect(text);
+        let mut truth = Ok(None);
+        let counted = measure(|| {
+            let published = published(&content);
+            truth = program.test(&published, &mut || 0, &mut Unobserved);
+        });
+        assert_eq!(truth, Ok(Some(true)), "{text}");
+        assert_eq!(counted.count_total, 0, "{text}");
+    }
+}
+
+/// A whole topic allocates the list of copies and nothing else; without copies nothing at all.
+#[test]
+fn matching_allocates_the_list_of_copies_only() {
+    let limits = Limits::of(Tier::Premium);
+    let settings =
+        SubscriptionSettings { dead_lettering_on_filter_errors: true, requires_session: false };
+    let mut matcher = Matcher::new();
+    for number in 0..500u32 {
+        let correlated = CorrelationFilter::property("property7", i64::from(number));
+        let rules = vec![
+            RuleDescription::new("c", Filter::Correlation(correlated), Timestamp::NONE),
+            RuleDescription::new("s", Filter::sql("color = 'blue'"), Timestamp::NONE),
+        ];
+        let id = EntityId(u64::from(number));
+        let default = RuleDescription::default_rule(Timestamp::NONE);
+        matcher.create_subscription(id, settings, rules, default, &limits).expect("good rules");
+    }
+    let content = content();
+    let mut copies = Vec::new();
+    let counted = measure(|| {
+        let published = published(&content);
+        copies = matcher.publish(&content, &published, &limits, &mut || 0).copies;
+    });
+    assert_eq!(copies.len(), 1);
+    assert_eq!(counted.count_total, 1);
+    matcher.remove_subscription(EntityId(7));
+    let counted = measure(|| {
+        let published = published(&content);
+        copies = matcher.publish(&content, &published, &limits, &mut || 0).copies;
+    });
+    assert_eq!((copies.len(), counted.count_total), (0, 0));
+}

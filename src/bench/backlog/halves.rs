@@ -1,0 +1,73 @@
+//! A backlog in process: one process sends everything; another opens it, receives and completes
+//! everything, so that the memory of each is told alone.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use peeklock::Broker;
+use peeklock::description::QueueUpdate;
+use peeklock::message::Message;
+use peeklock::store::{Journal, JournalConfig};
+
+use crate::bench::BenchError;
+use crate::bench::cycle::{Cycle, drain, in_shares, send};
+use crate::bench::process::Process;
+
+/// What one half took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Half {
+    /// Until the broker was ready.
+    pub opening: Duration,
+    /// To send, or to receive and complete.
+    pub working: Duration,
+    /// The most memory that was resident; none where the system does not tell.
+    pub resident_bytes_max: Option<u64>,
+}
+
+/// Sends everything, to a queue that may hold 4096 megabytes.
+pub async fn fill(path: &Path, cycle: Cycle, progress: &dyn Fn(usize)) -> Result<Half, BenchError> {
+    let started = Instant::now();
+    let broker = open(path).await?;
+    let update = QueueUpdate { max_size_in_megabytes: Some(4_096), ..QueueUpdate::default() };
+    broker.create_queue("load", update).await?;
+    let opening = started.elapsed();
+    let message = Message::new(vec![7; cycle.body_bytes]).with_message_id("id-of-the-message");
+    let entity = broker.entity("load")?;
+    let started = Instant::now();
+    in_shares(cycle, progress, |count| send(&entity, &broker, &message, count)).await?;
+    let working = started.elapsed();
+    let resident_bytes_max = Process::own().resident_bytes_max();
+    broker.stop(Duration::ZERO).await?;
+    Ok(Half { opening, working, resident_bytes_max })
+}
+
+/// Opens what was sent, receives and completes it.
+pub async fn empty(
+    path: &Path,
+    cycle: Cycle,
+    progress: &dyn Fn(usize),
+) -> Result<Half, BenchError> {
+    let started = Instant::now();
+    let broker = open(path).await?;
+    let entity = broker.entity("load")?;
+    let opening = started.elapsed();
+    let started = Instant::now();
+    in_shares(cycle, progress, |count| drain(&entity, count, cycle.list)).await?;
+    let working = started.elapsed();
+    let resident_bytes_max = Process::own().resident_bytes_max();
+    // What is not given back after a second is kept.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    broker.stop(Duration::ZERO).await?;
+    Ok(Half { opening, working, resident_bytes_max })
+}
+
+async fn open(path: &Path) -> Result<Broker, BenchError> {
+    let store = Journal::open(path, JournalConfig::default())?;
+    Ok(Broker::builder().store(store).start().await?)
+}
+
+/// How many files of the log there are.
+pub fn segments(path: &Path) -> std::io::Result<usize> {
+    let is_log = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".log");
+    Ok(std::fs::read_dir(path)?.flatten().filter(is_log).count())
+}

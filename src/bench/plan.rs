@@ -1,0 +1,164 @@
+//! What can be run: the loads by name, and what each of them is unless told otherwise.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::report::Report;
+
+/// A load. W1 to W7 are their names in the design.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Load {
+    /// W1: one sender, one receiver, each message sent when the one before it is completed
+    #[value(alias = "w1")]
+    Latency,
+    /// W2: four senders, four receivers, windows of 256, 1 KiB, durable at acknowledgement
+    #[value(alias = "w2")]
+    Throughput,
+    /// W3: the same, kept in memory only
+    #[value(alias = "w3")]
+    Memory,
+    /// W4: the same as W2 with bodies of 16 bytes
+    #[value(alias = "w4")]
+    Small,
+    /// W6: everything is sent; then everything is received and completed
+    #[value(alias = "w6")]
+    Backlog,
+    /// W7: many queues are created
+    #[value(alias = "w7")]
+    Queues,
+    /// Many connections are opened and lie idle
+    Connections,
+    /// In-process lists: each client sends one, receives and completes it; with --floor beside what the disk alone takes
+    Cycle,
+    /// In-process `cycle` on one queue while a quarter as many messages lie idle in another
+    Beside,
+    /// In-process: everything is scheduled for tomorrow; how late do others fall due?
+    Scheduled,
+}
+
+/// The way to the broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Over {
+    /// WebSocket with binary frames
+    Websocket,
+    /// WebSocket with JSON frames
+    WebsocketJson,
+    /// The Service Bus REST plane, one request at a time on each connection
+    Http,
+    /// Handles on a broker in this process
+    InProcess,
+}
+
+impl Over {
+    /// As the command line spells it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl Load {
+    /// As the command line spells it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it is about the journal of a broker in this process and nothing else.
+    pub const fn is_in_process_only(self) -> bool {
+        matches!(self, Self::Cycle | Self::Beside | Self::Scheduled)
+    }
+
+    /// Whether it knows a floor.
+    pub const fn has_floor(self) -> bool {
+        matches!(self, Self::Latency | Self::Throughput | Self::Small | Self::Cycle)
+    }
+
+    /// Whether it counts something else than messages.
+    pub const fn is_of_things(self) -> bool {
+        matches!(self, Self::Queues | Self::Connections)
+    }
+
+    /// Clients, window, messages, bytes of a body.
+    pub const fn shape(self) -> Shape {
+        let shape = Shape { clients: 4, window: 256, messages: 200_000, body_bytes: 1_024 };
+        match self {
+            Self::Latency => Shape { clients: 1, window: 1, messages: 10_000, ..shape },
+            Self::Small => Shape { body_bytes: 16, ..shape },
+            Self::Backlog | Self::Scheduled => Shape { messages: 1_000_000, ..shape },
+            Self::Connections => Shape { window: 16, ..shape },
+            Self::Throughput | Self::Memory | Self::Queues | Self::Cycle | Self::Beside => shape,
+        }
+    }
+}
+
+/// The numbers of a load.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Senders, and as many receivers.
+    pub clients: usize,
+    /// Commands that each of them has under way.
+    pub window: usize,
+    /// Messages altogether.
+    pub messages: u64,
+    /// Bytes of a body.
+    pub body_bytes: usize,
+}
+
+/// Over HTTP a window is as many connections: HTTP/1.1 answers one request at a time (SND-10).
+pub const HTTP_WINDOW: usize = 16;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The load.
+    pub load: Load,
+    /// The way in.
+    pub over: Over,
+    /// A broker that runs already.
+    pub url: Option<String>,
+    /// Where a broker of our own writes.
+    pub place: PathBuf,
+    /// Whether the disk is measured too.
+    pub floor: bool,
+    /// Senders, and as many receivers.
+    pub clients: usize,
+    /// Commands that each of them has under way.
+    pub window: usize,
+    /// Messages altogether.
+    pub messages: u64,
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// Queues or connections.
+    pub count: u64,
+    /// Threads of this process that make the load.
+    pub threads: usize,
+}
+
+impl Plan {
+    /// Whether the broker syncs before it acknowledges; unknown for one that is not ours.
+    pub fn is_durable(&self) -> Option<bool> {
+        self.url.is_none().then_some(self.load != Load::Memory)
+    }
+
+    /// What is done, in words.
+    pub fn told(&self, report: &mut Report) {
+        report.text("load", "load", self.load.name());
+        report.text("over", "over", self.over.name());
+        let durability = match self.is_durable() {
+            Some(true) => "synced before acknowledgement",
+            Some(false) => "in memory only",
+            None => "as the broker is set, not known here",
+        };
+        report.text("durability", "durability", durability.to_owned());
+        report.text("peeklock", "peeklock", env!("CARGO_PKG_VERSION").to_owned());
+        if let Some(url) = &self.url {
+            report.text("url", "broker", url.clone());
+        }
+        if !self.load.is_of_things() {
+            report.count("clients", "senders, and as many receivers", self.clients as u64);
+            report.count("window", "window of each", self.window as u64);
+            report.bytes("body_bytes", "body", self.body_bytes as u64);
+            report.count("messages", "messages", self.messages);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a process has used, as `/proc` tells it; nothing on systems without.
+
+use std::time::Duration;
+
+/// A process on this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process(u32);
+
+impl Process {
+    /// The process with this id.
+    pub const fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// This one.
+    pub fn own() -> Self {
+        Self(std::process::id())
+    }
+
+    /// CPU time of all its threads, in the system and out of it; in steps of 10 ms as a rule.
+    pub fn cpu(self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
+        // The name, in parentheses, may have spaces and parentheses.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+        let ticks = ticks.next()?.ok()?.checked_add(ticks.next()?.ok()?)?;
+        Some(Duration::from_millis(ticks.checked_mul(1_000)? / ticks_per_second()))
+    }
+
+    /// Memory that is resident.
+    pub fn resident_bytes(self) -> Option<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most that ever was.
+    pub fn resident_bytes_max(self) -> Option<u64> {
+        self.status("VmHWM:")
+    }
+
+    fn status(self, name: &str) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+        kib.checked_mul(1_024)
+    }
+}
+
+#[cfg(unix)]
+fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second().max(1)
+}
+
+#[cfg(not(unix))]
+const fn ticks_per_second() -> u64 {
+    100
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_works_uses_cpu_and_memory() {
+        let own = Process::own();
+        let before = own.cpu().unwrap();
+        let mut sum = 0_u64;
+        while own.cpu().unwrap() < before + Duration::from_millis(20) {
+            sum = std::hint::black_box((0..10_000).fold(sum, u64::wrapping_add));
+        }
+        let (now, most) = (own.resident_bytes().unwrap(), own.resident_bytes_max().unwrap());
+        assert!(1 << 20 < now && now <= most, "{now} of {most}");
+    }
+
+    #[test]
+    fn of_a_process_that_is_not_there_nothing_is_told() {
+        let nobody = Process::new(u32::MAX);
+        assert!(nobody.cpu().is_none() && nobody.resident_bytes().is_none());
+    }
+}

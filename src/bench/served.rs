@@ -1,0 +1,133 @@
+//! A broker as a process of its own: this program, on free ports of loopback.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use super::BenchError;
+use super::process::Process;
+
+/// How long it may take to start.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A running broker; ends when this is dropped.
+pub struct Served {
+    process: Child,
+    /// Kept open: the broker may write to it.
+    _output: BufReader<ChildStdout>,
+    /// Where it listens for WebSocket.
+    pub websocket: String,
+    /// Where it listens for HTTP.
+    pub http: String,
+}
+
+/// What the load needs of it beside the defaults.
+pub struct Settings {
+    /// Keep messages in memory only.
+    pub ephemeral: bool,
+    /// Connections it takes.
+    pub connections: u64,
+    /// Queues it may have.
+    pub queues: u64,
+}
+
+impl Served {
+    /// Starts one that writes into this directory alone, whatever the surroundings would set.
+    pub async fn start(path: &Path, settings: &Settings) -> Result<Self, BenchError> {
+        let log_path = path.join("broker.log");
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--quiet"])
+            .arg("--data-dir")
+            .arg(path.join("journal"))
+            .current_dir(path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log_path)?);
+        if settings.ephemeral {
+            command.arg("--ephemeral");
+        }
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("PEEKLOCK__LIMITS__CONNECTION_COUNT_MAX", settings.connections.to_string())
+            .env("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", settings.queues.to_string());
+        // An interrupt at the terminal is for us, who end it.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut starting = Starting(Some(command.spawn()?));
+        let output = starting.output()?;
+        let reading = tokio::task::spawn_blocking(move || addresses(output));
+        let read = tokio::time::timeout(START_TIME_MAX, reading).await;
+        match (read, starting.0.take()) {
+            (Ok(Ok(Some((output, websocket, http)))), Some(process)) => {
+                Ok(Self { process, _output: output, websocket, http })
+            }
+            (_, process) => {
+                drop(Starting(process));
+                let log = std::fs::read_to_string(&log_path).unwrap_or_default();
+                let last = log.lines().next_back().unwrap_or("it does not say why").to_owned();
+                Err(BenchError::Served(last))
+            }
+        }
+    }
+
+    /// The process.
+    pub fn process(&self) -> Process {
+        Process::new(self.process.id())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        end(&mut self.process);
+    }
+}
+
+/// A process that is not ready yet; ended if nobody takes it.
+struct Starting(Option<Child>);
+
+impl Starting {
+    fn output(&mut self) -> Result<ChildStdout, BenchError> {
+        let output = self.0.as_mut().and_then(|process| process.stdout.take());
+        output.ok_or_else(|| BenchError::Served("it has no standard output".to_owned()))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.0 {
+            end(process);
+        }
+    }
+}
+
+/// At once: nothing that it has is kept.
+fn end(process: &mut Child) {
+    if let Err(error) = process.kill().and_then(|()| process.wait()) {
+        tracing::warn!(pid = process.id(), %error, "the broker of the load was not ended");
+    }
+}
+
+/// Reads where the broker listens, from its banner; none if it ends before it says so.
+fn addresses(output: ChildStdout) -> Option<(BufReader<ChildStdout>, String, String)> {
+    let mut output = BufReader::new(output);
+    let (mut websocket, mut http) = (None, None);
+    let mut line = String::new();
+    while websocket.is_none() || http.is_none() {
+        line.clear();
+        if output.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["websocket", url] => websocket = Some(url.to_owned()),
+            ["http", url] => http = Some(url.to_owned()),
+            _ => {}
+        }
+    }
+    Some((output, websocket?, http?))
+}

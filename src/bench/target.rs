@@ -1,0 +1,111 @@
+//! The broker under load, and what it has used.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use peeklock::Broker;
+use peeklock::description::Settings as BrokerSettings;
+use peeklock::store::{Journal, JournalConfig};
+use peeklock::websocket::Encoding;
+
+use super::client::Client;
+use super::client::http::Http;
+use super::plan::{Load, Over, Plan};
+use super::process::Process;
+use super::served::{Served, Settings};
+use super::{BenchError, Scratch};
+
+/// Connections beside those of the load.
+const SPARE_CONNECTIONS: u64 = 64;
+
+/// The broker. What belongs to it ends before its directory is removed.
+pub struct Target {
+    kind: Kind,
+    scratch: Option<Scratch>,
+}
+
+enum Kind {
+    Served(Served),
+    Running(String),
+    InProcess(Broker),
+}
+
+impl Target {
+    /// Starts what the plan wants, or takes what is there.
+    pub async fn start(plan: &Plan) -> Result<Self, BenchError> {
+        if let Some(url) = &plan.url {
+            return Ok(Self { kind: Kind::Running(url.clone()), scratch: None });
+        }
+        let scratch = Scratch::within(&plan.place)?;
+        let of_clients = 2 * plan.clients as u64 * plan.window as u64;
+        let connections = if plan.load == Load::Connections { plan.count } else { of_clients };
+        let queues = if plan.load == Load::Queues { plan.count } else { 1 };
+        let queues = queues.max(10_000);
+        let kind = if plan.over == Over::InProcess {
+            let mut settings = BrokerSettings::default();
+            settings.limits.entity_count_max = usize::try_from(queues).unwrap_or(usize::MAX);
+            let mut builder = Broker::builder().settings(settings);
+            if plan.is_durable() == Some(true) {
+                let path = scratch.at("journal");
+                builder = builder.store(Journal::open(&path, JournalConfig::default())?);
+            }
+            Kind::InProcess(builder.start().await?)
+        } else {
+            let settings = Settings {
+                ephemeral: plan.is_durable() == Some(false),
+                connections: connections + SPARE_CONNECTIONS,
+                queues,
+            };
+            Kind::Served(Served::start(&scratch.at(""), &settings).await?)
+        };
+        Ok(Self { kind, scratch: Some(scratch) })
+    }
+
+    /// A path in the directory of the load.
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.scratch.as_ref().map_or_else(|| PathBuf::from(name), |scratch| scratch.at(name))
+    }
+
+    /// A connection of a new client.
+    pub async fn connect(&self, over: Over) -> Result<Client, BenchError> {
+        let (websocket, http) = match &self.kind {
+            Kind::InProcess(broker) => {
+                return Ok(Client::InProcess(peeklock::Client::new(broker)));
+            }
+            Kind::Served(served) => (served.websocket.as_str(), served.http.as_str()),
+            Kind::Running(url) => (url.as_str(), url.as_str()),
+        };
+        match over {
+            Over::Websocket => Client::websocket(websocket, Encoding::Binary).await,
+            Over::WebsocketJson => Client::websocket(websocket, Encoding::Json).await,
+            Over::Http | Over::InProcess => Ok(Client::Http(Http::new(http)?)),
+        }
+    }
+
+    /// The process that the broker runs in; unknown if it is not ours.
+    pub fn process(&self) -> Option<Process> {
+        match &self.kind {
+            Kind::Served(served) => Some(served.process()),
+            Kind::Running(_) => None,
+            Kind::InProcess(_) => Some(Process::own()),
+        }
+    }
+
+    /// Whose CPU and memory are told.
+    pub const fn of_whom(&self) -> &'static str {
+        match &self.kind {
+            Kind::Served(_) => "broker",
+            Kind::Running(_) => "nobody: the broker is not ours",
+            Kind::InProcess(_) => "broker and load together",
+        }
+    }
+
+    /// Ends a broker of our own and removes what it wrote.
+    pub async fn stop(self) {
+        if let Kind::InProcess(broker) = &self.kind
+            && let Err(error) = broker.stop(Duration::ZERO).await
+        {
+            tracing::warn!(%error, "the broker of the load was not stopped in order");
+        }
+    }
+}

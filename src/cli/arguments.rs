@@ -1,0 +1,74 @@
+//! Words of the command line that several commands have.
+
+use clap::Args;
+use peeklock::description::EntityStatus;
+use peeklock::path::{EntityAddress, SubQueue, dead_letter_path};
+use peeklock::time::{TimeSpan, Timestamp};
+
+use crate::config::FromText;
+
+/// A queue, or what it has given up on.
+#[derive(Args)]
+pub struct Source {
+    /// Queue, such as `orders`
+    queue: String,
+    /// Take its dead-letter queue instead
+    #[arg(short, long)]
+    dead_letter: bool,
+}
+
+impl Source {
+    /// The path to attach to.
+    pub fn path(&self) -> String {
+        if self.dead_letter { dead_letter_path(&self.queue) } else { self.queue.clone() }
+    }
+
+    pub const fn is_dead_letter(&self) -> bool {
+        self.dead_letter
+    }
+}
+
+/// When a message becomes available: an instant, or so long from now.
+#[derive(Clone, Copy)]
+pub enum When {
+    At(Timestamp),
+    In(TimeSpan),
+}
+
+impl When {
+    pub const fn from(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::In(span) => now.plus(span),
+        }
+    }
+}
+
+pub fn when(text: &str) -> Result<When, String> {
+    if let Some(span) = text.strip_prefix('+') {
+        return span_of(span).map(When::In);
+    }
+    Timestamp::parse(text)
+        .map(When::At)
+        .ok_or_else(|| "an instant is like 2026-05-01T12:00:00Z, or +10m from now".to_owned())
+}
+
+pub fn span_of(text: &str) -> Result<TimeSpan, String> {
+    TimeSpan::from_text(text).ok_or_else(|| format!("it is not {}", TimeSpan::EXPECTED))
+}
+
+pub fn status_of(text: &str) -> Result<EntityStatus, String> {
+    const NAMES: [&str; 4] = ["Active", "Disabled", "SendDisabled", "ReceiveDisabled"];
+    let name = NAMES.iter().find(|name| name.eq_ignore_ascii_case(text)).unwrap_or(&text);
+    EntityStatus::from_text(name).ok_or_else(|| format!("it is not {}", EntityStatus::EXPECTED))
+}
+
+/// Refuses a sub-queue where a queue is meant.
+pub fn queue_of(text: &str) -> Result<String, String> {
+    match EntityAddress::parse(text) {
+        Ok(address) if address.sub_queue != SubQueue::Main => {
+            Err("it is a sub-queue; name the queue, and --dead-letter where it is possible".into())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}

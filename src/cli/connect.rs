@@ -1,0 +1,291 @@
+//! How a command reaches its broker, and how a command ends.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use peeklock::condition::Condition;
+use peeklock::error::BrokerError;
+use peeklock::websocket::client::{Client, ClientOptions};
+
+use super::contexts::{self, Contexts, DEFAULT};
+use super::interrupt::Interrupt;
+use super::terminal::{Out, line, note};
+use super::{Failure, exit};
+
+/// How long a command that is to end tries to get a lost connection back.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
+/// How long the end of a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a command may take to end in order after Ctrl-C.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which broker, and in what form to answer.
+#[derive(Args)]
+pub struct Common {
+    /// Broker to talk to; PEEKLOCK_URL does the same [default: that of the context in use, else
+    /// ws://127.0.0.1:5301]
+    #[arg(long, value_name = "URL", value_parser = contexts::url, help_heading = "Connection")]
+    url: Option<String>,
+    /// Context to use for this command, by its name; PEEKLOCK_CONTEXT does the same
+    #[arg(long, value_name = "NAME", conflicts_with = "url", help_heading = "Connection")]
+    context: Option<String>,
+    /// Form of what is told
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
+    pub output: Output,
+}
+
+/// A form of what is told.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Table,
+    /// For programs: one document
+    Json,
+    /// For programs: one object a line
+    Ndjson,
+}
+
+/// How long to go on without a broker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// The command is to end, so it gives up.
+    Limited,
+    /// The command goes on until it is told to stop.
+    Endless,
+}
+
+/// A connection, and what is around it.
+pub struct Session {
+    pub client: Client,
+    pub interrupt: Interrupt,
+    pub out: Out,
+}
+
+struct Target {
+    url: String,
+    token: Option<String>,
+    /// Who said so.
+    source: String,
+}
+
+impl Common {
+    /// The broker: a flag, else the environment, else the context in use, else the usual one.
+    fn target(&self) -> Result<Target, Failure> {
+        let variable =
+            |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let token = variable("PEEKLOCK_TOKEN");
+        let of_context = |name: &str, source: String| {
+            let context = Contexts::load()?.named(name)?;
+            let url = contexts::url(&context.url).map_err(|error| {
+                Failure::usage(format!("context `{name}`: `{}`: {error}", context.url))
+            })?;
+            Ok(Target { url, token: token.clone().or(context.token), source })
+        };
+        if let Some(url) = &self.url {
+            return Ok(Target { url: url.clone(), token, source: "--url".to_owned() });
+        }
+        if let Some(name) = &self.context {
+            return of_context(name, format!("context `{name}`"));
+        }
+        if let Some(text) = variable("PEEKLOCK_URL") {
+            let url = contexts::url(&text)
+                .map_err(|error| Failure::usage(format!("PEEKLOCK_URL: `{text}`: {error}")))?;
+            return Ok(Target { url, token, source: "PEEKLOCK_URL".to_owned() });
+        }
+        if let Some(name) = variable("PEEKLOCK_CONTEXT") {
+            return of_context(&name, format!("context `{name}` of PEEKLOCK_CONTEXT"));
+        }
+        match Contexts::load()?.current {
+            Some(name) => of_context(&name, format!("context `{name}`")),
+            None => of_context(DEFAULT, "the default".to_owned()),
+        }
+    }
+
+    /// Connects, does the work, and closes the connection in order.
+    pub fn run<W>(&self, patience: Patience, work: W) -> Result<(), Failure>
+    where
+        W: AsyncFnOnce(&Session) -> Result<(), Failure>,
+    {
+        let target = self.target()?;
+        // The connection has a thread of its own: it lives on while this one writes to a pipe that is
+        // full.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let result = runtime.block_on(async {
+            let interrupt = Interrupt::listen()?;
+            let connecting = connect(&target, patience);
+            let client = tokio::select! {
+                biased;
+                () = interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
+                client = connecting => client?,
+            };
+            let session = Session { client: client.clone(), interrupt, out: Out::new() };
+            let result = tokio::select! {
+                biased;
+                result = work(&session) => result,
+                () = overdue(&session) => match patience {
+                    Patience::Limited => Err(Failure::Told(exit::INTERRUPTED)),
+                    // To be told to stop is how it ends.
+                    Patience::Endless => Ok(()),
+                },
+            };
+            drop(session);
+            // Without an orderly end the broker would release locks that shall stay.
+            let gone = client.clone();
+            tokio::select! {
+                () = client.close() => {}
+                () = gone.disconnected() => {}
+                () = tokio::time::sleep(CLOSE_TIMEOUT) => {}
+            }
+            result
+        });
+        runtime.shutdown_background();
+        result
+    }
+}
+
+async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure> {
+    let mut options = ClientOptions::default();
+    options.token = target.token.as_deref().map(Arc::from);
+    options.name = Some(concat!("peeklock/", env!("CARGO_PKG_VERSION")).into());
+    options.give_up_after = match patience {
+        Patience::Limited => Some(GIVE_UP_AFTER),
+        Patience::Endless => None,
+    };
+    let Target { url, source, .. } = target;
+    Client::connect_with(url, options).await.map_err(|error| match error.condition() {
+        Condition::CommunicationProblem => {
+            let detail = line(error.detail()).into_owned();
+            Failure::ended(
+                exit::NO_CONNECTION,
+                format!(
+                    "cannot connect to {url} ({source}): {detail}; is `peeklock serve` running there?"
+                ),
+            )
+        }
+        Condition::Unauthorized => Failure::Failed(format!(
+            "{url} ({source}) lets nobody in without a valid token: {}; PEEKLOCK_TOKEN or \
+             `peeklock context add --token-file` gives one",
+            line(error.detail())
+        )),
+        _ => error.into(),
+    })
+}
+
+/// Ends when the command was told to stop, and either has not for long or cannot do anything in order
+/// because the connection is gone.
+async fn overdue(session: &Session) {
+    session.interrupt.hit().await;
+    tokio::select! {
+        () = tokio::time::sleep(INTERRUPT_TIMEOUT) => {}
+        () = session.client.disconnected() => {}
+    }
+}
+
+impl Session {
+    /// Asks before something that cannot be undone; in a pipe nobody can be asked.
+    pub async fn confirm(&self, question: &str) -> Result<(), Failure> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Err(Failure::usage(
+                "nothing was changed: without a terminal to ask at, this wants --yes",
+            ));
+        }
+        let mut out = io::stderr();
+        write!(out, "{} [y/N] ", line(question))?;
+        out.flush()?;
+        let answer = tokio::task::spawn_blocking(|| {
+            let mut answer = String::new();
+            io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        });
+        let answer = tokio::select! {
+            biased;
+            () = self.interrupt.hit() => {
+                note("");
+                return Err(Failure::Told(exit::INTERRUPTED));
+            }
+            answer = answer => answer.map_err(io::Error::other)??,
+        };
+        if matches!(answer.trim(), "y" | "Y" | "yes" | "Yes") {
+            return Ok(());
+        }
+        Err(Failure::Failed("nothing was changed".to_owned()))
+    }
+
+    /// Tells of lost connections as long as the future lives.
+    pub async fn tell_connection(&self) {
+        loop {
+            self.client.disconnected().await;
+            note("connection lost; trying to get it back");
+            self.client.connected().await;
+            note("connected again");
+        }
+    }
+}
+
+/// What the broker refused: the condition, the reason, and what may help.
+impl From<BrokerError> for Failure {
+    fn from(error: BrokerError) -> Self {
+        Self::Ended { code: code(error.condition()), text: told(&error) }
+    }
+}
+
+/// The exit code of a condition.
+pub const fn code(condition: Condition) -> u8 {
+    match condition {
+        Condition::EntityNotFound | Condition::MessageNotFound => exit::NOT_FOUND,
+        Condition::EntityAlreadyExists => exit::EXISTS,
+        Condition::CommunicationProblem => exit::NO_CONNECTION,
+        Condition::ArgumentError | Condition::ArgumentOutOfRange => exit::USAGE,
+        Condition::ServerBusy | Condition::ServiceTimeout | Condition::UpdateConflict => exit::BUSY,
+        _ => 1,
+    }
+}
+
+/// Whether what failed so may have been done all the same (ERR-06).
+pub const fn may_be_done(condition: Condition) -> bool {
+    matches!(
+        condition,
+        Condition::CommunicationProblem | Condition::ServiceTimeout | Condition::InternalError
+    )
+}
+
+/// An error of the broker in full.
+pub fn told(error: &BrokerError) -> String {
+    let retryable = if error.retryable() { "yes" } else { "no" };
+    let mut text = format!("{}: {}", error.condition(), line(error.detail()));
+    if error.condition() != Condition::CommunicationProblem {
+        text.push_str(&format!("\n  retryable: {retryable}; tracking id: {}", error.tracking_id()));
+    }
+    if let Some(hint) = hint(error) {
+        text.push_str("\n  hint: ");
+        text.push_str(&hint);
+    }
+    text
+}
+
+/// The way out, where there is a usual one.
+fn hint(error: &BrokerError) -> Option<String> {
+    let entity = line(error.entity());
+    let queue = entity.split("/$").next().unwrap_or_default();
+    Some(match error.condition() {
+        Condition::EntityNotFound if !queue.is_empty() => {
+            format!(
+                "`peeklock queue list` shows all queues, `peeklock queue create {queue}` makes one"
+            )
+        }
+        Condition::EntityDisabled => {
+            format!("`peeklock queue update {queue} --status Active` switches it on")
+        }
+        Condition::QuotaExceeded if !queue.is_empty() => format!(
+            "receive or `peeklock queue purge {queue}`, or give it more room with \
+             `peeklock queue update {queue} --max-size-in-megabytes N`"
+        ),
+        Condition::MessageLockLost => {
+            "the message is delivered again; a longer --lock-duration of the queue gives more time"
+                .to_owned()
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,215 @@
+//! `peeklock context`: brokers by name.
+
+use std::io::Read as _;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::connect::Output;
+use super::contexts::{self, Context, Contexts, DEFAULT, DEFAULT_URL};
+use super::message::{Form, Writer};
+use super::terminal::{Cell, Out, Table, Wrote, note};
+use super::{Failure, exit};
+
+pub const HELP: &str = "\
+Examples:
+  peeklock context add prod ws://broker.internal:5301
+  peeklock context use prod
+  peeklock context list
+  peeklock queue list --context default            the broker on this machine, for once
+
+Contexts are kept in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, for your eyes alone.
+Which broker a command talks to is said by, each over the ones behind it: --url or --context,
+PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, ws://127.0.0.1:5301.";
+
+/// A token has at most so many bytes.
+const TOKEN_BYTES_MAX: u64 = 64 << 10;
+
+#[derive(Subcommand)]
+pub enum ContextCommand {
+    /// Give a broker a name
+    Add(AddFlags),
+    /// Let commands talk to this broker from now on; `default` is ws://127.0.0.1:5301
+    Use(NameFlags),
+    /// List all contexts
+    #[command(visible_alias = "ls")]
+    List(ListFlags),
+    /// Forget a context
+    Remove(NameFlags),
+    /// Show the context in use, or another one
+    Show(ShowFlags),
+}
+
+#[derive(Args)]
+pub struct AddFlags {
+    /// Name of the context
+    #[arg(value_parser = contexts::name)]
+    name: String,
+    /// Broker, such as ws://127.0.0.1:5301
+    #[arg(value_parser = contexts::url)]
+    url: String,
+    /// Take the token for the broker from a file; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
+    /// Use it from now on
+    #[arg(long = "use")]
+    is_used: bool,
+    /// Replace a context of that name
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Args)]
+pub struct NameFlags {
+    /// Name of the context
+    name: String,
+}
+
+#[derive(Args)]
+pub struct ListFlags {
+    /// Form of what is told
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+}
+
+#[derive(Args)]
+pub struct ShowFlags {
+    /// Name of the context [default: the one in use]
+    name: Option<String>,
+    /// Form of what is told
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+}
+
+pub fn run(command: &ContextCommand) -> Result<(), Failure> {
+    match command {
+        ContextCommand::Add(flags) => add(flags),
+        ContextCommand::Use(flags) => choose(&flags.name),
+        ContextCommand::List(flags) => list(flags.output),
+        ContextCommand::Remove(flags) => remove(&flags.name),
+        ContextCommand::Show(flags) => show(flags),
+    }
+}
+
+fn add(flags: &AddFlags) -> Result<(), Failure> {
+    let AddFlags { name, url, .. } = flags;
+    if name == DEFAULT {
+        return Err(Failure::usage(format!("`{DEFAULT}` is the name of {DEFAULT_URL} already")));
+    }
+    let mut all = Contexts::load()?;
+    if all.contexts.contains_key(name) && !flags.force {
+        return Err(Failure::ended(
+            exit::EXISTS,
+            format!("there is a context `{name}` already; --force replaces it"),
+        ));
+    }
+    let token = flags.token_file.as_deref().map(read_token).transpose()?;
+    all.contexts.insert(name.clone(), Context { url: url.clone(), token });
+    if flags.is_used {
+        all.current = Some(name.clone());
+    }
+    all.save()?;
+    note(&if flags.is_used {
+        format!("context `{name}` added, and in use")
+    } else {
+        format!("context `{name}` added; `peeklock context use {name}` uses it")
+    });
+    Ok(())
+}
+
+fn read_token(file: &str) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("`{file}`: {error}"));
+    let mut token = String::new();
+    if file == "-" {
+        std::io::stdin().lock().take(TOKEN_BYTES_MAX).read_to_string(&mut token)
+    } else {
+        let file = std::fs::File::open(file).map_err(failed)?;
+        file.take(TOKEN_BYTES_MAX).read_to_string(&mut token)
+    }
+    .map_err(failed)?;
+    match token.trim() {
+        "" => Err(Failure::usage(format!("`{file}` has no token"))),
+        token => Ok(token.to_owned()),
+    }
+}
+
+fn choose(name: &str) -> Result<(), Failure> {
+    let mut all = Contexts::load()?;
+    let context = all.named(name)?;
+    all.current = (name != DEFAULT).then(|| name.to_owned());
+    all.save()?;
+    note(&format!("commands talk to {} now", context.url));
+    for variable in ["PEEKLOCK_URL", "PEEKLOCK_CONTEXT"] {
+        if std::env::var_os(variable).is_some_and(|value| !value.is_empty()) {
+            note(&format!("but {variable} is set, and goes over it"));
+        }
+    }
+    Ok(())
+}
+
+fn remove(name: &str) -> Result<(), Failure> {
+    let mut all = Contexts::load()?;
+    if all.contexts.remove(name).is_none() {
+        return Err(all.unknown(name));
+    }
+    if all.current.as_deref() == Some(name) {
+        all.current = None;
+        note(&format!("it was in use; commands talk to {DEFAULT_URL} now"));
+    }
+    all.save()?;
+    note(&format!("context `{name}` removed"));
+    Ok(())
+}
+
+fn list(output: Output) -> Result<(), Failure> {
+    let all = Contexts::load()?;
+    let current = all.current.as_deref().unwrap_or(DEFAULT);
+    let usual = Context { url: DEFAULT_URL.to_owned(), token: None };
+    let rows = std::iter::once((DEFAULT, &usual))
+        .chain(all.contexts.iter().map(|(name, context)| (name.as_str(), context)));
+    let out = Out::new();
+    let form = match output {
+        Output::Table => {
+            let mut table = Table::new(&["NAME", "URL", "TOKEN", "IN USE"], 4, out.colours);
+            for (name, context) in rows {
+                let word = |is: bool| if is { "yes" } else { "-" };
+                let words =
+                    [name, &context.url, word(context.token.is_some()), word(name == current)];
+                table.row(words.map(|word| Cell::Text(word.to_owned())).into());
+            }
+            return out.say(&table.text(&out).0);
+        }
+        Output::Json => Form::Json,
+        Output::Ndjson => Form::Ndjson,
+    };
+    let mut writer = Writer::new(out, form);
+    for (name, context) in rows {
+        if writer.object(&told(name, context, name == current))? == Wrote::Gone {
+            return Ok(());
+        }
+    }
+    writer.end()
+}
+
+fn show(flags: &ShowFlags) -> Result<(), Failure> {
+    let all = Contexts::load()?;
+    let current = all.current.as_deref().unwrap_or(DEFAULT);
+    let name = flags.name.as_deref().unwrap_or(current);
+    let context = all.named(name)?;
+    let out = Out::new();
+    if flags.output != Output::Table {
+        return out.say(&format!("{}\n", told(name, &context, name == current)));
+    }
+    let token = if context.token.is_some() { "set, not shown" } else { "-" };
+    let is_used = if name == current { "yes" } else { "no" };
+    out.say(&format!(
+        "name    {name}\nurl     {}\ntoken   {token}\nin use  {is_used}\n",
+        context.url
+    ))
+}
+
+/// A context without its token.
+fn told(name: &str, context: &Context, is_used: bool) -> String {
+    json!({ "name": name, "url": context.url, "hasToken": context.token.is_some(), "inUse": is_used })
+        .to_string()
+}

@@ -1,0 +1,197 @@
+//! Brokers by name: a file in the user's configuration directory that only the user can read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, exit};
+
+/// The file has at most so many bytes: hundreds of contexts.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const NAME_CHARS_MAX: usize = 64;
+/// What is in force without any context; nobody can take the name.
+pub const DEFAULT: &str = "default";
+/// Its broker: the one that `peeklock serve` starts.
+pub const DEFAULT_URL: &str = "ws://127.0.0.1:5301";
+
+/// All contexts of a user.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contexts {
+    /// The one in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// By name.
+    #[serde(default)]
+    pub contexts: BTreeMap<String, Context>,
+}
+
+/// One broker.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// `ws://HOST:PORT`.
+    pub url: String,
+    /// What its authorizer expects, if it expects something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// Where the file is: `$XDG_CONFIG_HOME/peeklock/contexts.toml`, else below `~/.config`.
+pub fn path() -> Result<PathBuf, Failure> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || absolute("HOME").map(|home| home.join(".config"));
+    let folder = absolute("XDG_CONFIG_HOME").or_else(home).ok_or_else(|| {
+        Failure::usage("contexts have no place: neither XDG_CONFIG_HOME nor HOME is set")
+    })?;
+    Ok(folder.join("peeklock").join("contexts.toml"))
+}
+
+impl Contexts {
+    /// Reads them; none if there is no file.
+    pub fn load() -> Result<Self, Failure> {
+        // Without a home there are none, which is for those to tell who want to write.
+        path().map_or_else(|_| Ok(Self::default()), |path| Self::load_from(&path))
+    }
+
+    fn load_from(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(Failure::usage(format!("`{shown}` cannot be read: {error}"))),
+            Ok(meta) if meta.len() > FILE_BYTES_MAX => {
+                let length = meta.len();
+                return Err(Failure::usage(format!(
+                    "`{shown}` has {length} bytes, more than {FILE_BYTES_MAX}"
+                )));
+            }
+            Ok(_) => {}
+        }
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("`{shown}` cannot be read: {error}")))?;
+        toml::from_str(&text).map_err(|error| {
+            Failure::usage(format!("`{shown}` is no file of contexts: {}", error.message()))
+        })
+    }
+
+    /// Writes them whole or not at all, for the user alone.
+    pub fn save(&self) -> Result<(), Failure> {
+        let path = path()?;
+        let failed = |error: io::Error| {
+            Failure::Failed(format!("`{}` cannot be written: {error}", path.display()))
+        };
+        let text = toml::to_string(self).map_err(|error| failed(io::Error::other(error)))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        let new = folder.join(format!(".contexts.toml.{}", std::process::id()));
+        let written = write_new(&new, text.as_bytes()).and_then(|()| fs::rename(&new, &path));
+        written.map_err(|error| {
+            // What is left of it would be in the way next time.
+            let _gone = fs::remove_file(&new);
+            failed(error)
+        })
+    }
+
+    /// A context by its name.
+    pub fn named(&self, name: &str) -> Result<Context, Failure> {
+        if name == DEFAULT {
+            return Ok(Context { url: DEFAULT_URL.to_owned(), token: None });
+        }
+        self.contexts.get(name).cloned().ok_or_else(|| self.unknown(name))
+    }
+
+    /// The failure of a name that there is not, with the nearest one.
+    pub fn unknown(&self, name: &str) -> Failure {
+        let nearest = self
+            .contexts
+            .keys()
+            .map(|known| (strsim::damerau_levenshtein(known, name), known))
+            .min()
+            .filter(|(distance, _)| *distance <= 2);
+        let hint = match nearest {
+            Some((_, known)) => format!("did you mean `{known}`?"),
+            None => "`peeklock context list` shows all".to_owned(),
+        };
+        Failure::ended(exit::NOT_FOUND, format!("there is no context `{name}`; {hint}"))
+    }
+}
+
+/// Refuses names that do not read as one word.
+pub fn name(text: &str) -> Result<String, String> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || text.len() > NAME_CHARS_MAX || !text.chars().all(is_fine) {
+        return Err(format!(
+            "a name has 1 to {NAME_CHARS_MAX} letters, digits, dashes, underscores or dots"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// `ws://HOST:PORT`; the port of `peeklock serve` if there is none.
+pub fn url(text: &str) -> Result<String, String> {
+    const EXPECTED: &str = "the URL of a broker is ws://HOST:PORT, such as ws://127.0.0.1:5301";
+    if text.starts_with("wss://") {
+        return Err("TLS is for a proxy and a tunnel; the URL of a broker is ws://HOST:PORT".into());
+    }
+    let host = text.strip_prefix("ws://").ok_or(EXPECTED)?.trim_end_matches('/');
+    let is_foreign = |c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c);
+    if host.is_empty() || host.contains(is_foreign) {
+        return Err(EXPECTED.into());
+    }
+    // The colons of an IPv6 address stand in brackets.
+    let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
+    match after_address.split_once(':') {
+        None => Ok(format!("ws://{host}:5301")),
+        Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Ok(format!("ws://{host}"))
+        }
+        Some(_) => Err(EXPECTED.into()),
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(given: &str, expected: Option<&str>) {
+        assert_eq!(url(given).ok().as_deref(), expected, "{given}");
+    }
+
+    #[test]
+    fn a_url_is_a_host_and_a_port() {
+        check("ws://127.0.0.1:5301", Some("ws://127.0.0.1:5301"));
+        check("ws://broker:80/", Some("ws://broker:80"));
+        check("ws://broker", Some("ws://broker:5301"));
+        check("ws://[::1]:9", Some("ws://[::1]:9"));
+        check("ws://[::1]", Some("ws://[::1]:5301"));
+        for wrong in ["broker:1", "http://a:1", "wss://a:1", "ws://", "ws://a:", "ws://a:0"] {
+            check(wrong, None);
+        }
+        for wrong in ["ws://a:99999", "ws://a:1/x", "ws://u@a:1", "ws://a b:1", "ws://a:1?t=1"] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn names_are_one_word() {
+        assert!(name("prod-eu.1").is_ok());
+        for wrong in ["", "a b", "a/b", "é", "\u{1b}[31m"] {
+            assert!(name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! `peeklock dlq resubmit`: sends copies of dead-lettered messages, and completes the originals once the
+//! copies are stored.
+
+use clap::Args;
+use peeklock::ids::{LockToken, SequenceNumber};
+use peeklock::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message, MessageId};
+use peeklock::path::dead_letter_path;
+use peeklock::time::{TimeSpan, Timestamp};
+use peeklock::websocket::client::{Received, Receiver, Sender, message_to_json};
+
+use super::super::arguments::{queue_of, span_of};
+use super::super::connect::{Common, Output, Patience, Session, code, may_be_done, told};
+use super::super::message::{Form, Writer, tokens};
+use super::super::peek::Browse;
+use super::super::property::{Property, property};
+use super::super::send::set_properties;
+use super::super::terminal::{Bar, Wrote, note};
+use super::super::{Failure, exit};
+use super::condition::{Condition, all_hold, condition, conditions};
+use super::list::Rows;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock dlq resubmit orders --dry-run
+  peeklock dlq resubmit orders
+  peeklock dlq resubmit orders --where reason=MaxDeliveryCountExceeded --set retried:bool=true
+  peeklock dlq resubmit orders --where 'description~timeout' -n 10
+  peeklock dlq resubmit orders --number 1001 --to orders-by-hand
+
+",
+    conditions!(),
+    "
+
+What is guaranteed: each message is locked, its copy is sent, and only when the copy is stored is the
+original completed. None is lost. If the client or the broker dies in between, a message is in both
+places and is sent again the next time: at least once. With a MessageId, a queue with duplicate detection
+drops the second copy.
+
+A copy that the queue drops as a duplicate is not stored, so its original stays where it is and is told;
+--new-id gives copies new ids. Copies have no DeadLetterReason and DeadLetterErrorDescription, and their
+time to live begins anew. Only messages that were enqueued before the command began are resubmitted: one
+that fails again at once does not go round for ever.
+
+A broker gives out available messages in their order only. Messages that do not meet the conditions and
+stand before one that does are locked for a while and released uncounted; if the connection is lost
+meanwhile they count one more failed delivery, which has no consequence in a dead-letter queue. Deferred
+dead letters and those that somebody else has locked are left alone.
+
+",
+    exit_codes!()
+);
+
+/// Messages received, sent and completed together.
+const BATCH: u32 = 64;
+/// Messages of others that are held locked at most, so that they do not come again.
+const HELD_MAX: usize = 65_536;
+
+#[derive(Args)]
+pub struct ResubmitFlags {
+    /// Queue whose dead letters to take
+    #[arg(value_parser = queue_of)]
+    queue: String,
+    /// Messages that meet a condition only. Can be given several times
+    #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
+    conditions: Vec<Condition>,
+    /// These messages only, by sequence number. Can be given several times
+    #[arg(long = "number", value_name = "NUMBER")]
+    numbers: Vec<u64>,
+    /// Messages to resubmit at most [default: all]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Set an application property on the copies, as in `send --property`. Can be given several times
+    #[arg(long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
+    set: Vec<Property>,
+    /// Leave an application property out of the copies. Can be given several times
+    #[arg(long, value_name = "KEY")]
+    remove: Vec<String>,
+    /// Give the copies another time to live
+    #[arg(long, value_name = "DURATION", value_parser = span_of)]
+    ttl: Option<TimeSpan>,
+    /// Give each copy a new message id
+    #[arg(long)]
+    new_id: bool,
+    /// Send to another queue instead
+    #[arg(long, value_name = "QUEUE")]
+    to: Option<String>,
+    /// Show what would be sent, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How it goes.
+#[derive(Default)]
+struct Progress {
+    resubmitted: u64,
+    duplicates: u64,
+    /// Sent, and there still.
+    doubled: u64,
+    failed: u64,
+    code: u8,
+    /// Locked, and to be given back.
+    held: Vec<LockToken>,
+    /// When the locks held are to be renewed.
+    renew_at: Option<Timestamp>,
+}
+
+/// What is to be resubmitted, as it was found by looking.
+struct Found {
+    count: u64,
+    /// The number of the last one: nothing behind it is touched.
+    last: u64,
+}
+
+impl ResubmitFlags {
+    fn is_meant(&self, message: &Received) -> bool {
+        (self.numbers.is_empty() || self.numbers.contains(&message.sequence_number().0))
+            && all_hold(&self.conditions, message)
+    }
+
+    /// What is sent in place of a dead letter.
+    fn copy(&self, message: &Received) -> Result<Message, Failure> {
+        let mut copy = message.message().clone();
+        copy.time_to_live = self.ttl.or(message.own_time_to_live());
+        // It is over, or else the message would not be here.
+        copy.scheduled_enqueue_time = None;
+        copy.application_properties.retain(|(key, _)| {
+            key != DEAD_LETTER_REASON
+                && key != DEAD_LETTER_ERROR_DESCRIPTION
+                && !self.remove.contains(key)
+        });
+        set_properties(&mut copy, &self.set);
+        if self.new_id {
+            copy.message_id = Some(new_id()?);
+        }
+        Ok(copy)
+    }
+}
+
+fn new_id() -> Result<MessageId, Failure> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::Failed(format!("no random number: {error}")))?;
+    // Version 4, variant 1 (RFC 9562).
+    let id = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    Ok(peeklock::ids::TrackingId(id).to_string().into())
+}
+
+pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let work = async {
+            if flags.dry_run {
+                dry_run(flags, session).await
+            } else {
+                resubmit(flags, session).await
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            () = session.tell_connection() => Ok(()),
+        }
+    })
+}
+
+/// Looks for what is meant, without locking anything, and hands each to `see`.
+async fn look(
+    flags: &ResubmitFlags,
+    session: &Session,
+    receiver: &Receiver,
+    mut see: impl FnMut(&Received) -> Result<Wrote, Failure>,
+) -> Result<Found, Failure> {
+    // What comes later has a higher number.
+    let newest = session.client.admin().queue(&flags.queue).await?.last_sequence.0;
+    let most = flags.count.unwrap_or(u64::MAX);
+    let mut found = Found { count: 0, last: 0 };
+    let mut browse = Browse::new(receiver, SequenceNumber(0));
+    loop {
+        let page = browse.page().await?;
+        if page.is_empty() {
+            return Ok(found);
+        }
+        for message in &page {
+            let number = message.sequence_number().0;
+            if number > newest || found.count == most {
+                return Ok(found);
+            }
+            let is_active = message.state() == peeklock::command::MessageState::Active;
+            if is_active && flags.is_meant(message) {
+                found = Found { count: found.count + 1, last: number };
+                if see(message)? == Wrote::Gone {
+                    return Ok(found);
+                }
+            }
+        }
+        if session.interrupt.is_set() {
+            return Err(Failure::Told(exit::INTERRUPTED));
+        }
+    }
+}
+
+async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
+    let receiver = session.client.receiver(&dead_letter_path(&flags.queue))?;
+    let form = match flags.common.output {
+        Output::Table => None,
+        Output::Json => Some(Form::Json),
+        Output::Ndjson => Some(Form::Ndjson),
+    };
+    let mut rows = Rows::new(session.out.colours);
+    let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
+    let found = look(flags, session, &receiver, |message| {
+        if form.is_some() {
+            return writer.object(&message_to_json(&flags.copy(message)?));
+        }
+        rows.add(message);
+        Ok(Wrote::Done)
+    });
+    let found = found.await?;
+    receiver.close().await?;
+    if form.is_some() {
+        writer.end()?;
+    } else if found.count > 0 {
+        rows.show(session)?;
+    }
+    let to = flags.to.as_deref().unwrap_or(&flags.queue);
+    let messages = if found.count == 1 { "message" } else { "messages" };
+    note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
+    Ok(())
+}
+
+async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
+    let to = flags.to.as_deref().unwrap_or(&flags.queue);
+    let path = dead_letter_path(&flags.queue);
+    let receiver = session.client.receiver(&path)?;
+    let sender = session.client.sender(to)?;
+    let found = look(flags, session, &receiver, |_| Ok(Wrote::Done)).await?;
+    let bar = Bar::new("resubmitting", Some(found.count));
+    let mut progress = Progress { code: 1, ..Progress::default() };
+    let worked = work(flags, session, &receiver, &sender, &found, &mut progress, &bar).await;
+    drop(bar);
+    // Should this fail, their locks end by themselves.
+    let _released = receiver.release_many(&progress.held).await;
+    let closed = receiver.close().await;
+    let Progress { resubmitted, duplicates, doubled, failed, .. } = progress;
+    if flags.common.output == Output::Table {
+        let messages = if resubmitted == 1 { "message" } else { "messages" };
+        session.out.say(&format!("resubmitted {resubmitted} {messages} to {to}\n"))?;
+    } else {
+        let sum = serde_json::json!({
+            "queue": to, "resubmitted": resubmitted, "duplicates": duplicates,
+            "sentAndThereStill": doubled, "failed": failed,
+        });
+        session.out.say(&format!("{sum}\n"))?;
+    }
+    if duplicates > 0 {
+        note(&format!(
+            "error: {duplicates} stay in `{path}`: `{to}` took their copies for duplicates, and has \
+             them or had them; --new-id sends them under new ids"
+        ));
+    }
+    if doubled > 0 {
+        note(&format!(
+            "error: {doubled} were sent and are in `{path}` still: their locks had ended, or the \
+             connection was lost"
+        ));
+    }
+    match worked {
+        Ok(()) if duplicates + doubled + failed == 0 => closed.map_err(Failure::from),
+        Ok(()) if resubmitted == 0 && failed > 0 => Err(Failure::Told(progress.code)),
+        Ok(()) => Err(Failure::Told(exit::IN_PART)),
+        Err(Failure::Ended { text, .. }) if resubmitted > 0 => {
+            Err(Failure::ended(exit::IN_PART, text))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn work(
+    flags: &ResubmitFlags,
+    session: &Session,
+    receiver: &Receiver,
+    sender: &Sender,
+    found: &Found,
+    progress: &mut Progress,
+    bar: &Bar,
+) -> Result<(), Failure> {
+    let mut done = 0;
+    while done < found.count {
+        if session.interrupt.is_set() {
+            return Err(Failure::Told(exit::INTERRUPTED));
+        }
+        renew(session, receiver, progress).await?;
+        let messages = receiver.receive_many(BATCH, TimeSpan::ZERO).await?;
+        if messages.is_empty() {
+            // Somebody else has the rest.
+            return Ok(());
+        }
+        let is_past = messages.iter().any(|message| message.sequence_number().0 > found.last);
+        let (meant, others): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
+            message.sequence_number().0 <= found.last && flags.is_meant(message)
+        });
+        hold(progress, &others);
+        let (meant, surplus) = {
+            let room = usize::try_from(found.count - done).unwrap_or(usize::MAX);
+            let mut meant = meant;
+            let surplus = meant.split_off(room.min(meant.len()));
+            (meant, surplus)
+        };
+        hold(progress, &surplus);
+        done += meant.len() as u64;
+        move_on(flags, receiver, sender, meant, progress, bar).await?;
+        if progress.failed > 0 || is_past {
+            return Ok(());
+        }
+        if progress.held.len() >= HELD_MAX {
+            return Err(Failure::ended(
+                exit::IN_PART,
+                format!(
+                    "{HELD_MAX} messages that do not meet the conditions stand before the rest, and no \
+                     more are held; receive or purge some of them, or resubmit with fewer conditions"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Sends copies, and completes the originals of those that were stored.
+async fn move_on(
+    flags: &ResubmitFlags,
+    receiver: &Receiver,
+    sender: &Sender,
+    meant: Vec<Received>,
+    progress: &mut Progress,
+    bar: &Bar,
+) -> Result<(), Failure> {
+    let copies = meant.iter().map(|message| flags.copy(message)).collect::<Result<Vec<_>, _>>();
+    let copies = match copies {
+        Ok(copies) => copies,
+        Err(failure) => {
+            hold(progress, &meant);
+            return Err(failure);
+        }
+    };
+    // Their locks are young; should sending take long, they are kept.
+    let keepers: Vec<_> =
+        meant.iter().filter_map(|message| receiver.keep_locked(message).ok()).collect();
+    let mut stored = Vec::new();
+    for (message, sent) in meant.iter().zip(sender.send_many(copies).await) {
+        match sent {
+            Ok(number) if number.0 > 0 => stored.extend(message.lock_token()),
+            Ok(_) => {
+                progress.duplicates += 1;
+                hold(progress, [message]);
+            }
+            Err(error) => {
+                progress.failed += 1;
+                progress.code = code(error.condition());
+                let open = if may_be_done(error.condition()) {
+                    "\n  the copy may have been stored all the same"
+                } else {
+                    ""
+                };
+                let number = message.sequence_number();
+                bar.note(&format!("error: message {number} stays: {}{open}", told(&error)));
+                hold(progress, [message]);
+            }
+        }
+    }
+    let completed = receiver.complete_many(&stored).await;
+    drop(keepers);
+    let failed = completed.iter().filter(|result| result.is_err()).count() as u64;
+    progress.doubled += failed;
+    progress.resubmitted += stored.len() as u64;
+    bar.advance(meant.len() as u64);
+    Ok(())
+}
+
+/// Keeps messages locked until the end, so that they do not come again.
+fn hold<'a>(progress: &mut Progress, messages: impl IntoIterator<Item = &'a Received> + Clone) {
+    for message in messages.clone() {
+        if let Some(until) = message.locked_until() {
+            let at = progress.renew_at.map_or(until, |at| at.min(until));
+            progress.renew_at = Some(at);
+        }
+    }
+    progress.held.extend(tokens(messages));
+}
+
+/// Renews the locks held when the first of them would end soon.
+async fn renew(
+    session: &Session,
+    receiver: &Receiver,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    const SOON: TimeSpan = TimeSpan::from_seconds(3);
+    let now = session.client.now();
+    let is_due = progress.renew_at.is_some_and(|at| at.minus(SOON) <= now);
+    if !is_due {
+        return Ok(());
+    }
+    // A lock that was lost is of a message that comes again, and is held again.
+    receiver.renew_many(&progress.held).await?;
+    let description = session.client.admin().queue(receiver_queue(receiver)).await?.description;
+    progress.renew_at = Some(session.client.now().plus(description.lock_duration));
+    Ok(())
+}
+
+/// The queue of a dead-letter queue.
+fn receiver_queue(receiver: &Receiver) -> &str {
+    receiver.path().split("/$").next().unwrap_or_default()
+}

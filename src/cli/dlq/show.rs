@@ -1,0 +1,61 @@
+//! `peeklock dlq show`
+
+use clap::Args;
+use peeklock::ids::SequenceNumber;
+use peeklock::path::dead_letter_path;
+
+use super::super::arguments::queue_of;
+use super::super::connect::{Common, Patience};
+use super::super::message::{BodyFlags, Form, Writer};
+use super::super::{Failure, exit};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock dlq show orders 1001
+  peeklock dlq show orders 1001 --raw > body
+  peeklock dlq show orders 1001 -o json | jq .applicationProperties
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ShowFlags {
+    /// Queue, such as `orders`
+    #[arg(value_parser = queue_of)]
+    queue: String,
+    /// Sequence number, as `peeklock dlq list` shows it
+    number: u64,
+    #[command(flatten)]
+    body: BodyFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let path = dead_letter_path(&flags.queue);
+        let receiver = session.client.receiver(&path)?;
+        let found = receiver.peek(SequenceNumber(flags.number), 1).await?;
+        receiver.close().await?;
+        let message = found.first().filter(|found| found.sequence_number().0 == flags.number);
+        let Some(message) = message else {
+            return Err(Failure::ended(
+                exit::NOT_FOUND,
+                format!(
+                    "there is no message {} in `{path}`; `peeklock dlq list {}` shows those that are \
+                     there",
+                    flags.number, flags.queue
+                ),
+            ));
+        };
+        // One object is no list.
+        let form = match flags.body.form(flags.common.output) {
+            Form::Json => Form::Ndjson,
+            form => form,
+        };
+        let _wrote = Writer::new(session.out, form).message(message)?;
+        Ok(())
+    })
+}

@@ -1,0 +1,36 @@
+//! The exit codes, so that scripts can tell one end from another. A code keeps its meaning.
+
+/// What the help of every command for queues and messages says about its end.
+macro_rules! exit_codes {
+    () => {
+        "\
+Exit codes:
+  0    done
+  1    failure
+  2    usage or configuration
+  4    no such queue, message or context
+  5    it exists already
+  6    nothing was there: no message to receive or to show
+  7    no connection to the broker
+  8    done in part; what was and what was not is told
+  9    the broker is busy; the same can succeed later
+  130  interrupted"
+    };
+}
+
+/// A wrong command line or configuration.
+pub const USAGE: u8 = 2;
+/// No such queue, message or context.
+pub const NOT_FOUND: u8 = 4;
+/// It exists already.
+pub const EXISTS: u8 = 5;
+/// No message was there.
+pub const NOTHING: u8 = 6;
+/// The broker cannot be reached.
+pub const NO_CONNECTION: u8 = 7;
+/// Some of it was done.
+pub const IN_PART: u8 = 8;
+/// The same can succeed later.
+pub const BUSY: u8 = 9;
+/// Ctrl-C or SIGTERM, as a shell tells it.
+pub const INTERRUPTED: u8 = 130;

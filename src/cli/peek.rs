@@ -1,0 +1,226 @@
+//! `peeklock peek`: looks at messages without taking or locking them.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use peeklock::command::MessageState;
+use peeklock::ids::SequenceNumber;
+use peeklock::time::TimeSpan;
+use peeklock::websocket::client::{Received, Receiver};
+
+use super::arguments::{Source, span_of};
+use super::connect::{Common, Patience, Session};
+use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, instant, state_name};
+use super::terminal::{Bar, Cell, Table, Wrote, cut, note};
+use super::{Failure, exit};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock peek orders
+  peeklock peek orders --from 1001 -n 1 --long     all of one message
+  peeklock peek orders --state scheduled --all
+  peeklock peek orders --dead-letter
+  peeklock peek orders --follow --body-only        what comes, as it comes
+  peeklock peek orders --all -o ndjson | peeklock send copies
+
+Peeking changes nothing: locked, deferred, scheduled and expired messages are seen too. Bodies are cut
+in the table; --long and the forms for programs have them whole.
+
+",
+    exit_codes!()
+);
+
+/// Messages asked for at once.
+pub const PAGE: u32 = 250;
+/// Rows of one table: what is more is told to be there.
+const ROWS_DEFAULT: u64 = 20;
+/// A table is laid out when it is whole; larger ones are for nobody to read.
+pub const ROWS_MAX: u64 = 10_000;
+
+#[derive(Args)]
+pub struct PeekFlags {
+    #[command(flatten)]
+    source: Source,
+    /// First sequence number to look at
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    from: u64,
+    /// Messages to show [default: 20; with --follow no end]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Show all that are there
+    #[arg(long, conflicts_with = "count")]
+    all: bool,
+    /// Show those of one state only
+    #[arg(long, value_name = "STATE")]
+    state: Option<State>,
+    /// Go on with what comes, until Ctrl-C
+    #[arg(short, long, conflicts_with = "all")]
+    follow: bool,
+    /// How often to look with --follow
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span_of, requires = "follow")]
+    interval: TimeSpan,
+    /// Everything of each message instead of a line
+    #[arg(short, long)]
+    long: bool,
+    #[command(flatten)]
+    body: BodyFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    /// Available or locked
+    Active,
+    /// Set aside
+    Deferred,
+    /// Not yet due
+    Scheduled,
+}
+
+impl State {
+    fn is(self, state: MessageState) -> bool {
+        match self {
+            Self::Active => state == MessageState::Active,
+            Self::Deferred => state == MessageState::Deferred,
+            Self::Scheduled => state == MessageState::Scheduled,
+        }
+    }
+}
+
+pub fn run(flags: &PeekFlags) -> Result<(), Failure> {
+    let patience = if flags.follow { Patience::Endless } else { Patience::Limited };
+    flags.common.run(patience, async |session| {
+        tokio::select! {
+            result = peek(flags, session) => result,
+            () = session.tell_connection() => Ok(()),
+        }
+    })
+}
+
+async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
+    let path = flags.source.path();
+    let receiver = session.client.receiver(&path)?;
+    let count = match (flags.count, flags.all || flags.follow) {
+        (Some(count), _) => count,
+        (None, true) => u64::MAX,
+        (None, false) => ROWS_DEFAULT,
+    };
+    let form = match flags.body.form(flags.common.output) {
+        // A table that grows has no widths.
+        Form::Long if !flags.long && !flags.follow => None,
+        form => Some(form),
+    };
+    let count = if form.is_some() { count } else { count.min(ROWS_MAX) };
+    let mut table = table(session.out.colours);
+    let mut writer = Writer::new(session.out, form.unwrap_or(Form::Long));
+    let bar = Bar::beside_output("peeking");
+    let mut browse = Browse::new(&receiver, SequenceNumber(flags.from));
+    let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);
+    'pages: loop {
+        let page = tokio::select! {
+            biased;
+            () = session.interrupt.hit() => break,
+            page = browse.page() => page,
+        };
+        let page = match page {
+            // The connection comes back by itself.
+            Err(Failure::Ended { code: exit::NO_CONNECTION, .. }) if flags.follow => continue,
+            page => page?,
+        };
+        let is_end = page.is_empty();
+        let wanted = |message: &&Received| flags.state.is_none_or(|is| is.is(message.state()));
+        for message in page.iter().filter(wanted) {
+            if shown == count {
+                next = message.sequence_number().0;
+                is_more = true;
+                break 'pages;
+            }
+            shown += 1;
+            if form.is_some() {
+                if writer.message(message)? == Wrote::Gone {
+                    return Ok(());
+                }
+                bar.advance(1);
+                continue;
+            }
+            let (cells, was_cut) = row(message);
+            is_cut |= was_cut;
+            table.row(cells);
+        }
+        if is_end && !flags.follow {
+            break;
+        }
+        if is_end {
+            tokio::select! {
+                () = session.interrupt.hit() => break,
+                () = tokio::time::sleep(flags.interval.to_std().max(Duration::from_millis(10))) => {}
+            }
+        }
+    }
+    drop(bar);
+    receiver.close().await?;
+    if form.is_some() {
+        writer.end()?;
+    } else if shown > 0 {
+        let (text, was_narrow) = table.text(&session.out);
+        session.out.say(&text)?;
+        if is_cut || was_narrow {
+            note("some text is cut; --long, or -o ndjson, shows it whole");
+        }
+        if is_more {
+            note(&format!("there are more; `--from {next}` goes on, --all -o ndjson shows all"));
+        }
+    }
+    if session.interrupt.is_set() && !flags.follow {
+        return Err(Failure::Told(exit::INTERRUPTED));
+    }
+    if shown == 0 && !flags.follow {
+        note(&format!("no such message is in `{path}`"));
+        return Err(Failure::Told(exit::NOTHING));
+    }
+    Ok(())
+}
+
+/// Goes through a queue from a number on.
+pub struct Browse<'a> {
+    receiver: &'a Receiver,
+    next: SequenceNumber,
+}
+
+impl<'a> Browse<'a> {
+    pub const fn new(receiver: &'a Receiver, from: SequenceNumber) -> Self {
+        Self { receiver, next: from }
+    }
+
+    /// The next messages; none at the end. Dropping the future skips nothing.
+    pub async fn page(&mut self) -> Result<Vec<Received>, Failure> {
+        let page = self.receiver.peek(self.next, PAGE).await?;
+        if let Some(last) = page.last() {
+            self.next = last.sequence_number().next();
+        }
+        Ok(page)
+    }
+}
+
+fn table(colours: bool) -> Table {
+    Table::new(&["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "ID", "SUBJECT", "BODY"], 4, colours)
+}
+
+fn row(message: &Received) -> (Vec<Cell>, bool) {
+    let cell = |text: &str| cut(text.as_bytes(), CELL_CHARS_MAX);
+    let (id, id_cut) = cell(&id(message.message()));
+    let (subject, subject_cut) = cell(message.message().subject.as_deref().unwrap_or_default());
+    let (body, body_cut) = cut(message.body(), CELL_CHARS_MAX);
+    let cells = vec![
+        Cell::Number(message.sequence_number().0),
+        Cell::Text(state_name(message.state()).to_owned()),
+        Cell::Text(instant(message.enqueued_at())),
+        Cell::Number(message.delivery_count().into()),
+        Cell::Text(id),
+        Cell::Text(subject),
+        Cell::Text(body),
+    ];
+    (cells, id_cut || subject_cut || body_cut)
+}

@@ -1,0 +1,90 @@
+//! Application properties on the command line: `KEY=VALUE` is text, `KEY:TYPE=VALUE` any type.
+
+use peeklock::message::Value;
+use peeklock::websocket::client::message_from_json;
+use serde_json::json;
+
+pub const TYPES: [&str; 21] = [
+    "null",
+    "bool",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "f32",
+    "f64",
+    "decimal128",
+    "char",
+    "string",
+    "uuid",
+    "timestamp",
+    "binary",
+    "uri",
+    "dateTimeOffset",
+    "timeSpan",
+];
+
+/// One property.
+pub type Property = (String, Value);
+
+/// Reads one.
+pub fn property(text: &str) -> Result<Property, String> {
+    let (name, value) = text.split_once('=').ok_or("a property is KEY=VALUE or KEY:TYPE=VALUE")?;
+    let (key, kind) = name.rsplit_once(':').unwrap_or((name, "string"));
+    if key.is_empty() {
+        return Err("a property has a key before `=`".to_owned());
+    }
+    if !TYPES.contains(&kind) {
+        return Err(format!("`{kind}` is no type; types are {}", TYPES.join(" ")));
+    }
+    // Numbers and booleans as such, everything else as text: the reader of JSON takes it from there.
+    let scalar = match kind {
+        "null" => serde_json::Value::Null,
+        "bool" | "f32" | "f64" => {
+            serde_json::from_str(value).unwrap_or_else(|_| value.to_owned().into())
+        }
+        _ => value.to_owned().into(),
+    };
+    let message = json!({"applicationProperties": {key: {"type": kind, "value": scalar}}});
+    let message = message_from_json(&message.to_string());
+    let mut properties = message.map(|message| message.application_properties).unwrap_or_default();
+    properties.pop().ok_or_else(|| format!("`{value}` is not a value of the type `{kind}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(given: &str, expected: Option<(&str, Value)>) {
+        let expected = expected.map(|(key, value)| (key.to_owned(), value));
+        assert_eq!(property(given).ok(), expected, "{given}");
+    }
+
+    /// MSG-20
+    #[test]
+    fn properties_have_types() {
+        check("a=b", Some(("a", Value::String("b".into()))));
+        check("a=", Some(("a", Value::String(String::new()))));
+        check("a=7", Some(("a", Value::String("7".into()))));
+        check("a=b=c", Some(("a", Value::String("b=c".into()))));
+        check("a:i32=7", Some(("a", Value::I32(7))));
+        check("a:i32=-7", Some(("a", Value::I32(-7))));
+        check("a:u8=256", None);
+        check("a:bool=true", Some(("a", Value::Bool(true))));
+        check("a:bool=yes", None);
+        check("a:f64=1.5", Some(("a", Value::F64(1.5))));
+        check("a:f64=NaN=", None);
+        check("a:null=", Some(("a", Value::Null)));
+        check("a:timeSpan=PT1M", Some(("a", Value::TimeSpan(600_000_000))));
+        check("a:timestamp=1970-01-01T00:00:01Z", Some(("a", Value::Timestamp(1_000))));
+        check("a:binary=AAE=", Some(("a", Value::Binary(vec![0, 1].into()))));
+        check("eu:a:string=b", Some(("eu:a", Value::String("b".into()))));
+        check("a:int=7", None);
+        check("=b", None);
+        check("a", None);
+    }
+}

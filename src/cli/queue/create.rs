@@ -1,0 +1,67 @@
+//! `peeklock queue create`
+
+use clap::Args;
+use peeklock::condition::Condition;
+
+use super::super::Failure;
+use super::super::arguments::queue_of;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::line;
+use super::properties::Properties;
+use super::show;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock queue create orders
+  peeklock queue create orders --lock-duration 30s --max-delivery-count 3
+  peeklock queue create jobs --ttl P1D --dead-lettering-on-message-expiration
+  peeklock queue create once --requires-duplicate-detection \\
+    --duplicate-detection-history-time-window 1h
+  peeklock queue create orders --if-not-exists     in scripts that run again
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct CreateFlags {
+    /// Path of the queue, such as `orders` or `eu/orders`
+    #[arg(value_parser = queue_of)]
+    queue: String,
+    /// Be content with a queue that is there, whatever is set on it
+    #[arg(long)]
+    if_not_exists: bool,
+    #[command(flatten)]
+    properties: Properties,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let admin = session.client.admin();
+        let created = admin.create_queue_with(&flags.queue, flags.properties.update()).await;
+        let (described, said) = match created {
+            Ok(described) => (described, "created"),
+            Err(error)
+                if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
+            {
+                (admin.queue(&flags.queue).await?, "is there already")
+            }
+            Err(error) if error.condition() == Condition::EntityAlreadyExists => {
+                let failure = Failure::from(error);
+                return Err(failure.hint(&format!(
+                    "`peeklock queue update {}` changes it, --if-not-exists is content with it",
+                    flags.queue
+                )));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if flags.common.output == Output::Table {
+            let path = line(&described.description.path).into_owned();
+            return session.out.say(&format!("queue `{path}` {said}\n"));
+        }
+        session.out.say(&show::form(&described, flags.common.output, &session.out))
+    })
+}

@@ -1,0 +1,87 @@
+//! `peeklock queue list`
+
+use clap::Args;
+use indicatif::BinaryBytes;
+use peeklock::command::Described;
+use peeklock::websocket::client::{Client, queue_to_json};
+
+use super::super::Failure;
+use super::super::connect::{Common, Output, Patience};
+use super::super::message::{Form, Writer};
+use super::super::terminal::{Cell, Table, Wrote, note};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock queue list
+  peeklock queue list -o ndjson | jq -r 'select(.runtime.deadLetterMessageCount > 0) | .path'
+
+",
+    exit_codes!()
+);
+
+/// A broker that says there are always more is not believed for ever.
+const QUEUES_MAX: usize = 1_000_000;
+
+#[derive(Args)]
+pub struct ListFlags {
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &ListFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let queues = all(&session.client).await?;
+        let form = match flags.common.output {
+            Output::Table if queues.is_empty() => {
+                note("there are no queues; `peeklock queue create orders` makes one");
+                return Ok(());
+            }
+            Output::Table => {
+                let mut table = table(session.out.colours);
+                queues.iter().for_each(|queue| table.row(row(queue)));
+                return session.out.say(&table.text(&session.out).0);
+            }
+            Output::Json => Form::Json,
+            Output::Ndjson => Form::Ndjson,
+        };
+        let mut writer = Writer::new(session.out, form);
+        for queue in &queues {
+            if writer.object(&queue_to_json(queue))? == Wrote::Gone {
+                return Ok(());
+            }
+        }
+        writer.end()
+    })
+}
+
+/// All queues, page by page.
+pub async fn all(client: &Client) -> Result<Vec<Described>, Failure> {
+    let admin = client.admin();
+    let mut queues: Vec<Described> = Vec::new();
+    while queues.len() < QUEUES_MAX {
+        let page = admin.queues(queues.len()).await?;
+        if page.is_empty() {
+            break;
+        }
+        queues.extend(page);
+    }
+    Ok(queues)
+}
+
+fn table(colours: bool) -> Table {
+    let heads = ["QUEUE", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"];
+    Table::new(&heads, heads.len(), colours)
+}
+
+fn row(queue: &Described) -> Vec<Cell> {
+    vec![
+        Cell::Text(queue.description.path.to_string()),
+        Cell::Text(queue.description.status.name().to_owned()),
+        Cell::Number(queue.counts.active),
+        Cell::Alarm(queue.counts.dead_letter),
+        Cell::Number(queue.counts.scheduled),
+        Cell::Number(queue.counts.deferred),
+        Cell::Right(BinaryBytes(queue.size_bytes).to_string()),
+    ]
+}

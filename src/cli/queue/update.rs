@@ -1,0 +1,68 @@
+//! `peeklock queue update`
+
+use clap::{Args, ValueEnum};
+use peeklock::description::QueueUpdate;
+use peeklock::websocket::client::Cleared;
+
+use super::super::Failure;
+use super::super::arguments::queue_of;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::line;
+use super::properties::Properties;
+use super::show;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock queue update orders --max-delivery-count 5
+  peeklock queue update orders --status ReceiveDisabled
+  peeklock queue update orders --clear user-metadata
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct UpdateFlags {
+    /// Queue, such as `orders`
+    #[arg(value_parser = queue_of)]
+    queue: String,
+    /// Take the value of a property away. Can be given several times
+    #[arg(long, value_name = "PROPERTY")]
+    clear: Vec<Clearable>,
+    #[command(flatten)]
+    properties: Properties,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Clearable {
+    ForwardTo,
+    ForwardDeadLetteredMessagesTo,
+    UserMetadata,
+}
+
+pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
+    let update = flags.properties.update();
+    if update == QueueUpdate::default() && flags.clear.is_empty() {
+        return Err(Failure::usage(
+            "nothing to change: give a property, such as --max-delivery-count 5",
+        ));
+    }
+    let cleared = Cleared {
+        forward_to: flags.clear.contains(&Clearable::ForwardTo),
+        forward_dead_lettered_messages_to: flags
+            .clear
+            .contains(&Clearable::ForwardDeadLetteredMessagesTo),
+        user_metadata: flags.clear.contains(&Clearable::UserMetadata),
+    };
+    flags.common.run(Patience::Limited, async |session| {
+        let described = session.client.admin().change_queue(&flags.queue, update, cleared).await?;
+        if flags.common.output == Output::Table {
+            let path = line(&described.description.path).into_owned();
+            return session.out.say(&format!("queue `{path}` updated\n"));
+        }
+        session.out.say(&show::form(&described, flags.common.output, &session.out))
+    })
+}

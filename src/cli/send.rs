@@ -1,0 +1,283 @@
+//! `peeklock send`: one message of the command line, or many from standard input, pipelined.
+
+mod feed;
+mod report;
+
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use peeklock::error::BrokerError;
+use peeklock::ids::SequenceNumber;
+use peeklock::message::Message;
+use peeklock::time::{TimeSpan, Timestamp};
+use tokio::time::Instant;
+
+use super::Failure;
+use super::arguments::{When, span_of, when};
+use super::connect::{Common, Output, Patience, Session};
+use super::property::{Property, property};
+use super::terminal::Bar;
+use feed::{Fed, Feed};
+use report::Report;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock send orders 'two coffees'
+  peeklock send orders 'one tea' --id order-2 --subject tea --property table:i32=7 --ttl 10m
+  peeklock send orders 'not yet' --at +15m          the number told cancels it
+  peeklock send orders --file invoice.pdf --content-type application/pdf
+  peeklock peek orders --all -o ndjson | peeklock send copies
+  printf 'one\\ntwo\\n' | peeklock send orders --lines
+  peeklock send orders ping --repeat 1000 --rate 100
+
+Without a body, messages come from standard input, one a line: JSON in the form in which `receive`
+and `peek` write them with -o ndjson, or with --lines the line itself. Flags go over what stands there.
+
+A message that was told as accepted is stored. Up to --in-flight messages are under way at once; the
+first one that fails ends the sending, after the answers to those under way, unless --keep-going.
+
+",
+    exit_codes!()
+);
+
+/// Bytes of messages under way at once.
+const BYTES_IN_FLIGHT_MAX: usize = 32 << 20;
+
+/// How far `--rate` may be behind and make up for it.
+const LATE_MAX: Duration = Duration::from_millis(50);
+
+#[derive(Args)]
+pub struct SendFlags {
+    /// Queue, such as `orders`
+    queue: String,
+    /// Body of the message
+    #[arg(conflicts_with_all = ["file", "lines"])]
+    body: Option<String>,
+    /// Take the body from a file; `-` is standard input, whole
+    #[arg(short, long, value_name = "FILE", conflicts_with = "lines")]
+    file: Option<String>,
+    /// Take every line of standard input as the body of a message
+    #[arg(long)]
+    lines: bool,
+    /// Send the message so many times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+    /// Send at most so many messages in a second
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// Messages under way at once
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    in_flight: u16,
+    /// Go on after a message that was refused or cannot be read
+    #[arg(long)]
+    keep_going: bool,
+    #[command(flatten)]
+    properties: PropertyFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Properties of the message")]
+struct PropertyFlags {
+    /// Message id, by which duplicates are known
+    #[arg(long, value_name = "TEXT")]
+    id: Option<String>,
+    /// Subject, also known as label
+    #[arg(long, value_name = "TEXT")]
+    subject: Option<String>,
+    /// Application property: text, or any type as in `table:i32=7`, `paid:bool=true`. Can be given
+    /// several times
+    #[arg(short, long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
+    property: Vec<Property>,
+    /// Time to live, such as 10m
+    #[arg(long, value_name = "DURATION", value_parser = span_of)]
+    ttl: Option<TimeSpan>,
+    /// When it becomes available: 2026-05-01T12:00:00Z, or +10m from now
+    #[arg(long, value_name = "WHEN", value_parser = when)]
+    at: Option<When>,
+    /// Media type of the body
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// What it answers or belongs to
+    #[arg(long, value_name = "TEXT")]
+    correlation_id: Option<String>,
+    /// Where answers are sent
+    #[arg(long, value_name = "ADDRESS")]
+    reply_to: Option<String>,
+    /// Session that answers belong to
+    #[arg(long, value_name = "TEXT")]
+    reply_to_session_id: Option<String>,
+    /// Address the sender has in mind
+    #[arg(long, value_name = "ADDRESS")]
+    to: Option<String>,
+    /// Partition key
+    #[arg(long, value_name = "TEXT")]
+    partition_key: Option<String>,
+    /// Session of the message; kept, sessions are not in this version of the broker
+    #[arg(long, value_name = "TEXT")]
+    session_id: Option<String>,
+}
+
+impl PropertyFlags {
+    /// Puts what is given over what the message has.
+    fn apply(&self, message: &mut Message, now: Timestamp) {
+        fn over<T: Clone>(field: &mut Option<T>, given: Option<&T>) {
+            if let Some(value) = given {
+                *field = Some(value.clone());
+            }
+        }
+        over(&mut message.message_id, self.id.as_deref().map(Into::into).as_ref());
+        over(&mut message.subject, self.subject.as_ref());
+        over(&mut message.time_to_live, self.ttl.as_ref());
+        over(&mut message.scheduled_enqueue_time, self.at.map(|at| at.from(now)).as_ref());
+        over(&mut message.content_type, self.content_type.as_ref());
+        over(&mut message.correlation_id, self.correlation_id.as_deref().map(Into::into).as_ref());
+        over(&mut message.reply_to, self.reply_to.as_ref());
+        over(&mut message.reply_to_session_id, self.reply_to_session_id.as_ref());
+        over(&mut message.to, self.to.as_ref());
+        over(&mut message.partition_key, self.partition_key.as_ref());
+        over(&mut message.session_id, self.session_id.as_ref());
+        set_properties(message, &self.property);
+    }
+}
+
+/// Adds or replaces application properties.
+pub fn set_properties(message: &mut Message, properties: &[Property]) {
+    for (key, value) in properties {
+        let held = message.application_properties.iter_mut().find(|(held, _)| held == key);
+        match held {
+            Some((_, held)) => *held = value.clone(),
+            None => message.application_properties.push((key.clone(), value.clone())),
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if (0.001..=1_000_000.0).contains(&rate) {
+        return Ok(rate);
+    }
+    Err("it is not between 0.001 and 1000000".to_owned())
+}
+
+/// A message under way, and where it came from.
+struct Answered {
+    line: u64,
+    bytes: usize,
+    result: Result<SequenceNumber, BrokerError>,
+}
+
+pub fn run(flags: &SendFlags) -> Result<(), Failure> {
+    let feed = Feed::open(flags)?;
+    flags.common.run(Patience::Limited, async |session| {
+        let report = tokio::select! {
+            report = send(flags, feed, session) => report?,
+            () = session.tell_connection() => return Ok(()),
+        };
+        report.end(&flags.queue)
+    })
+}
+
+/// Sends all that the feed has, as much at once as may be under way.
+async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Report, Failure> {
+    let in_flight_max = usize::from(flags.in_flight);
+    let sender = session.client.sender(&flags.queue)?.with_in_flight_max(in_flight_max);
+    let mut report = Report::new(session.out, flags.common.output, feed.names_lines());
+    // Two may not write to one terminal at once: not beside what is typed or told there.
+    let is_beside =
+        feed.is_typed() || (session.out.is_terminal && flags.common.output == Output::Ndjson);
+    let bar = if is_beside { Bar::hidden() } else { Bar::new("sending", feed.total()) };
+    let mut pace = flags.rate.map(Pace::new);
+    let mut under_way = FuturesOrdered::new();
+    let (mut bytes_under_way, mut may_go_on) = (0_usize, true);
+    loop {
+        let has_room = under_way.len() < in_flight_max && bytes_under_way < BYTES_IN_FLIGHT_MAX;
+        tokio::select! {
+            biased;
+            () = session.interrupt.hit(), if may_go_on => {
+                report.interrupted(&bar);
+                may_go_on = false;
+            }
+            Some(answered) = under_way.next(), if !under_way.is_empty() => {
+                let answered: Answered = answered;
+                bytes_under_way -= answered.bytes;
+                bar.advance(1);
+                may_go_on &= report.answered(answered, &bar)? || flags.keep_going;
+            }
+            fed = paced(&mut pace, &mut feed), if may_go_on && has_room => match fed {
+                Fed::Message(line, mut message) => {
+                    flags.properties.apply(&mut message, session.client.now());
+                    let bytes = message.body.as_bytes().len();
+                    bytes_under_way += bytes;
+                    let sender = &sender;
+                    under_way.push_back(async move {
+                        Answered { line, bytes, result: sender.send(*message).await }
+                    });
+                }
+                Fed::Unreadable(line, error) => {
+                    report.unreadable(line, &error, &bar);
+                    may_go_on &= flags.keep_going;
+                }
+                Fed::Failed(error) => {
+                    report.unfed(&error);
+                    may_go_on = false;
+                }
+                Fed::End => may_go_on = false,
+            },
+            else => break,
+        }
+    }
+    drop(bar);
+    Ok(report)
+}
+
+/// The next message, when its time has come. Dropping the future loses neither.
+async fn paced(pace: &mut Option<Pace>, feed: &mut Feed) -> Fed {
+    if let Some(pace) = pace {
+        pace.due().await;
+    }
+    let fed = feed.next().await;
+    if let Some(pace) = pace {
+        pace.next_at += pace.period;
+    }
+    fed
+}
+
+/// When the next message may go.
+struct Pace {
+    period: Duration,
+    next_at: Instant,
+}
+
+impl Pace {
+    fn new(rate: f64) -> Self {
+        Self { period: Duration::from_secs_f64(1.0 / rate), next_at: Instant::now() }
+    }
+
+    /// Waits for it. What could not go for a while is not made up for, but for what a timer of
+    /// milliseconds is too coarse for.
+    async fn due(&mut self) {
+        if let Some(earliest) = Instant::now().checked_sub(LATE_MAX) {
+            self.next_at = self.next_at.max(earliest);
+        }
+        tokio::time::sleep_until(self.next_at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pause_is_not_made_up_for() {
+        let mut pace = Pace::new(1.0);
+        let now = Instant::now();
+        pace.next_at = now.checked_sub(Duration::from_secs(60)).unwrap();
+        pace.due().await;
+        assert!(pace.next_at >= now.checked_sub(LATE_MAX).unwrap());
+    }
+}

@@ -1,0 +1,191 @@
+//! Where messages to be sent come from.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read};
+
+use peeklock::message::Message;
+use peeklock::websocket::client::message_from_json;
+use tokio::sync::mpsc;
+
+use super::super::Failure;
+use super::super::terminal::note;
+use super::SendFlags;
+
+/// A line, or a file, has at most so many bytes: Base64 of the largest message that can be configured.
+const BYTES_MAX: u64 = 256 << 20;
+/// Lines read ahead.
+const LINES_AHEAD: usize = 64;
+
+/// The source of messages.
+pub enum Feed {
+    /// The same message so many times more.
+    Same { message: Box<Message>, left: u64, total: u64 },
+    /// Lines of standard input, read by a thread of their own.
+    Lines { lines: mpsc::Receiver<Line>, is_text: bool },
+}
+
+/// What the source has next.
+pub enum Fed {
+    /// A message of a line.
+    Message(u64, Box<Message>),
+    /// A line that is no message.
+    Unreadable(u64, String),
+    /// The source cannot be read.
+    Failed(io::Error),
+    /// Nothing more.
+    End,
+}
+
+/// What the reader found.
+pub enum Line {
+    Read(u64, Vec<u8>),
+    TooLong(u64),
+    Failed(io::Error),
+}
+
+impl Feed {
+    /// The source that the flags name.
+    pub fn open(flags: &SendFlags) -> Result<Self, Failure> {
+        let same = |message: Message| Self::Same {
+            message: Box::new(message),
+            left: flags.repeat,
+            total: flags.repeat,
+        };
+        if let Some(body) = &flags.body {
+            return Ok(same(Message::new(body.clone())));
+        }
+        if let Some(file) = &flags.file {
+            return Ok(same(Message::new(read_file(file)?)));
+        }
+        if flags.repeat > 1 {
+            return Err(Failure::usage(
+                "--repeat wants one message: a body, or --file; standard input is read once",
+            ));
+        }
+        if io::stdin().is_terminal() {
+            let what = if flags.lines { "the body of a message" } else { "a message as JSON" };
+            note(&format!("reading from the terminal, each line {what}; Ctrl-D ends"));
+        }
+        let (found, lines) = mpsc::channel(LINES_AHEAD);
+        std::thread::spawn(move || read_lines(io::stdin().lock(), &found));
+        Ok(Self::Lines { lines, is_text: flags.lines })
+    }
+
+    /// How many messages there will be, if that is known.
+    pub const fn total(&self) -> Option<u64> {
+        match self {
+            Self::Same { total, .. } => Some(*total),
+            Self::Lines { .. } => None,
+        }
+    }
+
+    /// Whether somebody types it.
+    pub fn is_typed(&self) -> bool {
+        self.names_lines() && io::stdin().is_terminal()
+    }
+
+    /// Whether a place is a line of the input.
+    pub const fn names_lines(&self) -> bool {
+        matches!(self, Self::Lines { .. })
+    }
+
+    /// The next message. Dropping the future takes nothing.
+    pub async fn next(&mut self) -> Fed {
+        match self {
+            Self::Same { left: 0, .. } => Fed::End,
+            Self::Same { message, left, total } => {
+                *left -= 1;
+                Fed::Message(*total - *left, message.clone())
+            }
+            Self::Lines { lines, is_text } => loop {
+                match lines.recv().await {
+                    None => return Fed::End,
+                    Some(Line::Failed(error)) => return Fed::Failed(error),
+                    Some(Line::TooLong(number)) => {
+                        let error = format!("it has more than {BYTES_MAX} bytes");
+                        return Fed::Unreadable(number, error);
+                    }
+                    Some(Line::Read(number, line)) if *is_text => {
+                        return Fed::Message(number, Box::new(Message::new(line)));
+                    }
+                    // Lines without anything stand between messages.
+                    Some(Line::Read(_, line)) if line.trim_ascii().is_empty() => {}
+                    Some(Line::Read(number, line)) => return parse(number, &line),
+                }
+            },
+        }
+    }
+}
+
+fn parse(number: u64, line: &[u8]) -> Fed {
+    let Ok(text) = std::str::from_utf8(line) else {
+        return Fed::Unreadable(number, "it is not UTF-8".to_owned());
+    };
+    match message_from_json(text) {
+        Ok(message) => Fed::Message(number, Box::new(message)),
+        Err(error) => Fed::Unreadable(
+            number,
+            format!("it is no message: {error}; --lines takes lines as bodies"),
+        ),
+    }
+}
+
+fn read_file(name: &str) -> Result<Vec<u8>, Failure> {
+    let failed = |error: io::Error| Failure::usage(format!("`{name}` cannot be read: {error}"));
+    let mut bytes = Vec::new();
+    let read = if name == "-" {
+        io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(name).map_err(failed)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)
+    };
+    if read.map_err(failed)? as u64 > BYTES_MAX {
+        return Err(Failure::usage(format!("`{name}` has more than {BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Reads lines until the end, or until nobody wants more.
+fn read_lines(input: impl Read, found: &mpsc::Sender<Line>) {
+    let mut input = BufReader::new(input);
+    for number in 1.. {
+        let mut line = Vec::new();
+        match input.by_ref().take(BYTES_MAX + 1).read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Err(error) => {
+                found.blocking_send(Line::Failed(error)).ok();
+                return;
+            }
+            Ok(_) => {}
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+        } else if line.len() as u64 > BYTES_MAX {
+            found.blocking_send(Line::TooLong(number)).ok();
+            return;
+        }
+        if found.blocking_send(Line::Read(number, line)).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_with_or_without_a_carriage_return_and_the_last_one_with_neither() {
+        let (found, mut lines) = mpsc::channel(8);
+        read_lines(&b"one\ntwo\r\n\nfour"[..], &found);
+        drop(found);
+        let mut read = Vec::new();
+        while let Ok(Line::Read(number, line)) = lines.try_recv() {
+            read.push((number, String::from_utf8(line).unwrap()));
+        }
+        let expected = [(1, "one"), (2, "two"), (3, ""), (4, "four")];
+        assert_eq!(read, expected.map(|(number, line)| (number, line.to_owned())));
+    }
+}

@@ -1,0 +1,11 @@
+//! What a terminal is shown: text without anything that acts on the terminal, tables, a bar.
+
+mod bar;
+mod out;
+mod table;
+mod visible;
+
+pub use bar::Bar;
+pub use out::{Out, Wrote, note};
+pub use table::{Cell, Table};
+pub use visible::{cut, json, line, text};

@@ -1,0 +1,59 @@
+//! Standard output, told whether anybody reads it still.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use super::super::Failure;
+use crate::telemetry;
+
+/// What became of something written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Wrote {
+    /// It left this process.
+    Done,
+    /// The reader has left, as `head` does; nothing more can be written.
+    Gone,
+}
+
+/// Standard output.
+#[derive(Clone, Copy)]
+pub struct Out {
+    pub is_terminal: bool,
+    pub colours: bool,
+}
+
+impl Out {
+    pub fn new() -> Self {
+        let stdout = io::stdout();
+        Self { is_terminal: stdout.is_terminal(), colours: telemetry::colours(&stdout) }
+    }
+
+    /// Writes and flushes: when this says done, the text has left this process.
+    pub fn write(&self, bytes: impl AsRef<[u8]>) -> Result<Wrote, Failure> {
+        let mut out = io::stdout().lock();
+        match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(Wrote::Done),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Wrote::Gone),
+            Err(error) => Err(Failure::Failed(format!("standard output: {error}"))),
+        }
+    }
+
+    /// Writes what need not be read to the end.
+    pub fn say(&self, text: &str) -> Result<(), Failure> {
+        self.write(text).map(|_| ())
+    }
+
+    /// Columns of the terminal; none in a pipe.
+    pub fn width(&self) -> Option<u16> {
+        if !self.is_terminal {
+            return None;
+        }
+        crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|columns| *columns > 0)
+    }
+}
+
+/// Says something beside the output, on standard error.
+pub fn note(text: &str) {
+    // Without standard error nobody is there to be told.
+    let _unheard = writeln!(io::stderr(), "{}", super::text(text.as_bytes()));
+}

@@ -1,0 +1,328 @@
+//! Does `peeklock bench` do each load over each transport, say what adds up, refuse what makes no
+//! sense, and leave nothing behind? Runs the built program as people do, with tiny loads.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// An empty directory of its own for one test.
+fn directory(test: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench").join(test);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn bench(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    command.arg("bench").args(arguments).current_dir(directory).stdin(Stdio::null());
+    // A broker of a load has the defaults, whatever the surroundings say.
+    command.env("PEEKLOCK__HTTP__ADDRESS", "127.0.0.1:1");
+    command
+}
+
+fn text(output: Output) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = output;
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// Runs a load and returns its figures.
+fn figures(test: &str, arguments: &[&str]) -> Value {
+    let directory = directory(test);
+    let output = bench(&directory, arguments).args(["--output", "json"]).output().unwrap();
+    let (code, out, log) = text(output);
+    assert_eq!((code, log.as_str()), (0, ""), "{out}");
+    assert_nothing_is_left(&directory);
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
+/// Processes that work in this directory or below it.
+fn processes_in(directory: &Path) -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let places =
+        processes.filter_map(|process| std::fs::read_link(process.path().join("cwd")).ok());
+    places.filter(|place| place.starts_with(directory)).collect()
+}
+
+fn assert_nothing_is_left(directory: &Path) {
+    let left: Vec<_> = std::fs::read_dir(directory).unwrap().flatten().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    assert_eq!(processes_in(directory), Vec::<PathBuf>::new());
+}
+
+fn number(figures: &Value, key: &str) -> f64 {
+    figures[key].as_f64().unwrap_or_else(|| panic!("no number `{key}` in {figures:#}"))
+}
+
+/// A histogram has so many, in order, and its steps add up.
+fn assert_latency(figures: &Value, key: &str, count: u64) {
+    let latency = &figures[key];
+    assert_eq!(latency["count"], count, "{key} of {figures:#}");
+    let steps = latency["histogram"].as_array().unwrap();
+    let sum: u64 = steps.iter().map(|step| step["count"].as_u64().unwrap()).sum();
+    assert_eq!(sum, count, "{key}");
+    let at = ["p50_us", "p99_us", "p99_9_us", "max_us"].map(|it| latency[it].as_f64().unwrap());
+    assert!(at[0] > 0.0 && at.is_sorted(), "{at:?}");
+}
+
+/// What every load of messages says.
+fn assert_messages(figures: &Value, messages: u64) {
+    for key in ["messages", "sent", "received", "completed"] {
+        assert_eq!(figures[key], messages, "{key} of {figures:#}");
+    }
+    assert_eq!(figures["redelivered"], 0);
+}
+
+fn assert_throughput(over: &str) {
+    let arguments = ["--over", over, "--messages", "303", "--clients", "2", "--window", "8"];
+    let figures =
+        figures(&format!("throughput-{over}"), &[&["throughput"], &arguments[..]].concat());
+    assert_eq!((&figures["load"], &figures["over"]), (&"throughput".into(), &over.into()));
+    assert_eq!(figures["durability"], "synced before acknowledgement");
+    assert_messages(&figures, 303);
+    let (rate, elapsed) =
+        (number(&figures, "messages_per_second"), number(&figures, "elapsed_seconds"));
+    assert!((rate * elapsed - 303.0).abs() < 1.0, "{rate} {elapsed}");
+    assert_latency(&figures, "send_latency", 303);
+    assert_latency(&figures, "end_to_end_latency", 303);
+    let is_in_process = over == "in-process";
+    let of_whom = if is_in_process { "broker and load together" } else { "broker" };
+    assert_eq!(figures["cpu_of"], of_whom);
+    assert!(number(&figures, "cpu_seconds_per_million") >= 0.0);
+    assert_eq!(figures["load_cpu_seconds_per_million"].is_null(), is_in_process);
+    assert!(number(&figures, "resident_bytes_max") > 1e6);
+}
+
+#[test]
+fn throughput_over_websocket() {
+    assert_throughput("websocket");
+}
+
+#[test]
+fn throughput_over_websocket_with_json() {
+    assert_throughput("websocket-json");
+}
+
+#[test]
+fn throughput_over_http() {
+    assert_throughput("http");
+}
+
+#[test]
+fn throughput_in_process() {
+    assert_throughput("in-process");
+}
+
+#[test]
+fn latency_has_one_message_under_way_and_the_floor_beside_it() {
+    for over in ["websocket", "http", "in-process"] {
+        let figures = figures("latency", &["w1", "--over", over, "--messages", "20"]);
+        assert_messages(&figures, 20);
+        assert_eq!((&figures["load"], &figures["window"]), (&"latency".into(), &1.into()));
+        assert_latency(&figures, "send_latency", 20);
+        assert_latency(&figures, "end_to_end_latency", 20);
+        assert!(figures.get("floor_bytes").is_none());
+    }
+    let figures = figures("latency", &["w1", "--messages", "5", "--floor"]);
+    assert_latency(&figures, "floor_sync_latency", 1_000);
+    assert!(number(&figures, "floor_bytes") > 1_024.0);
+}
+
+#[test]
+fn memory_is_not_durable_and_small_is_small() {
+    let memory = figures("memory", &["w3", "--messages", "100"]);
+    assert_messages(&memory, 100);
+    assert_eq!(memory["durability"], "in memory only");
+    let small = figures("small", &["small", "--messages", "100"]);
+    assert_messages(&small, 100);
+    assert_eq!(small["body_bytes"], 16);
+    assert_latency(&small, "end_to_end_latency", 100);
+}
+
+#[test]
+fn several_threads_share_a_load() {
+    assert_messages(&figures("threads", &["--messages", "200", "--threads", "2"]), 200);
+}
+
+#[test]
+fn a_backlog_is_sent_and_drained() {
+    for over in ["websocket", "http"] {
+        let figures = figures("backlog", &["w6", "--over", over, "--messages", "150"]);
+        assert_messages(&figures, 150);
+        assert!(number(&figures, "drained_to_sent") > 0.0);
+        assert!(number(&figures, "resident_bytes_max_sending") > 1e6);
+    }
+    let halves = figures("halves", &["backlog", "--over", "in-process", "--messages", "150"]);
+    assert!(number(&halves, "sent_per_second") > 0.0 && number(&halves, "opening_seconds") > 0.0);
+}
+
+#[test]
+fn queues_are_created_and_connections_opened() {
+    for over in ["websocket", "http", "in-process"] {
+        let queues = figures("queues", &["w7", "--over", over, "--count", "50", "--clients", "2"]);
+        assert_eq!(queues["created"], 50);
+        assert!(number(&queues, "queues_per_second") > 0.0);
+    }
+    let connections = figures("connections", &["connections", "--count", "30"]);
+    assert_eq!(connections["opened"], 30);
+    assert!(number(&connections, "resident_bytes_max") > 1e6);
+}
+
+#[test]
+fn loads_in_process_say_what_the_disk_was_asked() {
+    let cycle = figures("cycle", &["cycle", "--floor", "--messages", "200", "--list", "16"]);
+    assert!(number(&cycle, "syncs") > 0.0 && number(&cycle, "floor_per_second") > 0.0);
+    let beside = figures("beside", &["beside", "--messages", "200"]);
+    assert!(number(&beside, "written_to_body_bytes") >= 1.0);
+}
+
+#[test]
+fn a_table_is_for_people() {
+    let directory = directory("table");
+    let (code, out, _) = text(bench(&directory, &["--messages", "50"]).output().unwrap());
+    assert_eq!(code, 0);
+    for word in ["throughput", "synced before acknowledgement", "p99.9", "###", "CPU"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    assert_nothing_is_left(&directory);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let directory = directory("refused");
+    let cases: [&[&str]; 10] = [
+        &["no-such-load"],
+        &["cycle", "--over", "http"],
+        &["connections", "--over", "in-process"],
+        &["memory", "--floor"],
+        &["queues", "--messages", "5"],
+        &["latency", "--clients", "2"],
+        &["--url", "ws://127.0.0.1:1", "--over", "http"],
+        &["--url", "http://127.0.0.1:1", "--over", "in-process"],
+        &["--url", "ws://127.0.0.1:1", "--floor"],
+        &["--messages", "0"],
+    ];
+    for arguments in cases {
+        let (code, out, log) = text(bench(&directory, arguments).output().unwrap());
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {log}");
+        assert!(log.starts_with("error: "), "{arguments:?}: {log}");
+    }
+    let nowhere: [&[&str]; 3] = [
+        &["--url", "ws://127.0.0.1:1"],
+        &["--url", "http://127.0.0.1:1"],
+        &["--data-dir", "/proc/no-such-place"],
+    ];
+    for arguments in nowhere {
+        let (code, _, log) = text(bench(&directory, arguments).output().unwrap());
+        assert_eq!(code, 1, "{arguments:?}: {log}");
+    }
+    assert_nothing_is_left(&directory);
+}
+
+/// Ended, if the test does not.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn a_broker_that_runs_is_left_as_it_was() {
+    let directory = directory("url");
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    serve.args(["--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "-qq"]);
+    let mut broker = Ended(serve.current_dir(&directory).stdout(Stdio::piped()).spawn().unwrap());
+    let mut banner = BufReader::new(broker.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut url = |scheme: &str| {
+        banner.find_map(|line| {
+            line.split_whitespace().find(|it| it.starts_with(scheme)).map(str::to_owned)
+        })
+    };
+    let (http, websocket) = (url("http://").unwrap(), url("ws://").unwrap());
+    for url in [&http, &websocket] {
+        let output = bench(&directory, &["--url", url, "--messages", "60", "--output", "json"]);
+        let (code, out, log) = text({ output }.output().unwrap());
+        assert_eq!(code, 0, "{log}");
+        let figures: Value = serde_json::from_str(&out).unwrap();
+        assert_messages(&figures, 60);
+        assert!(figures["cpu_seconds_per_million"].is_null(), "{figures:#}");
+        assert!(figures["durability"].as_str().unwrap().contains("not known"), "{figures:#}");
+    }
+    let (code, _, log) =
+        text(bench(&directory, &["w7", "--url", &http, "--count", "20"]).output().unwrap());
+    assert_eq!(code, 0, "{log}");
+    assert_eq!(queues(&http), 0);
+    let long = ["--messages", "100000000"];
+    for arguments in [&["w7", "--url", &http][..], &["--url", &websocket, long[0], long[1]]] {
+        let mut load = Ended(bench(&directory, arguments).stdout(Stdio::null()).spawn().unwrap());
+        while queues(&http) == 0 {
+            assert!(load.0.try_wait().unwrap().is_none(), "ended by itself");
+        }
+        interrupt(&mut load, "-INT");
+        assert_eq!(queues(&http), 0, "{arguments:?}");
+    }
+}
+
+/// How many queues a broker has.
+fn queues(http: &str) -> usize {
+    let mut stream = std::net::TcpStream::connect(http.trim_start_matches("http://")).unwrap();
+    let request = "GET /$api/v1/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer.matches("peeklock-bench-").count()
+}
+
+fn interrupt(load: &mut Ended, signal: &str) {
+    let kill = Command::new("kill").arg(signal).arg(load.0.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(load.0.wait().unwrap().code(), Some(130));
+}
+
+/// Starts a load that would go on for long, sends a signal when it works, and looks what is left.
+fn assert_interruptible(
+    test: &str,
+    signal: &str,
+    arguments: &[&str],
+    works: impl Fn(&Path) -> bool,
+) {
+    let directory = directory(test);
+    let mut command = bench(&directory, arguments);
+    let mut load = Ended(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    while !works(&directory) {
+        assert!(load.0.try_wait().unwrap().is_none(), "ended by itself");
+        std::thread::yield_now();
+    }
+    interrupt(&mut load, signal);
+    assert_nothing_is_left(&directory);
+}
+
+/// Whether there is a file or folder of that name two below.
+fn has(directory: &Path, name: &str) -> bool {
+    let folders = std::fs::read_dir(directory).unwrap().flatten();
+    folders.into_iter().any(|folder| folder.path().join(name).exists())
+}
+
+#[test]
+fn an_interrupt_ends_the_broker_and_removes_its_directory() {
+    let long = ["--messages", "100000000"];
+    for signal in ["-INT", "-TERM"] {
+        assert_interruptible("interrupted", signal, &long, |it| processes_in(it).len() > 1);
+        assert_interruptible("interrupted", signal, &long, |it| has(it, "journal"));
+    }
+    let in_process = [&["cycle"], &long[..]].concat();
+    assert_interruptible("in-process", "-INT", &in_process, |it| has(it, "journal"));
+    let in_process = [&["--over", "in-process"], &long[..]].concat();
+    assert_interruptible("in-process", "-INT", &in_process, |it| has(it, "journal"));
+    let halves = [&["backlog", "--over", "in-process"], &long[..]].concat();
+    assert_interruptible("in-two", "-INT", &halves, |it| has(it, "journal"));
+}

@@ -1,0 +1,27 @@
+// The programs of the client's README run as they stand there.
+
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { url } from "./support.js";
+
+const readme = await readFile(new URL("../../transports/websocket/js/README.md", import.meta.url), "utf8");
+
+test("the programs of the README run", async (t) => {
+  const programs = [...readme.matchAll(/^```js\n([^]*?)^```/gm)].map(([, program]) => program);
+  assert.equal(programs.length, 3);
+  // Where the packages are found that they import.
+  const folder = await mkdtemp(new URL("node_modules/.readme-", import.meta.url).pathname);
+  t.after(() => rm(folder, { recursive: true }));
+  const lines = [];
+  t.mock.method(console, "log", (...line) => lines.push(line.join(" ")));
+  t.mock.method(console, "error", (...line) => assert.fail(line.join(" ")));
+  for (const [place, program] of programs.entries()) {
+    assert.ok(program.includes("ws://127.0.0.1:5301/"));
+    const file = `${folder}/${place}.mjs`;
+    await writeFile(file, program.replace("ws://127.0.0.1:5301/", url));
+    await import(pathToFileURL(file));
+  }
+  assert.deepEqual(lines, ["1 two coffees", '2 {"tea":1}', "poison poison", "closed "]);
+});

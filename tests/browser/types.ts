@@ -1,0 +1,103 @@
+// Uses every part of the client as its types say it is used; compiled, not run.
+
+import {
+  connect,
+  type Condition,
+  Connection,
+  type Decision,
+  PeeklockError,
+  type Queue,
+  type ReceivedMessage,
+  type Receiver,
+  type SendOutcome,
+  typed,
+  TypedValue,
+} from "peeklock";
+
+export async function everything(): Promise<void> {
+  const connection: Connection = await connect("ws://127.0.0.1:5301/", {
+    token: async () => "token",
+    client: "types",
+    graceSeconds: 30,
+    WebSocket,
+  });
+  connection.addEventListener("state", ({ detail }) => {
+    const state: "connecting" | "open" | "lost" | "closed" = detail.state;
+    return [state, detail.resumed, detail.error?.condition];
+  });
+  connection.addEventListener("problem", ({ detail }) => detail.trackingId);
+  connection.addEventListener("closing", ({ detail }) => detail.seconds.toFixed(0));
+  // @ts-expect-error: there is no such event
+  connection.addEventListener("opened", () => {});
+
+  const queue: Queue = await connection.queues.create("orders", { lockDuration: "PT30S", forwardTo: null });
+  const active: number = queue.runtime.activeMessageCount;
+  await connection.queues.update("orders", { maxDeliveryCount: active }, { version: queue.runtime.updatedAt });
+  // @ts-expect-error: a misspelled property
+  await connection.queues.update("orders", { maxDeliverCount: 3 });
+
+  const sender = connection.sender("orders", { inFlightMax: 10 });
+  const number: number = await sender.send("text");
+  await sender.send(new Uint8Array([1]));
+  await sender.send({
+    body: "text",
+    timeToLive: 60,
+    applicationProperties: { table: 7, big: 7n, at: new Date(), i32: typed("i32", 5), nothing: null },
+  });
+  // @ts-expect-error: a misspelled property
+  await sender.send({ bdoy: "text" });
+  // @ts-expect-error: no type of a property
+  typed("int", 5);
+  const outcomes: SendOutcome[] = await sender.sendEach(["a", { body: "b" }]);
+  for (const outcome of outcomes) {
+    if (outcome.error) {
+      const condition: Condition = outcome.error.condition;
+      throw new Error(condition);
+    }
+    const stored: number = outcome.sequenceNumber;
+    await sender.cancelScheduled(stored, [number]);
+  }
+  const numbers: number[] = await sender.sendBatch(["a", "b"]);
+  await sender.schedule("later", new Date(0));
+
+  const receiver: Receiver = connection.receiver("orders", { mode: "peekLock", prefetch: 10 });
+  for await (const message of receiver) {
+    await look(message, receiver);
+    break;
+  }
+  const abort = new AbortController();
+  for await (const message of receiver.messages({ signal: abort.signal })) {
+    await message.deadLetter({ reason: "poison", properties: { by: "types" } });
+    // @ts-expect-error: only deadLetter has a reason
+    await message.abandon({ reason: "poison" });
+  }
+  const subscription = receiver.subscribe(async (message) => message.text, {
+    concurrency: 4,
+    onError: (error: unknown, message) => [error, message?.sequenceNumber],
+  });
+  await subscription.stop();
+  const [first] = await receiver.receive({ maxCount: 10, waitSeconds: 1, signal: abort.signal });
+  await first?.complete();
+  await receiver.receiveDeferred(...numbers);
+  await receiver.peek({ from: 1 });
+  const removed: number = (await receiver.deleteBatch()) + (await receiver.purge({ enqueuedBefore: new Date() }));
+  await receiver.deleteDeferred(removed);
+  await connection.close({ seconds: 1 });
+}
+
+async function look(message: ReceivedMessage, receiver: Receiver): Promise<void> {
+  const body: string | Uint8Array = message.body;
+  const value = message.applicationProperties["table"];
+  if (value instanceof TypedValue) {
+    const type: string = value.type;
+    throw new PeeklockError("ArgumentError", type, { cause: body });
+  }
+  const decision: Decision = "release";
+  const failed: (PeeklockError | undefined)[] = await receiver.settle([message], decision);
+  const stop: () => void = message.keepLocked({ maxSeconds: 60, onLost: (error) => error.retryable });
+  stop();
+  const until: Date = await message.renew();
+  // @ts-expect-error: what was received is not changed
+  message.lockedUntilUtc = until;
+  throw failed[0] ?? new Error("none failed");
+}

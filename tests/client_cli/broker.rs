@@ -1,0 +1,117 @@
+//! A broker of the built program, in memory, on free ports; ended with the test.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::program::{Program, cleared};
+
+pub struct Broker {
+    child: Child,
+    pub url: String,
+}
+
+impl Broker {
+    pub fn start() -> Self {
+        Self::start_at("127.0.0.1:0")
+    }
+
+    pub fn start_at(address: &str) -> Self {
+        Self::start_with(address, &[])
+    }
+
+    /// A broker with settings of the environment.
+    pub fn start_with(address: &str, settings: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        cleared(&mut command);
+        let mut child = command
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", address])
+            .envs(settings.iter().copied())
+            .current_dir(env!("CARGO_TARGET_TMPDIR"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let url = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| Some(line.trim().strip_prefix("websocket")?.trim().to_owned()))
+            .expect("the banner names the address");
+        Self { child, url }
+    }
+
+    /// A broker with a queue `orders`.
+    pub fn with_queue(properties: &[&str]) -> Self {
+        let broker = Self::start();
+        let mut arguments = vec!["queue", "create", "orders"];
+        arguments.extend(properties);
+        broker.ok(&arguments);
+        broker
+    }
+
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("ws://")
+    }
+
+    /// The program, told to talk to this broker.
+    pub fn program(&self, arguments: &[&str]) -> Program {
+        Program::new(arguments).variable("PEEKLOCK_URL", &self.url)
+    }
+
+    /// Runs it; it must succeed. Returns standard output.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let ended = self.program(arguments).run();
+        assert_eq!(ended.code, 0, "{arguments:?}\n{}\n{}", ended.out, ended.log);
+        ended.out
+    }
+
+    /// Runs it; it must end with this code. Returns both outputs.
+    pub fn ends(&self, code: i32, arguments: &[&str]) -> (String, String) {
+        let ended = self.program(arguments).run();
+        assert_eq!(ended.code, code, "{arguments:?}\n{}\n{}", ended.out, ended.log);
+        (ended.out, ended.log)
+    }
+
+    /// Sends bodies, one message each.
+    pub fn send(&self, queue: &str, bodies: &[&str]) {
+        let ended =
+            self.program(&["send", queue, "--lines"]).input(bodies.join("\n").as_bytes()).run();
+        assert_eq!(ended.code, 0, "{}", ended.log);
+    }
+
+    /// All messages of a queue, as JSON.
+    pub fn peek(&self, queue: &str) -> Vec<serde_json::Value> {
+        let ended = self.program(&["peek", queue, "--all", "-o", "ndjson"]).run();
+        assert!([0, 6].contains(&ended.code), "{}", ended.log);
+        ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The bodies in a queue, with their failed deliveries.
+    pub fn bodies(&self, queue: &str) -> Vec<(String, u64)> {
+        self.peek(queue)
+            .iter()
+            .map(|message| {
+                let body = message["body"].as_str().unwrap_or("(bytes)").to_owned();
+                (body, message["deliveryCount"].as_u64().unwrap())
+            })
+            .collect()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Body and failed deliveries, to compare with.
+pub fn body(text: &str, count: u64) -> (String, u64) {
+    (text.to_owned(), count)
+}

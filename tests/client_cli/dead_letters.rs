@@ -1,0 +1,174 @@
+//! `peeklock dlq`
+
+use super::broker::{Broker, body};
+
+/// A queue with dead letters `a` to `d`: odd ones have expired, even ones failed.
+fn broker() -> Broker {
+    let broker = Broker::with_queue(&[
+        "--max-delivery-count",
+        "1",
+        "--dead-lettering-on-message-expiration",
+        "--lock-duration",
+        "5m",
+    ]);
+    for (expiring, failing) in [("a", "b"), ("c", "d")] {
+        broker.ok(&["send", "orders", expiring, "--ttl", "1ms", "--id", expiring]);
+        while broker.peek("orders/$deadletterqueue").last().map(|m| m["body"] == expiring)
+            != Some(true)
+        {
+            // Expiry is done when somebody asks.
+            broker.program(&["receive", "orders"]).run();
+        }
+        broker.ok(&["send", "orders", failing, "--id", failing]);
+        broker.ok(&["receive", "orders", "--settle", "abandon"]);
+    }
+    broker
+}
+
+const DLQ: &str = "orders/$deadletterqueue";
+
+#[test]
+fn dead_letters_are_listed_with_reasons_and_chosen_by_them() {
+    let broker = broker();
+    let out = broker.ok(&["dlq", "list", "orders"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 5, "{out}");
+    assert!(lines[0].contains("REASON") && lines[0].contains("DESCRIPTION"), "{out}");
+    assert!(lines[1].contains("TTLExpiredException"), "{out}");
+    assert!(lines[2].contains("MaxDeliveryCountExceeded"), "{out}");
+    let chosen = |conditions: &[&str]| -> Vec<String> {
+        let mut arguments = vec!["dlq", "list", "orders", "-o", "ndjson"];
+        conditions.iter().for_each(|condition| arguments.extend(["--where", condition]));
+        let out = broker.ok(&arguments);
+        let body = |line| -> serde_json::Value { serde_json::from_str(line).unwrap() };
+        out.lines().map(|line| body(line)["body"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(chosen(&["reason=TTLExpiredException"]), ["a", "c"]);
+    assert_eq!(chosen(&["reason!=TTLExpiredException"]), ["b", "d"]);
+    assert_eq!(chosen(&["description~delivery attempts"]), ["b", "d"]);
+    assert_eq!(chosen(&["description!~delivery attempts", "id=c"]), ["c"]);
+    assert_eq!(chosen(&["property.DeadLetterReason~Exceeded", "id!=b"]), ["d"]);
+    assert!(chosen(&["reason=other"]).is_empty());
+    let (out, log) = broker.ends(0, &["dlq", "list", "orders", "--where", "reason=other"]);
+    assert!(out.is_empty() && log.contains("no such message"), "{log}");
+    broker.ends(4, &["dlq", "list", "absent"]);
+}
+
+#[test]
+fn one_dead_letter_is_shown_whole() {
+    let broker = broker();
+    let out = broker.ok(&["dlq", "show", "orders", "2"]);
+    assert!(out.contains("DeadLetterReason            MaxDeliveryCountExceeded\n"), "{out}");
+    assert!(out.ends_with("\nb\n"), "{out}");
+    assert_eq!(broker.ok(&["dlq", "show", "orders", "2", "--raw"]), "b");
+    let out = broker.ok(&["dlq", "show", "orders", "2", "-o", "json"]);
+    let message: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(message["messageId"], "b");
+    let (_, log) = broker.ends(4, &["dlq", "show", "orders", "99"]);
+    assert!(log.contains("`peeklock dlq list orders`"), "{log}");
+}
+
+/// What does not meet the conditions stays as it was: unlocked, uncounted.
+#[test]
+fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
+    let broker = broker();
+    let before = broker.peek(DLQ);
+    let arguments = ["dlq", "resubmit", "orders", "--where", "reason=MaxDeliveryCountExceeded"];
+    let dry = broker.program(&[&arguments[..], &["--dry-run", "-o", "ndjson"]].concat()).run();
+    assert_eq!(dry.code, 0);
+    assert_eq!(dry.log, "dry run: 2 messages would be sent to `orders`\n");
+    let would: Vec<serde_json::Value> =
+        dry.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(would[0], serde_json::json!({"body": "b", "messageId": "b"}));
+    assert_eq!(broker.peek(DLQ), before);
+    assert!(broker.peek("orders").is_empty());
+
+    let set = ["--set", "retried:i32=1"];
+    let out = broker.ok(&[&arguments[..], &set].concat());
+    assert_eq!(out, "resubmitted 2 messages to orders\n");
+    let sent = broker.peek("orders");
+    assert_eq!(sent.len(), 2);
+    for (message, id) in sent.iter().zip(["b", "d"]) {
+        assert_eq!(message["messageId"], id);
+        let properties = &message["applicationProperties"];
+        assert_eq!(*properties, serde_json::json!({"retried": {"type": "i32", "value": 1}}));
+        assert_eq!(message["deliveryCount"], 0);
+    }
+    let left: Vec<_> = [&before[0], &before[2]].into_iter().cloned().collect();
+    assert_eq!(broker.peek(DLQ), left);
+    // Nobody holds them.
+    let out = broker.ok(&["receive", "orders", "--dead-letter", "--all", "--body-only"]);
+    assert_eq!(out, "a\nc\n");
+    let out = broker.ok(&["dlq", "resubmit", "orders", "-o", "json"]);
+    assert!(out.contains("\"resubmitted\":0"), "{out}");
+}
+
+#[test]
+fn count_number_target_and_properties_are_chosen() {
+    let broker = broker();
+    broker.ok(&["queue", "create", "others"]);
+    let resubmit = |arguments: &[&str]| {
+        let given = ["dlq", "resubmit", "orders", "--to", "others"];
+        broker.ok(&[&given[..], arguments].concat())
+    };
+    resubmit(&["--number", "3", "--ttl", "2h", "--new-id"]);
+    let sent = broker.peek("others").remove(0);
+    assert_eq!((&sent["body"], &sent["timeToLive"]), (&"c".into(), &"PT2H".into()));
+    assert_ne!(sent["messageId"], "c");
+    assert_eq!(sent["messageId"].as_str().unwrap().len(), 36);
+    resubmit(&["-n", "1"]);
+    resubmit(&["-n", "1"]);
+    // `a` may have expired again, after its own millisecond.
+    let bodies = broker.bodies("others");
+    assert!(bodies.contains(&body("b", 0)) && !bodies.contains(&body("d", 0)), "{bodies:?}");
+    assert_eq!(broker.bodies(DLQ), [body("d", 1)]);
+}
+
+/// A copy that the queue drops is not stored, so the original must stay (DUP-02).
+#[test]
+fn an_original_stays_whose_copy_is_dropped_as_a_duplicate() {
+    let broker =
+        Broker::with_queue(&["--max-delivery-count", "1", "--requires-duplicate-detection"]);
+    broker.ok(&["send", "orders", "a", "--id", "a"]);
+    broker.ok(&["receive", "orders", "--settle", "abandon"]);
+    let (out, log) = broker.ends(8, &["dlq", "resubmit", "orders"]);
+    assert_eq!(out, "resubmitted 0 messages to orders\n");
+    assert!(log.contains("--new-id"), "{log}");
+    assert_eq!(broker.bodies(DLQ), [body("a", 1)]);
+    broker.ok(&["dlq", "resubmit", "orders", "--new-id"]);
+    assert!(broker.peek(DLQ).is_empty());
+    assert_eq!(broker.bodies("orders"), [body("a", 0)]);
+}
+
+#[test]
+fn an_original_stays_whose_copy_is_refused() {
+    let broker = broker();
+    let (_, log) = broker.ends(4, &["dlq", "resubmit", "orders", "--to", "absent"]);
+    assert!(log.contains("EntityNotFound"), "{log}");
+    assert_eq!(broker.peek(DLQ).len(), 4);
+    broker.ok(&["queue", "update", "orders", "--status", "SendDisabled"]);
+    let (_, log) = broker.ends(1, &["dlq", "resubmit", "orders", "--number", "2"]);
+    assert!(log.contains("message 2 stays: EntityDisabled"), "{log}");
+    assert!(log.contains("--status Active"), "{log}");
+    broker.ok(&["queue", "update", "orders", "--status", "Active"]);
+    assert_eq!(
+        broker.ok(&["receive", "orders", "--dead-letter", "--all", "--body-only"]),
+        "a\nb\nc\nd\n"
+    );
+}
+
+/// More than one group, and more than a peek shows.
+#[test]
+fn many_are_resubmitted_in_their_order_once_each() {
+    let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
+    let bodies: Vec<String> = (0..700).map(|number| format!("m{number}")).collect();
+    broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    broker.ok(&["receive", "orders", "-n", "700", "--settle", "abandon", "--body-only"]);
+    assert_eq!(broker.peek(DLQ).len(), 700);
+    let ended = broker.program(&["dlq", "resubmit", "orders"]).run();
+    assert_eq!(ended.out, "resubmitted 700 messages to orders\n");
+    assert_eq!((ended.code, ended.log.as_str()), (0, ""));
+    let expected: Vec<_> = bodies.iter().map(|text| body(text, 0)).collect();
+    assert_eq!(broker.bodies("orders"), expected);
+    assert!(broker.peek(DLQ).is_empty());
+}

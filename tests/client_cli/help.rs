@@ -1,0 +1,73 @@
+//! What the program says about itself.
+
+use super::program::Program;
+
+fn commands() -> Vec<Vec<&'static str>> {
+    [
+        "queue create",
+        "queue show",
+        "queue list",
+        "queue update",
+        "queue delete",
+        "queue purge",
+        "send",
+        "receive",
+        "peek",
+        "dlq list",
+        "dlq show",
+        "dlq resubmit",
+        "schedule cancel",
+        "top",
+    ]
+    .iter()
+    .map(|command| command.split(' ').collect())
+    .collect()
+}
+
+#[test]
+fn every_command_teaches_with_examples_and_names_its_exit_codes() {
+    for command in commands() {
+        let ended = Program::new(&[&command[..], &["--help"]].concat()).run();
+        assert_eq!(ended.code, 0);
+        for expected in ["Examples:\n  peeklock ", "Exit codes:\n  0    done", "--url <URL>"] {
+            assert!(ended.out.contains(expected), "{command:?}: {expected}\n{}", ended.out);
+        }
+    }
+    for command in ["context", "completions", "queue", "dlq", "schedule"] {
+        let ended = Program::new(&[command, "--help"]).run();
+        assert!(ended.out.contains("Examples:\n  peeklock "), "{}", ended.out);
+    }
+    let ended = Program::new(&["--help"]).run();
+    assert!(ended.out.contains("  3    damaged data"), "{}", ended.out);
+    assert!(ended.out.contains("peeklock queue create orders"), "{}", ended.out);
+}
+
+#[test]
+fn a_typing_error_is_answered_with_the_word_that_was_meant() {
+    for (arguments, expected) in [
+        (&["recieve", "orders"][..], "receive"),
+        (&["queue", "lst"], "list"),
+        (&["send", "orders", "x", "--subjct", "s"], "--subject"),
+        (&["receive", "orders", "--settle", "compete"], "complete"),
+    ] {
+        let ended = Program::new(arguments).run();
+        assert_eq!(ended.code, 2);
+        assert!(ended.log.contains(expected), "{arguments:?}: {}", ended.log);
+    }
+}
+
+#[test]
+fn completions_are_written_for_shells() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = Program::new(&["completions", shell]).run();
+        assert_eq!(ended.code, 0);
+        assert!(ended.out.contains("resubmit"), "{shell}");
+    }
+    let script = Program::new(&["completions", "bash"]).run().out;
+    let complete = format!(
+        "{script}\nCOMP_WORDS=(peeklock queue cr); COMP_CWORD=2; _peeklock peeklock cr queue\n\
+         echo \"${{COMPREPLY[@]}}\"\n"
+    );
+    let ended = std::process::Command::new("bash").args(["-c", &complete]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "create\n", "{ended:?}");
+}

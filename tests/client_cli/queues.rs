@@ -1,0 +1,179 @@
+//! `peeklock queue`
+
+use super::broker::{Broker, body};
+
+#[test]
+fn a_queue_is_created_shown_listed_changed_and_deleted() {
+    let broker = Broker::start();
+    let created = broker.ok(&[
+        "queue",
+        "create",
+        "eu/orders",
+        "--lock-duration",
+        "30s",
+        "--max-delivery-count",
+        "3",
+        "--default-message-time-to-live",
+        "P1D",
+        "--dead-lettering-on-message-expiration",
+        "--requires-duplicate-detection=true",
+        "--duplicate-detection-history-time-window",
+        "1h",
+        "--max-size-in-megabytes",
+        "2048",
+        "--user-metadata",
+        "ours",
+        "--auto-delete-on-idle",
+        "2h",
+        "--enable-batched-operations=false",
+        "-o",
+        "json",
+    ]);
+    let created: serde_json::Value = serde_json::from_str(&created).unwrap();
+    for (property, expected) in [
+        ("path", "eu/orders".into()),
+        ("lockDuration", "PT30S".into()),
+        ("maxDeliveryCount", 3.into()),
+        ("defaultMessageTimeToLive", "P1D".into()),
+        ("deadLetteringOnMessageExpiration", true.into()),
+        ("requiresDuplicateDetection", true.into()),
+        ("duplicateDetectionHistoryTimeWindow", "PT1H".into()),
+        ("maxSizeInMegabytes", 2048.into()),
+        ("userMetadata", "ours".into()),
+        ("autoDeleteOnIdle", "PT2H".into()),
+        ("enableBatchedOperations", serde_json::Value::from(false)),
+    ] {
+        assert_eq!(created[property], expected, "{property}");
+    }
+
+    // What is not named stays, also what could be without a value.
+    broker.ok(&["queue", "update", "eu/orders", "--max-delivery-count", "5"]);
+    let shown = broker.ok(&["queue", "show", "eu/orders", "-o", "ndjson"]);
+    assert_eq!(shown.lines().count(), 1);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["maxDeliveryCount"], 5);
+    assert_eq!(shown["userMetadata"], "ours");
+    assert_eq!(shown["lockDuration"], "PT30S");
+    broker.ok(&["queue", "update", "eu/orders", "--clear", "user-metadata"]);
+    let table = broker.ok(&["queue", "show", "eu/orders"]);
+    assert!(table.contains("\nuser metadata            -\n"), "{table}");
+    assert!(table.contains("\nmax delivery count       5\n"), "{table}");
+    assert!(!table.contains('\u{1b}'), "{table}");
+
+    broker.ok(&["queue", "create", "b"]);
+    let list = broker.ok(&["queue", "list"]);
+    let lines: Vec<Vec<&str>> =
+        list.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["QUEUE", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"]);
+    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "0", "0", "B"]);
+    assert_eq!(lines[2][0], "eu/orders");
+    let list: Vec<serde_json::Value> =
+        serde_json::from_str(&broker.ok(&["queue", "list", "-o", "json"])).unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!(broker.ok(&["queue", "list", "-o", "ndjson"]).lines().count(), 2);
+
+    broker.ok(&["queue", "delete", "b", "--yes"]);
+    broker.ends(4, &["queue", "delete", "b", "--yes"]);
+    broker.ok(&["queue", "delete", "b", "--yes", "--if-exists"]);
+    broker.ok(&["queue", "delete", "b", "--if-exists"]);
+}
+
+/// More queues than one page has.
+#[test]
+fn all_queues_are_listed() {
+    let broker = Broker::start();
+    for number in 0..105 {
+        broker.ok(&["queue", "create", &format!("q{number:03}")]);
+    }
+    let list = broker.ok(&["queue", "list"]);
+    let names: Vec<&str> = list.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    let expected: Vec<String> = (0..105).map(|number| format!("q{number:03}")).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn no_queue_is_no_failure_and_says_how_to_make_one() {
+    let broker = Broker::start();
+    let (out, log) = broker.ends(0, &["queue", "list"]);
+    assert_eq!(out, "");
+    assert!(log.contains("peeklock queue create"), "{log}");
+    assert_eq!(broker.ok(&["queue", "list", "-o", "json"]), "[]\n");
+    assert_eq!(broker.ok(&["queue", "list", "-o", "ndjson"]), "");
+}
+
+#[test]
+fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
+    let broker = Broker::with_queue(&[]);
+    let (_, log) = broker.ends(5, &["queue", "create", "orders"]);
+    assert!(log.starts_with("error: EntityAlreadyExists: "), "{log}");
+    assert!(
+        log.contains("retryable: no; tracking id: ") && log.contains("--if-not-exists"),
+        "{log}"
+    );
+    broker.ok(&["queue", "create", "orders", "--if-not-exists", "--max-delivery-count", "1"]);
+    let shown = broker.ok(&["queue", "show", "orders", "-o", "json"]);
+    assert!(shown.contains("\"maxDeliveryCount\": 10"), "{shown}");
+    let (_, log) = broker.ends(4, &["queue", "show", "order"]);
+    assert!(log.contains("no entity has the path `order`"), "{log}");
+    assert!(log.contains("`peeklock queue create order`"), "{log}");
+    let (_, log) = broker.ends(2, &["queue", "update", "orders", "--max-delivery-count", "0"]);
+    assert!(log.contains("not 1 to 2147483647"), "{log}");
+    let (_, log) = broker.ends(1, &["queue", "create", "s", "--requires-session"]);
+    assert!(log.contains("NotImplemented"), "{log}");
+}
+
+#[test]
+fn wrong_words_are_refused_before_anything_is_asked() {
+    let broker = Broker::with_queue(&[]);
+    for (arguments, expected) in [
+        (&["queue", "create", "q", "--lock-duration", "30"][..], "30s"),
+        (&["queue", "create", "q", "--status", "Off"], "SendDisabled"),
+        (&["queue", "show", "orders/$deadletterqueue"], "sub-queue"),
+        (&["queue", "update", "orders"], "nothing to change"),
+        (&["queue", "crate", "q"], "create"),
+        (&["queue", "list", "--url", "http://127.0.0.1:1"], "ws://HOST:PORT"),
+        (&["queue", "list", "--url", "wss://127.0.0.1:1"], "TLS"),
+        (&["send", "orders", "x", "--property", "a"], "KEY=VALUE"),
+        (&["send", "orders", "x", "--property", "a:i33=1"], "i32"),
+        (&["send", "orders", "x", "--rate", "0"], "between"),
+        (&["send", "orders", "x", "--at", "tomorrow"], "+10m"),
+        (&["send", "orders", "--lines", "--repeat", "2"], "read once"),
+        (&["receive", "orders", "--follow", "--all"], "--all"),
+        (&["receive", "orders", "--all", "--settle", "abandon"], "--count"),
+        (&["dlq", "list", "orders", "--where", "raeson=x"], "fields are reason"),
+        (&["schedule", "cancel", "orders"], "NUMBER"),
+    ] {
+        let (_, log) = broker.ends(2, arguments);
+        assert!(log.contains(expected), "{arguments:?}: {log}");
+    }
+}
+
+/// DEL-03, DEL-04, DEL-06
+#[test]
+fn purge_deletes_what_is_available_and_tells_what_is_left() {
+    let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
+    broker.send("orders", &["dead"]);
+    broker.ok(&["receive", "orders", "--settle", "abandon"]);
+    let bodies: Vec<String> = (0..1200).map(|number| format!("m{number}")).collect();
+    broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    broker.ok(&["send", "orders", "later", "--at", "+1h"]);
+    let (_, log) = broker.ends(2, &["queue", "purge", "orders"]);
+    assert!(log.contains("--yes"), "{log}");
+    assert_eq!(broker.peek("orders").len(), 1201);
+    let (out, log) = broker.ends(0, &["queue", "purge", "orders", "--yes"]);
+    assert_eq!(out, "deleted 1200 messages of orders\n");
+    assert!(log.contains("1 are there still"), "{log}");
+    assert_eq!(broker.bodies("orders"), [body("later", 0)]);
+    let out = broker.ok(&["queue", "purge", "orders", "--dead-letter", "--yes", "-o", "json"]);
+    assert_eq!(out, "{\"deleted\":1,\"path\":\"orders/$DeadLetterQueue\"}\n");
+    broker.ends(4, &["queue", "purge", "absent", "--yes"]);
+}
+
+#[test]
+fn delete_and_purge_ask_only_where_somebody_can_answer() {
+    let broker = Broker::with_queue(&[]);
+    let ended = broker.program(&["queue", "delete", "orders"]).input(b"y\n").run();
+    assert_eq!(ended.code, 2);
+    assert!(ended.log.contains("--yes"), "{}", ended.log);
+    broker.ok(&["queue", "show", "orders"]);
+}

@@ -1,0 +1,281 @@
+//! `peeklock receive` and `peeklock peek`
+
+use super::broker::{Broker, body};
+
+#[test]
+fn a_received_message_is_shown_whole_and_gone() {
+    let broker = Broker::with_queue(&[]);
+    let long = "x".repeat(500);
+    broker.ok(&["send", "orders", &long, "--id", "order-1", "-p", "table:i32=7"]);
+    let out = broker.ok(&["receive", "orders"]);
+    for expected in ["sequence number  1\n", "message id       order-1\n", "7 (i32)\n", &long] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+    let (out, log) = broker.ends(6, &["receive", "orders"]);
+    assert_eq!((out.as_str(), log.as_str()), ("", "no message is available in `orders`\n"));
+    broker.ends(4, &["receive", "absent"]);
+}
+
+#[test]
+fn as_many_are_received_as_are_wanted_and_there() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b", "c", "d", "e"]);
+    assert_eq!(broker.ok(&["receive", "orders", "--body-only"]), "a\n");
+    assert_eq!(broker.ok(&["receive", "orders", "-n", "2", "--body-only"]), "b\nc\n");
+    let out = broker.ok(&["receive", "orders", "-n", "99", "-o", "json"]);
+    let list: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!(list[1]["body"], "e");
+    let (out, _) = broker.ends(6, &["receive", "orders", "--all", "-o", "json"]);
+    assert_eq!(out, "[]\n");
+}
+
+#[test]
+fn a_receive_waits_as_long_as_it_is_told() {
+    let broker = Broker::with_queue(&[]);
+    let mut running = broker.program(&["receive", "orders", "--wait", "1m", "--body-only"]).start();
+    broker.send("orders", &["two coffees"]);
+    assert_eq!(running.line(), "two coffees");
+    assert_eq!(running.end().0, 0);
+    broker.ends(6, &["receive", "orders", "--wait", "10ms"]);
+}
+
+/// SET-03, SET-28: each message counts once, however many are asked for.
+#[test]
+fn abandoned_messages_come_again_counted_once() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b"]);
+    let arguments = ["receive", "orders", "-n", "10", "--settle", "abandon", "--body-only"];
+    assert_eq!(broker.ok(&arguments), "a\nb\n");
+    assert_eq!(broker.bodies("orders"), [body("a", 1), body("b", 1)]);
+    assert_eq!(broker.ok(&["receive", "orders", "-n", "2", "--body-only"]), "a\nb\n");
+}
+
+/// SET-21: an orderly end keeps locks.
+#[test]
+fn settling_none_leaves_messages_locked_and_uncounted() {
+    let broker = Broker::with_queue(&["--lock-duration", "5m"]);
+    broker.send("orders", &["a"]);
+    let out = broker.ok(&["receive", "orders", "--settle", "none", "-o", "ndjson"]);
+    let message: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(message["lockToken"].is_string());
+    broker.ends(6, &["receive", "orders"]);
+    assert_eq!(broker.bodies("orders"), [body("a", 0)]);
+}
+
+#[test]
+fn receive_and_delete_is_only_on_demand_and_settles_nothing() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b"]);
+    let mode = ["receive", "orders", "--mode", "receive-and-delete"];
+    let (_, log) = broker.ends(2, &[&mode[..], &["--settle", "none"]].concat());
+    assert!(log.contains("nothing to settle"), "{log}");
+    let out = broker.ok(&[&mode[..], &["--all", "-o", "ndjson"]].concat());
+    assert_eq!(out.lines().count(), 2);
+    assert!(!out.contains("lockToken"), "{out}");
+    assert!(broker.peek("orders").is_empty());
+}
+
+#[test]
+fn following_goes_on_until_interrupted_and_loses_nothing() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    for signal in ["-INT", "-TERM"] {
+        let mut running = broker.program(&["receive", "orders", "--follow", "--body-only"]).start();
+        assert_eq!(running.line(), "a");
+        broker.send("orders", &["b"]);
+        assert_eq!(running.line(), "b");
+        running.signal(signal);
+        assert_eq!(running.end(), (0, String::new(), String::new()));
+        // Nobody holds what comes now.
+        broker.send("orders", &["a"]);
+        assert_eq!(broker.bodies("orders"), [body("a", 0)]);
+    }
+    assert_eq!(broker.ok(&["receive", "orders", "--body-only"]), "a\n");
+}
+
+#[test]
+fn a_waiting_receive_is_interrupted_with_a_code_of_its_own() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let mut running =
+        broker.program(&["receive", "orders", "-n", "2", "--wait", "5m", "--body-only"]).start();
+    assert_eq!(running.line(), "a");
+    running.signal("-INT");
+    assert_eq!(running.end().0, 130);
+    assert!(broker.peek("orders").is_empty());
+}
+
+/// A pipe has room for 64 KiB: what does not fit was never written, and goes back uncounted (SET-32).
+#[test]
+fn a_reader_that_leaves_loses_nothing_that_was_not_written() {
+    let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
+    let bodies: Vec<String> = (0..100).map(|n| format!("{n:03}{}", "x".repeat(9_997))).collect();
+    broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut running = broker.program(&["receive", "orders", "--all", "--body-only"]).start();
+    assert_eq!(running.line(), bodies[0]);
+    running.leave();
+    let (code, _, log) = running.end();
+    assert_eq!((code, log.as_str()), (0, ""));
+    let left = broker.bodies("orders");
+    assert!(left.len() >= 85 && left.len() < 100, "{}", left.len());
+    // A gapless rest, none of it counted or locked.
+    let expected: Vec<_> = bodies[100 - left.len()..].iter().map(|text| body(text, 0)).collect();
+    assert_eq!(left, expected);
+    let rest = broker.ok(&["receive", "orders", "--all", "--body-only"]);
+    assert_eq!(rest.lines().count(), left.len());
+}
+
+#[test]
+fn a_shell_pipeline_ends_quietly_when_head_has_enough() {
+    let broker = Broker::with_queue(&[]);
+    let bodies: Vec<String> = (0..500).map(|n| format!("{n}{}", "x".repeat(1_000))).collect();
+    broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    for command in ["peek orders --all -o ndjson", "dlq list orders", "queue list"] {
+        let script = format!("'{}' {command} | head -n 1", env!("CARGO_BIN_EXE_peeklock"));
+        let ended = std::process::Command::new("bash")
+            .args(["-o", "pipefail", "-c", &script])
+            .env("PEEKLOCK_URL", &broker.url)
+            .output()
+            .unwrap();
+        let log = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && !log.contains("error"), "{command}: {log}");
+    }
+}
+
+#[test]
+fn following_survives_a_lost_connection() {
+    let mut broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let mut running = broker.program(&["receive", "orders", "--follow", "--body-only"]).start();
+    assert_eq!(running.line(), "a");
+    let address = broker.address().to_owned();
+    broker.kill();
+    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    let again = Broker::start_at(&address);
+    again.ok(&["queue", "create", "orders"]);
+    again.send("orders", &["b"]);
+    assert_eq!(running.log_line(), "connected again");
+    // The queue may have been absent when it was asked for: that ends the command in order.
+    running.signal("-INT");
+    running.end();
+}
+
+#[test]
+fn an_interrupt_without_a_connection_ends_at_once() {
+    let mut broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let mut running = broker.program(&["receive", "orders", "--follow", "--body-only"]).start();
+    assert_eq!(running.line(), "a");
+    broker.kill();
+    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    let begun = std::time::Instant::now();
+    running.signal("-INT");
+    assert_eq!(running.end().0, 0);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3));
+}
+
+#[test]
+fn peek_shows_ranges_and_states_and_changes_nothing() {
+    let broker = Broker::with_queue(&["--lock-duration", "5m"]);
+    broker.send("orders", &["a", "b", "c"]);
+    broker.ok(&["send", "orders", "later", "--at", "+1h"]);
+    broker.ok(&["receive", "orders", "--settle", "none"]);
+    let column = |arguments: &[&str]| -> Vec<String> {
+        let out = broker.ok(&[&["peek", "orders"], arguments].concat());
+        out.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(column(&[]), ["1", "2", "3", "4"]);
+    assert_eq!(column(&["--from", "2", "-n", "2"]), ["2", "3"]);
+    assert_eq!(column(&["--state", "scheduled"]), ["4"]);
+    assert_eq!(column(&["--state", "active"]), ["1", "2", "3"]);
+    broker.ends(6, &["peek", "orders", "--state", "deferred"]);
+    broker.ends(6, &["peek", "orders", "--dead-letter"]);
+    broker.ends(4, &["peek", "absent"]);
+    let (_, log) = broker.ends(0, &["peek", "orders", "-n", "1"]);
+    assert!(log.contains("`--from 2`"), "{log}");
+    let long = broker.ok(&["peek", "orders", "--from", "4", "--long"]);
+    assert!(long.contains("state            scheduled\n") && long.ends_with("\nlater\n"), "{long}");
+    assert!(broker.bodies("orders").iter().all(|(_, count)| *count == 0));
+}
+
+#[test]
+fn peek_follows_what_comes() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let arguments = ["peek", "orders", "--follow", "--interval", "10ms", "--body-only"];
+    let mut running = broker.program(&arguments).start();
+    assert_eq!(running.line(), "a");
+    broker.send("orders", &["b"]);
+    assert_eq!(running.line(), "b");
+    running.signal("-INT");
+    assert_eq!(running.end().0, 0);
+}
+
+/// Bodies are as they are in a pipe when they are asked for, and harmless in everything else.
+#[test]
+fn what_acts_on_a_terminal_is_escaped_unless_bodies_are_asked_for() {
+    let broker = Broker::with_queue(&[]);
+    let hostile = "\u{1b}[2J\u{202e}gpj";
+    let message = serde_json::json!({"body": hostile, "messageId": hostile, "subject": hostile,
+        "applicationProperties": {hostile: hostile}});
+    broker.program(&["send", "orders"]).input(message.to_string().as_bytes()).run();
+    for arguments in [
+        &["peek", "orders"][..],
+        &["peek", "orders", "--long"],
+        &["peek", "orders", "-o", "ndjson"],
+        &["peek", "orders", "-o", "json"],
+    ] {
+        let out = broker.ok(arguments);
+        assert!(!out.contains(['\u{1b}', '\u{202e}']), "{arguments:?}: {out}");
+        assert!(out.contains("[2J"), "{arguments:?}: {out}");
+    }
+    let peeked = broker.peek("orders").remove(0);
+    assert_eq!(peeked["body"], hostile);
+    assert_eq!(broker.ok(&["peek", "orders", "--body-only"]), format!("{hostile}\n"));
+    assert_eq!(broker.ok(&["receive", "orders", "--raw"]), hostile);
+}
+
+#[test]
+fn long_bodies_are_cut_in_tables_and_that_is_said() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &[&"x".repeat(61)]);
+    let (out, log) = broker.ends(0, &["peek", "orders"]);
+    assert!(out.contains(&format!("{}…", "x".repeat(60))), "{out}");
+    assert!(log.contains("--long"), "{log}");
+}
+
+/// What could not be written was not received.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_peeklock"))
+        .args(["receive", "orders", "--all", "--body-only"])
+        .env("PEEKLOCK_URL", &broker.url)
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert!(log.starts_with("error: standard output: "), "{log}");
+    assert_eq!(broker.bodies("orders"), [body("a", 0), body("b", 0)]);
+    assert_eq!(broker.ok(&["receive", "orders", "--all", "--body-only"]), "a\nb\n");
+}
+
+/// SET-25: what was written and could not be completed is told.
+#[test]
+fn what_was_written_and_not_completed_is_told() {
+    let broker = Broker::with_queue(&[]);
+    // More than a pipe holds: the writer is in the midst of it when the first line is there.
+    let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
+    broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut running = broker.program(&["receive", "orders", "--all", "--body-only"]).start();
+    assert_eq!(running.line(), bodies[0]);
+    broker.ok(&["queue", "delete", "orders", "--yes"]);
+    let (code, rest, log) = running.end();
+    assert_eq!(code, 8, "{log}");
+    assert_eq!(rest.lines().count(), 19);
+    assert!(log.contains("20 of the messages written could not be completed"), "{log}");
+}

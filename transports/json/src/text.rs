@@ -1,0 +1,84 @@
+//! Values that are text in JSON.
+
+use std::fmt;
+
+use peeklock_core::ids::LockToken;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An instant: RFC 3339.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instant(
+    /// The value.
+    pub Timestamp,
+);
+
+/// A duration: ISO 8601; the largest is "unlimited".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span(
+    /// The value.
+    pub TimeSpan,
+);
+
+/// A lock token: a GUID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Token(
+    /// The value.
+    pub LockToken,
+);
+
+/// Any other GUID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Guid(
+    /// The value.
+    pub u128,
+);
+
+/// Gives a type its text form in JSON.
+macro_rules! text {
+    ($name:ident, $what:literal, $parse:expr) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+
+                impl Visitor<'_> for Text {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($what)
+                    }
+
+                    fn visit_str<E: Error>(self, text: &str) -> Result<$name, E> {
+                        let parse: fn(&str) -> Option<_> = $parse;
+                        parse(text).map($name).ok_or_else(|| E::custom(concat!("not ", $what)))
+                    }
+                }
+
+                deserializer.deserialize_str(Text)
+            }
+        }
+    };
+}
+
+text!(Instant, "an RFC 3339 instant", Timestamp::parse);
+text!(Span, "an ISO 8601 duration such as PT1M", TimeSpan::parse);
+text!(Token, "a lock token, which is a GUID", LockToken::parse);
+
+impl Serialize for Guid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Token(LockToken(self.0)).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Guid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Token::deserialize(deserializer).map(|token| Self(token.0.0))
+    }
+}

@@ -1,0 +1,172 @@
+// Messages between JavaScript and the protocol (section 5 of docs/websocket-protocol.md).
+
+import { argument, PeeklockError } from "./error.js";
+import { decodeProperties, duration, encodeProperties, fromBase64, instant, isBytes, toBase64 } from "./value.js";
+
+const TEXTS = [
+  "messageId", "sessionId", "partitionKey", "transactionPartitionKey", "replyToSessionId", "correlationId",
+  "contentType", "subject", "to", "replyTo",
+];
+const OTHERS = ["body", "timeToLive", "scheduledEnqueueTimeUtc", "forcePersistence", "applicationProperties"];
+const SENT = new Set([...TEXTS, ...OTHERS]);
+
+/** A message for a request: an object, or only its body. What is misspelled is refused, not ignored. */
+export function encodeMessage(message) {
+  if (typeof message === "string" || isBytes(message)) {
+    return encodeBody(message);
+  }
+  if (typeof message !== "object" || message === null) {
+    throw argument("a message is an object, text or bytes");
+  }
+  const encoded = encodeBody(message.body);
+  for (const name of TEXTS) {
+    const value = message[name];
+    if (value === undefined || value === null) {
+      continue;
+    }
+    if (typeof value !== "string") {
+      throw argument(`\`${name}\` of a message is text`);
+    }
+    encoded[name] = value;
+  }
+  if (message.timeToLive !== undefined && message.timeToLive !== null) {
+    encoded.timeToLive = duration(message.timeToLive);
+  }
+  if (message.scheduledEnqueueTimeUtc !== undefined && message.scheduledEnqueueTimeUtc !== null) {
+    encoded.scheduledEnqueueTimeUtc = instant(message.scheduledEnqueueTimeUtc);
+  }
+  if (message.forcePersistence !== undefined) {
+    encoded.forcePersistence = message.forcePersistence;
+  }
+  if (message.applicationProperties !== undefined) {
+    encoded.applicationProperties = encodeProperties(message.applicationProperties);
+  }
+  // A message that was received may be sent on; the broker gives what only it gives anew (MSG-11).
+  const unknown =
+    message instanceof ReceivedMessage ? undefined : Object.keys(message).find((name) => !SENT.has(name));
+  if (unknown !== undefined) {
+    throw argument(`a message has no property \`${unknown}\``);
+  }
+  return encoded;
+}
+
+function encodeBody(body) {
+  if (body === undefined || body === null) {
+    return {};
+  }
+  if (typeof body === "string") {
+    return { body };
+  }
+  if (isBytes(body)) {
+    return { bodyBase64: toBase64(body) };
+  }
+  throw argument("a body is text or bytes; JSON.stringify makes text of an object");
+}
+
+/** A message that was received or looked at; under a lock it can be settled. */
+export class ReceivedMessage {
+  #receiver;
+
+  /** `delivery` is the number of a pushed delivery in its session of the connection. */
+  constructor(wire, receiver, delivery) {
+    this.#receiver = receiver;
+    this.body = wire.bodyBase64 === undefined ? (wire.body ?? "") : fromBase64(wire.bodyBase64);
+    for (const name of TEXTS) {
+      this[name] = wire[name];
+    }
+    this.timeToLive = wire.timeToLive;
+    this.scheduledEnqueueTimeUtc = wire.scheduledEnqueueTimeUtc && new Date(wire.scheduledEnqueueTimeUtc);
+    this.applicationProperties = decodeProperties(wire.applicationProperties);
+    this.sequenceNumber = wire.sequenceNumber;
+    this.enqueuedSequenceNumber = wire.enqueuedSequenceNumber;
+    this.enqueuedTimeUtc = new Date(wire.enqueuedTimeUtc);
+    this.expiresAtUtc = wire.expiresAtUtc && new Date(wire.expiresAtUtc);
+    this.deliveryCount = wire.deliveryCount;
+    this.state = wire.state;
+    this.size = wire.size;
+    this.lockToken = wire.lockToken;
+    this.lockedUntilUtc = wire.lockedUntilUtc && new Date(wire.lockedUntilUtc);
+    /** The decision that the broker has confirmed. */
+    this.settled = undefined;
+    Object.defineProperty(this, "delivery", { value: delivery });
+  }
+
+  /** The body as text, or undefined if it is no UTF-8. */
+  get text() {
+    return typeof this.body === "string" ? this.body : undefined;
+  }
+
+  /** The body as bytes. */
+  get bytes() {
+    return typeof this.body === "string" ? new TextEncoder().encode(this.body) : this.body;
+  }
+
+  /** What the body says in JSON. */
+  json() {
+    return JSON.parse(this.text ?? "");
+  }
+
+  /** Milliseconds until the lock ends by the broker's clock; 0 without one. */
+  get lockRemainingMs() {
+    return this.lockedUntilUtc ? Math.max(0, this.lockedUntilUtc.getTime() - this.#receiver.brokerNow()) : 0;
+  }
+
+  /** Ends the lock and removes the message for good (SET-01). */
+  complete() {
+    return this.#settle("complete", {});
+  }
+
+  /** Gives it back at once; counts as a failed delivery (SET-03). */
+  abandon(options = {}) {
+    return this.#settle("abandon", options);
+  }
+
+  /** Sets it aside: it is received by its sequence number only (SET-07). */
+  defer(options = {}) {
+    return this.#settle("defer", options);
+  }
+
+  /** Moves it to the dead-letter queue (SET-05). */
+  deadLetter(options = {}) {
+    return this.#settle("deadLetter", options);
+  }
+
+  /** Gives it back without counting (SET-32). */
+  release() {
+    return this.#settle("release", {});
+  }
+
+  /** Extends the lock; resolves to its new end (SET-17). */
+  async renew() {
+    const [outcome] = await this.#receiver.renew([this]);
+    if (outcome) {
+      throw outcome;
+    }
+    return this.lockedUntilUtc;
+  }
+
+  /**
+   * Renews the lock as often as needed until the function that it returns is called, or the message
+   * is settled. `onLost` is told when the lock was lost in spite of it.
+   */
+  keepLocked({ maxSeconds = 300, onLost } = {}) {
+    return this.#receiver.keepLocked(this, maxSeconds, onLost);
+  }
+
+  async #settle(decision, options) {
+    const [failure] = await this.#receiver.settle([this], decision, options);
+    if (failure) {
+      throw failure;
+    }
+  }
+}
+
+/** A message without a lock cannot be settled. */
+export function requireLock(message) {
+  if (!(message instanceof ReceivedMessage)) {
+    throw argument("only a received message can be settled");
+  }
+  if (message.lockToken === undefined) {
+    throw new PeeklockError("InvalidOperation", "the message was not received under a lock");
+  }
+}

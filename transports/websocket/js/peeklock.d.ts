@@ -1,0 +1,398 @@
+// Types of the client of Peeklock; see README.md beside this file.
+
+/** Options of a connection. */
+export interface ConnectOptions {
+  /** The token, or what gives one at each connect. */
+  token?: string | (() => string | Promise<string>);
+  /** A name for the broker's log. */
+  client?: string;
+  /** For so long after a loss the broker keeps the connection; 0: not at all. Default: 30. */
+  graceSeconds?: number;
+  /** A shorter heartbeat than the broker's. */
+  heartbeatSeconds?: number;
+  /** How long the first connect may take, with all its attempts. Default: 15. */
+  connectSeconds?: number;
+  /** How long requests wait for a lost connection. Default: 60; not less than graceSeconds. */
+  offlineSeconds?: number;
+  /** The first pause between attempts, and the longest; a random half of each is left out. Default: 200, 20000. */
+  reconnectMs?: number;
+  reconnectMaxMs?: number;
+  /** Requests that may wait for their answers; further ones are refused with ServerBusy. Default: 16384. */
+  requestCountMax?: number;
+  /** Characters of all of them. Default: 16777216. */
+  bufferSizeMax?: number;
+  /** A constructor like the WebSocket of browsers, where there is none. */
+  WebSocket?: WebSocketConstructor;
+}
+
+/** What is used of a WebSocket. */
+export type WebSocketConstructor = new (url: string, protocols: string[]) => {
+  readonly readyState: number;
+  send(text: string): void;
+  close(code?: number): void;
+};
+
+export type ConnectionState = "connecting" | "open" | "lost" | "closed";
+
+/** Of the event `state`. */
+export interface StateDetail {
+  readonly state: ConnectionState;
+  /** Of `open`: whether everything goes on, or a new session has begun. */
+  readonly resumed?: boolean;
+  /** Of `lost`: the close code and its reason. */
+  readonly code?: number;
+  readonly reason?: string;
+  /** Of `closed`: why, if the caller did not close it. */
+  readonly error?: PeeklockError;
+}
+
+export interface ConnectionEvents {
+  state: CustomEvent<StateDetail>;
+  /** The broker is being stopped; what is in hand can be settled for so long. */
+  closing: CustomEvent<{ readonly seconds: number }>;
+  /** Something went wrong that no caller waits for. */
+  problem: CustomEvent<PeeklockError>;
+}
+
+/** What the broker said. */
+export interface Welcome {
+  readonly resumed: boolean;
+  readonly graceSeconds: number;
+  readonly heartbeatSeconds: number;
+  readonly nowUtc: string;
+  readonly namespace: string;
+  readonly server: string;
+  readonly frameBytesMax: number;
+  readonly commandCountMax: number;
+  readonly linkCountMax: number;
+  readonly unsettledCountMax: number;
+}
+
+/** Opens a connection; rejects if there is none within `connectSeconds`, or at once if the broker says no. */
+export function connect(url: string | URL, options?: ConnectOptions): Promise<Connection>;
+
+/** One connection to the broker, over as many sockets as it takes. */
+export class Connection {
+  constructor(url: string | URL, options?: ConnectOptions);
+  /** Resolves at the first welcome. */
+  readonly ready: Promise<Connection>;
+  readonly state: ConnectionState;
+  /** Why it is closed, if the caller did not close it. */
+  readonly error: PeeklockError | undefined;
+  readonly welcome: Welcome | undefined;
+  /** Counts the times that the broker began anew; locks of an earlier session are gone. */
+  readonly session: number;
+  readonly queues: Queues;
+  sender(path: string, options?: SenderOptions): Sender;
+  /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
+  receiver(path: string, options?: ReceiverOptions): Receiver;
+  authenticate(token: string | (() => string | Promise<string>)): Promise<void>;
+  /** The broker's clock in milliseconds since 1970. */
+  brokerNow(): number;
+  /** Ends it in order; locks of messages in hand stay until they run out. */
+  close(options?: { seconds?: number }): Promise<void>;
+  addEventListener<K extends keyof ConnectionEvents>(
+    type: K,
+    listener: (event: ConnectionEvents[K]) => void,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<K extends keyof ConnectionEvents>(
+    type: K,
+    listener: (event: ConnectionEvents[K]) => void,
+    options?: boolean | EventListenerOptions,
+  ): void;
+}
+
+/** A refusal or failure, by a name of the error catalogue. */
+export class PeeklockError extends Error {
+  constructor(
+    condition: Condition,
+    detail: string,
+    more?: {
+      retryable?: boolean;
+      trackingId?: string;
+      entity?: string;
+      timestamp?: string;
+      closeCode?: number;
+      cause?: unknown;
+    },
+  );
+  readonly condition: Condition;
+  /** For people; not stable. */
+  readonly detail: string;
+  /** Whether the same request can succeed later. */
+  readonly retryable: boolean;
+  /** Under which the broker has logged it; absent if this client raised it. */
+  readonly trackingId: string | undefined;
+  readonly entity: string | undefined;
+  readonly timestamp: string | undefined;
+  /** The code with which the socket was closed. */
+  readonly closeCode: number | undefined;
+}
+
+/** The names of docs/spec/19-errors.md that can occur here; later brokers may have more. */
+export type Condition =
+  | "ArgumentError"
+  | "ArgumentOutOfRange"
+  | "InvalidOperation"
+  | "NotImplemented"
+  | "Unauthorized"
+  | "EntityNotFound"
+  | "EntityAlreadyExists"
+  | "EntityDisabled"
+  | "QuotaExceeded"
+  | "MessageSizeExceeded"
+  | "MessageLockLost"
+  | "MessageNotFound"
+  | "ServiceTimeout"
+  | "ServerBusy"
+  | "UpdateConflict"
+  | "OperationCancelled"
+  | "CommunicationProblem"
+  | "InternalError"
+  | (string & {});
+
+/** Types of application properties. */
+export type PropertyType =
+  | "null" | "bool" | "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64"
+  | "decimal128" | "char" | "string" | "uuid" | "timestamp" | "binary" | "uri" | "dateTimeOffset" | "timeSpan";
+
+/** A value with its type by name, where JavaScript has no type of its own for it. */
+export class TypedValue {
+  constructor(type: PropertyType, value: string | number | bigint | boolean | null);
+  readonly type: PropertyType;
+  readonly value: string | number | bigint | boolean | null;
+}
+
+/** `typed("i32", 5)` */
+export function typed(type: PropertyType, value: string | number | bigint | boolean | null): TypedValue;
+
+/**
+ * number: whole and safe is i64, else f64; bigint: i64, or u64 above it; Date: timestamp; Uint8Array: binary.
+ * A received i64 beyond 2^53 is a bigint; what has no type in JavaScript is a TypedValue.
+ */
+export type PropertyValue = string | boolean | null | number | bigint | Date | Uint8Array | TypedValue;
+export type Properties = { readonly [name: string]: PropertyValue };
+export type Bytes = ArrayBufferView | ArrayBuffer;
+
+/** A message to be sent. */
+export interface Message {
+  body?: string | Bytes;
+  messageId?: string;
+  sessionId?: string;
+  partitionKey?: string;
+  transactionPartitionKey?: string;
+  replyToSessionId?: string;
+  correlationId?: string;
+  contentType?: string;
+  subject?: string;
+  to?: string;
+  replyTo?: string;
+  /** Seconds, or ISO 8601 such as `PT10M`. */
+  timeToLive?: number | string;
+  scheduledEnqueueTimeUtc?: Date | string;
+  forcePersistence?: boolean;
+  applicationProperties?: Properties | ReadonlyMap<string, PropertyValue>;
+}
+
+/** A message, or only its body. A received one may be sent on. */
+export type Sendable = string | Bytes | Message | ReceivedMessage;
+
+/** A message that was received or looked at. */
+export class ReceivedMessage {
+  private constructor();
+  /** Text if it is UTF-8, else bytes. */
+  readonly body: string | Uint8Array;
+  /** The body if it is text. */
+  readonly text: string | undefined;
+  readonly bytes: Uint8Array;
+  json(): unknown;
+  readonly messageId: string | undefined;
+  readonly sessionId: string | undefined;
+  readonly partitionKey: string | undefined;
+  readonly transactionPartitionKey: string | undefined;
+  readonly replyToSessionId: string | undefined;
+  readonly correlationId: string | undefined;
+  readonly contentType: string | undefined;
+  readonly subject: string | undefined;
+  readonly to: string | undefined;
+  readonly replyTo: string | undefined;
+  /** ISO 8601. */
+  readonly timeToLive: string | undefined;
+  readonly scheduledEnqueueTimeUtc: Date | undefined;
+  /** Without prototype, whatever the names are. */
+  readonly applicationProperties: Properties;
+  readonly sequenceNumber: number;
+  readonly enqueuedSequenceNumber: number;
+  readonly enqueuedTimeUtc: Date;
+  readonly expiresAtUtc: Date | undefined;
+  readonly deliveryCount: number;
+  readonly state: "Active" | "Deferred" | "Scheduled";
+  readonly size: number;
+  /** Only under a lock. */
+  readonly lockToken: string | undefined;
+  /** Follows renewals. */
+  readonly lockedUntilUtc: Date | undefined;
+  /** By the broker's clock. */
+  readonly lockRemainingMs: number;
+  /** The decision that the broker has confirmed. */
+  readonly settled: Decision | undefined;
+  complete(): Promise<void>;
+  abandon(options?: ModifyOptions): Promise<void>;
+  defer(options?: ModifyOptions): Promise<void>;
+  deadLetter(options?: SettleOptions): Promise<void>;
+  /** Gives it back without counting a failed delivery. */
+  release(): Promise<void>;
+  /** Resolves to the new end of the lock. */
+  renew(): Promise<Date>;
+  /** Renews as often as needed until the function that it returns is called, or the message is settled. */
+  keepLocked(options?: { maxSeconds?: number; onLost?: (error: PeeklockError) => void }): () => void;
+}
+
+export type Decision = "complete" | "abandon" | "defer" | "deadLetter" | "release";
+
+export interface ModifyOptions {
+  /** Application properties to set. */
+  properties?: Properties | ReadonlyMap<string, PropertyValue>;
+}
+
+/** `reason` and `description` go with deadLetter only. */
+export interface SettleOptions extends ModifyOptions {
+  reason?: string;
+  description?: string;
+}
+
+export interface SenderOptions {
+  /** Requests under way at once; further ones wait for their turn. Default: 1024. */
+  inFlightMax?: number;
+}
+
+/** Sends to one queue. Every promise must be looked at: a send without an answer is not known to be stored. */
+export class Sender {
+  private constructor();
+  readonly path: string;
+  /** Resolves to the sequence number; 0 for a duplicate that was dropped. */
+  send(message: Sendable): Promise<number>;
+  /** Each by itself. */
+  sendEach(messages: Iterable<Sendable>): Promise<SendOutcome[]>;
+  /** All or none. */
+  sendBatch(messages: Iterable<Sendable>): Promise<number[]>;
+  /** Resolves to the number that serves to cancel it. */
+  schedule(message: Sendable, at: Date | string): Promise<number>;
+  /** All or none. */
+  cancelScheduled(...sequenceNumbers: (number | number[])[]): Promise<void>;
+  close(): Promise<void>;
+}
+
+export type SendOutcome =
+  | { readonly sequenceNumber: number; readonly error?: undefined }
+  | { readonly sequenceNumber?: undefined; readonly error: PeeklockError };
+
+export interface ReceiverOptions {
+  /** Default: peekLock. */
+  mode?: "peekLock" | "receiveAndDelete";
+  /** Messages that are taken before anybody asks for them. Default: 0. */
+  prefetch?: number;
+}
+
+export interface SubscribeOptions {
+  /** Handlers at once. Default: 1. */
+  concurrency?: number;
+  /** Complete when the handler returns. Default: true. */
+  autoComplete?: boolean;
+  /** Renew locks while handlers run, for at most `maxRenewSeconds` each. Default: true, 300. */
+  autoRenew?: boolean;
+  maxRenewSeconds?: number;
+  /** What handlers throw, what settling them refuses; without a message: the end of the subscription. */
+  onError?: (error: unknown, message: ReceivedMessage | undefined) => void;
+}
+
+export interface Subscription {
+  /** Takes no more and waits for the handlers. */
+  stop(): Promise<void>;
+  /** Resolves after stop; rejects when the queue delivers no more. */
+  readonly done: Promise<void>;
+}
+
+/** Receives from one queue or sub-queue. */
+export class Receiver implements AsyncIterable<ReceivedMessage> {
+  private constructor();
+  readonly path: string;
+  readonly mode: "peekLock" | "receiveAndDelete";
+  [Symbol.asyncIterator](): AsyncGenerator<ReceivedMessage, void, void>;
+  /** Messages as they come. */
+  messages(options?: { signal?: AbortSignal }): AsyncGenerator<ReceivedMessage, void, void>;
+  /** Calls a handler for each message. */
+  subscribe(handler: (message: ReceivedMessage) => unknown, options?: SubscribeOptions): Subscription;
+  /** What is there, or comes within `waitSeconds` (default 60), at most `maxCount` (default 1). */
+  receive(options?: { maxCount?: number; waitSeconds?: number; signal?: AbortSignal }): Promise<ReceivedMessage[]>;
+  /** All or none. */
+  receiveDeferred(...sequenceNumbers: (number | number[])[]): Promise<ReceivedMessage[]>;
+  /** Without locks; goes on behind the last one if `from` is not given. */
+  peek(options?: { from?: number; maxCount?: number }): Promise<ReceivedMessage[]>;
+  /** Each by itself: undefined or the error at the place of each. */
+  settle(
+    messages: Iterable<ReceivedMessage>,
+    decision: Decision,
+    options?: SettleOptions,
+  ): Promise<(PeeklockError | undefined)[]>;
+  renew(messages: Iterable<ReceivedMessage>): Promise<(PeeklockError | undefined)[]>;
+  deleteBatch(options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
+  purge(options?: { enqueuedBefore?: Date | string }): Promise<number>;
+  deleteDeferred(sequenceNumber: number): Promise<void>;
+  /** Ends loops and subscriptions, and gives back what nobody has seen. */
+  close(): Promise<void>;
+}
+
+/** What can be set; durations are ISO 8601 such as `PT30S`. */
+export interface QueueProperties {
+  lockDuration?: string;
+  maxSizeInMegabytes?: number;
+  requiresDuplicateDetection?: boolean;
+  duplicateDetectionHistoryTimeWindow?: string;
+  requiresSession?: boolean;
+  defaultMessageTimeToLive?: string;
+  deadLetteringOnMessageExpiration?: boolean;
+  maxDeliveryCount?: number;
+  enableBatchedOperations?: boolean;
+  status?: "Active" | "Disabled" | "SendDisabled" | "ReceiveDisabled";
+  forwardTo?: string | null;
+  forwardDeadLetteredMessagesTo?: string | null;
+  autoDeleteOnIdle?: string;
+  enablePartitioning?: boolean;
+  enableExpress?: boolean;
+  maxMessageSizeInKilobytes?: number;
+  userMetadata?: string | null;
+}
+
+/** A queue with its counts. */
+export interface Queue extends Required<QueueProperties> {
+  path: string;
+  runtime: {
+    /** Locked ones included. */
+    activeMessageCount: number;
+    deferredMessageCount: number;
+    scheduledMessageCount: number;
+    deadLetterMessageCount: number;
+    transferMessageCount: number;
+    transferDeadLetterMessageCount: number;
+    totalMessageCount: number;
+    sizeInBytes: number;
+    createdAt: string;
+    updatedAt: string;
+    accessedAt: string;
+  };
+}
+
+/** Management of queues. */
+export class Queues {
+  private constructor();
+  create(path: string, properties?: QueueProperties): Promise<Queue>;
+  get(path: string): Promise<Queue>;
+  exists(path: string): Promise<boolean>;
+  /** `version`: the `updatedAt` it is based on; a later one gives UpdateConflict. */
+  update(path: string, properties: QueueProperties, options?: { version?: string }): Promise<Queue>;
+  /** With all its messages. */
+  delete(path: string): Promise<void>;
+  list(options?: { skip?: number; top?: number }): Promise<Queue[]>;
+}

@@ -1,0 +1,9 @@
+// The client of Peeklock for browsers and Node; see README.md beside this file.
+
+export { connect, Connection } from "./connection.js";
+export { PeeklockError } from "./error.js";
+export { ReceivedMessage } from "./message.js";
+export { Queues } from "./queues.js";
+export { Receiver } from "./receiver.js";
+export { Sender } from "./sender.js";
+export { typed, TypedValue } from "./value.js";

@@ -1,0 +1,171 @@
+// Sending (section 5 of docs/websocket-protocol.md). A promise resolves when the broker has stored
+// the message durably, or rejects with what it said; never forget one.
+
+import { argument, cancelled, PeeklockError } from "./error.js";
+import { Link } from "./link.js";
+import { encodeMessage } from "./message.js";
+import { instant } from "./value.js";
+
+const LIST_COUNT_MAX = 4096;
+const PART_CHARS = 128 << 10;
+
+/** Sends to one queue; messages are numbered in the order of the calls. */
+export class Sender extends Link {
+  #inFlightMax;
+  #inFlight = 0;
+  #waiting = [];
+
+  /** `inFlightMax`: so many requests are under way at once, further ones wait for their turn (SND-13). */
+  constructor(connection, path, { inFlightMax = 1024 } = {}) {
+    super(connection, path);
+    if (!(Number.isInteger(inFlightMax) && inFlightMax >= 1)) {
+      throw argument("inFlightMax is a whole number from 1");
+    }
+    this.#inFlightMax = inFlightMax;
+  }
+
+  attachProperties() {
+    return { role: "sender" };
+  }
+
+  /** Sends a message; resolves to its sequence number, 0 for a duplicate that was dropped (DUP-02). */
+  async send(message) {
+    const [outcome] = await this.#sendPart("send", [JSON.stringify(encodeMessage(message))]);
+    if (outcome.error) {
+      throw outcome.error;
+    }
+    return outcome.sequenceNumber;
+  }
+
+  /** Sends messages, each by itself: resolves to a list of `{sequenceNumber}` or `{error}`. */
+  async sendEach(messages) {
+    const texts = Array.from(messages, (message) => JSON.stringify(encodeMessage(message)));
+    const parts = [];
+    let part = [];
+    let chars = 0;
+    for (const text of texts) {
+      if (part.length > 0 && (chars + text.length > PART_CHARS || part.length >= LIST_COUNT_MAX)) {
+        parts.push(part);
+        part = [];
+        chars = 0;
+      }
+      part.push(text);
+      chars += text.length;
+    }
+    if (part.length > 0) {
+      parts.push(part);
+    }
+    const outcomes = await Promise.all(
+      parts.map((texts) => this.#sendPart("send", texts).catch((error) => texts.map(() => ({ error })))),
+    );
+    return outcomes.flat();
+  }
+
+  /** Sends all or none, with consecutive numbers; resolves to them (SND-29, SND-31). */
+  async sendBatch(messages) {
+    const texts = Array.from(messages, (message) => JSON.stringify(encodeMessage(message)));
+    if (texts.length > LIST_COUNT_MAX) {
+      throw new PeeklockError("ArgumentOutOfRange", `a batch has at most ${LIST_COUNT_MAX} messages`);
+    }
+    const outcomes = await this.#sendPart("sendBatch", texts);
+    const failed = outcomes.find(({ error }) => error);
+    if (failed) {
+      throw failed.error;
+    }
+    return outcomes.map(({ sequenceNumber }) => sequenceNumber);
+  }
+
+  /** Stores a message that can be received from an instant on; its number serves to cancel it (SCH-02). */
+  async schedule(message, at) {
+    const encoded = { ...encodeMessage(message), scheduledEnqueueTimeUtc: instant(at) };
+    const [outcome] = await this.#sendPart("send", [JSON.stringify(encoded)]);
+    if (outcome.error) {
+      throw outcome.error;
+    }
+    return outcome.sequenceNumber;
+  }
+
+  /** Cancels scheduled messages, all or none (SCH-05). */
+  async cancelScheduled(...sequenceNumbers) {
+    await this.askFor("cancelScheduled", { sequenceNumbers: sequenceNumbers.flat() });
+  }
+
+  /** Waits for what is under way, and gives the link up. */
+  async close() {
+    if (this.isClosed) {
+      return;
+    }
+    await new Promise((resolve) => this.#take(resolve, resolve, true));
+    await this.detach();
+  }
+
+  fail(reason) {
+    super.fail(reason);
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const { reject } of waiting) {
+      reject(reason);
+    }
+  }
+
+  /** One request; `texts` are messages in JSON. */
+  async #sendPart(name, texts) {
+    const messages = `[${texts.join(",")}]`;
+    // It counts from now on, also while it waits for its turn (SND-14).
+    const release = this.connection.hold(messages.length);
+    try {
+      if (this.isClosed) {
+        throw cancelled(`the sender to \`${this.path}\` is closed`);
+      }
+      await new Promise((resolve, reject) => this.#take(resolve, reject, false));
+      try {
+        const { accepted } = await this.ask(name, (link) => `{"link":${link},"messages":${messages}}`);
+        if (accepted.failed?.some(({ error }) => error.condition === "EntityNotFound")) {
+          this.attachAnew();
+        }
+        return outcomes(texts.length, accepted);
+      } finally {
+        this.#give();
+      }
+    } finally {
+      release();
+    }
+  }
+
+  /** Waits for a place among the requests under way; `all`: until there are none. */
+  #take(resolve, reject, all) {
+    this.#waiting.push({ resolve, reject, all });
+    this.#next();
+  }
+
+  #give() {
+    this.#inFlight -= 1;
+    this.#next();
+  }
+
+  #next() {
+    while (this.#waiting.length > 0) {
+      const [{ resolve, all }] = this.#waiting;
+      if (all ? this.#inFlight > 0 : this.#inFlight >= this.#inFlightMax) {
+        return;
+      }
+      this.#waiting.shift();
+      this.#inFlight += all ? 0 : 1;
+      resolve();
+    }
+  }
+}
+
+/** What became of each message. */
+function outcomes(count, { sequenceNumbers, failed = [] }) {
+  const outcomes = [];
+  for (const [first, length] of sequenceNumbers) {
+    for (let place = 0; place < length && outcomes.length < count; place += 1) {
+      outcomes.push({ sequenceNumber: first === 0 ? 0 : first + place });
+    }
+  }
+  for (const { index, error } of failed) {
+    outcomes[index] = { error: PeeklockError.of(error) };
+  }
+  return outcomes;
+}

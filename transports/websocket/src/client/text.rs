@@ -1,0 +1,56 @@
+//! Messages and queues as JSON text, in the form of the protocol (`docs/websocket-protocol.md`,
+//! sections 5 and 8): what tools print, store and read again.
+
+use peeklock_core::command::Described;
+use peeklock_core::message::Message;
+
+use super::Received;
+use crate::frame::message::{Carried, Delivered, Outgoing};
+use crate::frame::queue::QueueView;
+
+/// Why a text is no message.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MessageTextError(#[from] serde_json::Error);
+
+impl Received {
+    /// The message as one line of JSON, with everything that the broker says of it. Reading it with
+    /// [`message_from_json`] gives the message that its sender sent; a body of another AMQP kind than
+    /// data becomes data, and an id that is no text becomes one.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let carried = Carried::Typed(Box::new(self.message().clone()));
+        written(&Delivered { facts: *self.facts(), carried })
+    }
+}
+
+/// A message as one line of JSON.
+#[must_use]
+pub fn message_to_json(message: &Message) -> String {
+    written(&Outgoing::Typed(Box::new(message.clone())))
+}
+
+/// Reads a message. What a broker says of a message is ignored (MSG-11), an unknown property is
+/// refused.
+///
+/// # Errors
+/// When it is no JSON, or none of a message.
+pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
+    match serde_json::from_str(text)? {
+        Outgoing::Typed(message) => Ok(*message),
+        outgoing @ Outgoing::Content(_) => {
+            outgoing.message().map_err(serde::de::Error::custom).map_err(MessageTextError)
+        }
+    }
+}
+
+/// A queue as one line of JSON.
+#[must_use]
+pub fn queue_to_json(described: &Described) -> String {
+    written(&QueueView::from(described.clone()))
+}
+
+/// Text, numbers and maps with text keys can always be written.
+fn written(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
