@@ -40,8 +40,8 @@ use crate::server::ServeError;
 const ABOUT: &str = "A message broker with the semantics of Azure Service Bus";
 
 const LONG_ABOUT: &str = "\
-A message broker with the semantics of Azure Service Bus: queues with peek-lock settlement, time to
-live, dead-letter queues, scheduling, deferral and duplicate detection.
+A message broker with the semantics of Azure Service Bus: queues with peek-lock settlement, time \
+to live, dead-letter queues, scheduling, deferral and duplicate detection.
 
 Without a subcommand, `peeklock` is `peeklock serve`.";
 
@@ -61,8 +61,8 @@ Examples:
   peeklock top                               what comes in and goes out
   peeklock dlq resubmit orders --dry-run     what was given up on
 
-Commands for queues and messages talk to ws://127.0.0.1:5301, unless --url, --context, PEEKLOCK_URL,
-PEEKLOCK_CONTEXT or `peeklock context use` says otherwise.
+Commands for queues and messages talk to ws://127.0.0.1:5301, unless --url, --context, \
+PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` says otherwise.
 
 ",
     exit_codes!(),
@@ -77,11 +77,11 @@ Examples:
   peeklock serve --config broker.toml --http 127.0.0.1:8080 -v
   PEEKLOCK__NAMESPACE__TIER=Standard peeklock serve
 
-Every setting can also be given in a file or in the environment; a flag wins over both. See
+Every setting can also be given in a file or in the environment; a flag wins over both. See \
 `peeklock config default`.
 
-SIGINT or SIGTERM stops in order: listeners close, waiting receives end, requests in progress get 5
-seconds. A second one stops at once.
+SIGINT or SIGTERM stops in order: listeners close, waiting receives end, requests in progress get \
+5 seconds. A second one stops at once.
 
 Exit codes:
   0  stopped by a signal
@@ -103,9 +103,9 @@ Examples:
   peeklock verify --data-dir /var/lib/peeklock
   peeklock verify --output json | jq .findings
 
-Stop the broker first. Everything is read and proven by its checksums: the log, its segments and side
-files, the record and the content of every message. Nothing is written. What is damaged is told with
-file and byte, and with the messages it concerns; what is harmless is told too.
+Stop the broker first. Everything is read and proven by its checksums: the log, its segments and \
+side files, the record and the content of every message. Nothing is written. What is damaged is \
+told with file and byte, and with the messages it concerns; what is harmless is told too.
 
 What becomes of a message that damage touches:
   lost     it cannot be read any more
@@ -125,18 +125,19 @@ Examples:
   peeklock repair --data-dir /var/lib/peeklock --yes
   peeklock repair --drop-segment 7           goes on without a segment that is lost
 
-Stop the broker first. Repair shows what `peeklock verify` shows and what becomes of each message, and
-asks. Then it copies the whole directory to `<directory>.before-repair-<time>`, saves what can be read,
-gives up what cannot, and reads everything again. Should it be interrupted, run it again.
+Stop the broker first. Repair shows what `peeklock verify` shows and what becomes of each \
+message, and asks. Then it copies the whole directory to `<directory>.before-repair-<time>`, \
+saves what can be read, gives up what cannot, and reads everything again. Should it be \
+interrupted, run it again.
 
-A segment that is missing, or whose header is lost in both copies, cannot be repaired. Put the file
-back from a backup made while the broker was stopped at the same state, or go on without it
+A segment that is missing, or whose header is lost in both copies, cannot be repaired. Put the \
+file back from a backup made while the broker was stopped at the same state, or go on without it \
 (--drop-segment): every message in it is lost, and what was settled in it is delivered again.
 
 Exit codes:
   0  repaired, or nothing to repair
   1  not repaired
-  2  usage or configuration";
+  2  usage or configuration; also --yes is missing where nobody can be asked";
 
 #[derive(Parser)]
 #[command(

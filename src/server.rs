@@ -58,8 +58,10 @@ pub enum ServeError {
     #[error("broker has failed: {0}")]
     Broker(String),
     /// The store could not be opened.
-    #[error("{source}{}", store_way_out(.source))]
+    #[error("`{directory}`: {source}{}", store_way_out(.source))]
     Open {
+        /// Where it was to be opened.
+        directory: String,
         /// What the store said.
         #[source]
         source: StoreError,
@@ -190,7 +192,10 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
         .iter()
         .find(|(store, _)| *store == name)
         .map_or_else(|| unreachable!("the registry has the store"), |(_, open)| open(loaded))
-        .map_err(|source| ServeError::Open { source })?;
+        .map_err(|source| ServeError::Open {
+            directory: loaded.config.server.data_dir.0.clone(),
+            source,
+        })?;
     tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
     let mut builder = Broker::builder()
         .settings(loaded.settings.clone())

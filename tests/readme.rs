@@ -100,7 +100,7 @@ fn the_command_line_works() {
         "MaxDeliveryCountExceeded",
         "resubmitted 1 message to coffee\n",
         "sent 1 message to copies, sequence number 1\n",
-        "copies       1",
+        "copies        1",
     ] {
         assert!(said.contains(expected), "{expected}\n{said}");
     }

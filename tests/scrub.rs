@@ -211,7 +211,7 @@ fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
     assert!((from..from + bytes).contains(&(at as u64)), "{finding}");
 
     let (code, out, err) = run(&place, &["repair"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(err.contains("--yes"), "{err}");
     assert!(out.contains("lost      message 7"), "{out}");
     assert_eq!(files(&place.join("data")), damaged, "nothing was changed");

@@ -63,6 +63,11 @@ pub fn status_of(text: &str) -> Result<EntityStatus, String> {
     EntityStatus::from_text(name).ok_or_else(|| format!("it is not {}", EntityStatus::EXPECTED))
 }
 
+/// The number that the broker has given a message.
+pub fn sequence_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "it is no sequence number, such as 1001".to_owned())
+}
+
 /// Refuses a sub-queue where a queue is meant.
 pub fn queue_of(text: &str) -> Result<String, String> {
     match EntityAddress::parse(text) {

@@ -16,9 +16,10 @@ use crate::bench::report::Report;
 use crate::bench::{self, BenchError};
 
 pub const HELP: &str = "\
-A message counts when it was sent with acknowledgement, received under lock, and completed with
-acknowledgement. The load runs on a broker of its own: a process on free ports of loopback, or with
-`--over in-process` this one, in a new directory below --data-dir that is removed afterwards.
+A message counts when it was sent with acknowledgement, received under lock, and completed with \
+acknowledgement. The load runs on a broker of its own: a process on free ports of loopback, or \
+with `--over in-process` this one, in a new directory below --data-dir that is removed \
+afterwards.
 
 Examples:
   peeklock bench                                        W2 over WebSocket
@@ -28,9 +29,9 @@ Examples:
   peeklock bench throughput --url ws://127.0.0.1:5301   a broker that runs already
   peeklock bench cycle --floor                          lists in process, beside the disk alone
 
-CPU and memory are those of the broker's process; in process they are of broker and load together,
-and of a broker given by --url they are not known. The load takes its share of the same machine:
-trust ratios of one run, not figures of two machines or two days.
+CPU and memory are those of the broker's process; in process they are of broker and load \
+together, and of a broker given by --url they are not known. The load takes its share of the same \
+machine: trust ratios of one run, not figures of two machines or two days.
 
 Exit codes:
   0    done

@@ -20,6 +20,8 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a command may take to end in order after Ctrl-C.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a command may take to tell what it leaves behind.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Which broker, and in what form to answer.
 #[derive(Args)]
@@ -122,15 +124,23 @@ impl Common {
                 client = connecting => client?,
             };
             let session = Session { client: client.clone(), interrupt, out: Out::new() };
-            let result = tokio::select! {
-                biased;
-                result = work(&session) => result,
-                () = overdue(&session) => match patience {
-                    Patience::Limited => Err(Failure::Told(exit::INTERRUPTED)),
-                    // To be told to stop is how it ends.
-                    Patience::Endless => Ok(()),
-                },
+            let result = {
+                let mut working = std::pin::pin!(work(&session));
+                tokio::select! {
+                    biased;
+                    result = &mut working => Some(result),
+                    // Who has something to tell waits for the same.
+                    () = async {
+                        session.overdue().await;
+                        tokio::time::sleep(LAST_WORDS_TIMEOUT).await;
+                    } => None,
+                }
             };
+            let result = result.unwrap_or(match patience {
+                Patience::Limited => Err(Failure::Told(exit::INTERRUPTED)),
+                // To be told to stop is how it ends.
+                Patience::Endless => Ok(()),
+            });
             drop(session);
             // Without an orderly end the broker would release locks that shall stay.
             let gone = client.clone();
@@ -157,12 +167,13 @@ async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure>
     let Target { url, source, .. } = target;
     Client::connect_with(url, options).await.map_err(|error| match error.condition() {
         Condition::CommunicationProblem => {
-            let detail = line(error.detail()).into_owned();
+            let detail = line(error.detail());
+            // What answered asks something better.
+            let question =
+                if detail.ends_with('?') { "" } else { "; is `peeklock serve` running there?" };
             Failure::ended(
                 exit::NO_CONNECTION,
-                format!(
-                    "cannot connect to {url} ({source}): {detail}; is `peeklock serve` running there?"
-                ),
+                format!("cannot connect to {url} ({source}): {detail}{question}"),
             )
         }
         Condition::Unauthorized => Failure::Failed(format!(
@@ -174,17 +185,17 @@ async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure>
     })
 }
 
-/// Ends when the command was told to stop, and either has not for long or cannot do anything in order
-/// because the connection is gone.
-async fn overdue(session: &Session) {
-    session.interrupt.hit().await;
-    tokio::select! {
-        () = tokio::time::sleep(INTERRUPT_TIMEOUT) => {}
-        () = session.client.disconnected() => {}
-    }
-}
-
 impl Session {
+    /// Ends when the command was told to stop, and either has not for long or cannot do anything in
+    /// order because the connection is gone.
+    pub async fn overdue(&self) {
+        self.interrupt.hit().await;
+        tokio::select! {
+            () = tokio::time::sleep(INTERRUPT_TIMEOUT) => {}
+            () = self.client.disconnected() => {}
+        }
+    }
+
     /// Asks before something that cannot be undone; in a pipe nobody can be asked.
     pub async fn confirm(&self, question: &str) -> Result<(), Failure> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {

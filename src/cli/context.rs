@@ -18,9 +18,9 @@ Examples:
   peeklock context list
   peeklock queue list --context default            the broker on this machine, for once
 
-Contexts are kept in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, for your eyes alone.
-Which broker a command talks to is said by, each over the ones behind it: --url or --context,
-PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, ws://127.0.0.1:5301.";
+Contexts are kept in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, for your eyes \
+alone. Which broker a command talks to is said by, each over the ones behind it: --url or \
+--context, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, ws://127.0.0.1:5301.";
 
 /// A token has at most so many bytes.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;

@@ -1,6 +1,7 @@
 //! `peeklock dlq`: what a queue has given up on.
 
 mod condition;
+mod copies;
 mod list;
 mod resubmit;
 mod show;

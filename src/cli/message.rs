@@ -250,6 +250,11 @@ pub fn instant(at: Timestamp) -> String {
     }
 }
 
+/// So many of them, in words.
+pub fn messages(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "message" } else { "messages" })
+}
+
 /// The message id, if there is one.
 pub fn id(message: &Message) -> String {
     message.message_id.as_ref().map(ToString::to_string).unwrap_or_default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use peeklock::command::MessageState;
 use peeklock::ids::SequenceNumber;
-use peeklock::time::TimeSpan;
+use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::{Received, Receiver};
 
 use super::arguments::{Source, span_of};
@@ -24,8 +24,11 @@ Examples:
   peeklock peek orders --follow --body-only        what comes, as it comes
   peeklock peek orders --all -o ndjson | peeklock send copies
 
-Peeking changes nothing: locked, deferred, scheduled and expired messages are seen too. Bodies are cut
-in the table; --long and the forms for programs have them whole.
+Peeking changes nothing: locked, deferred, scheduled and expired messages are seen too. Bodies \
+are cut in the table; --long and the forms for programs have them whole.
+
+A message whose time to live is over is not received any more, but it stays to be seen until somebody \
+receives from the queue; the table says that it is expired if it has a time to live of its own.
 
 ",
     exit_codes!()
@@ -145,7 +148,9 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
                 bar.advance(1);
                 continue;
             }
-            let (cells, was_cut) = row(message);
+            // In dead-letter queues nothing expires (EXP-39).
+            let now = (!path.contains("/$")).then(|| session.client.now());
+            let (cells, was_cut) = row(message, now);
             is_cut |= was_cut;
             table.row(cells);
         }
@@ -208,14 +213,21 @@ fn table(colours: bool) -> Table {
     Table::new(&["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "ID", "SUBJECT", "BODY"], 4, colours)
 }
 
-fn row(message: &Received) -> (Vec<Cell>, bool) {
+/// The cells of a message, with the time if it can expire.
+fn row(message: &Received, now: Option<Timestamp>) -> (Vec<Cell>, bool) {
+    let is_expired = message.state() != MessageState::Scheduled
+        && matches!((message.expires_at(), now), (Some(at), Some(now)) if at <= now);
+    let mut state = state_name(message.state()).to_owned();
+    if is_expired {
+        state.push_str(", expired");
+    }
     let cell = |text: &str| cut(text.as_bytes(), CELL_CHARS_MAX);
     let (id, id_cut) = cell(&id(message.message()));
     let (subject, subject_cut) = cell(message.message().subject.as_deref().unwrap_or_default());
     let (body, body_cut) = cut(message.body(), CELL_CHARS_MAX);
     let cells = vec![
         Cell::Number(message.sequence_number().0),
-        Cell::Text(state_name(message.state()).to_owned()),
+        Cell::Text(state),
         Cell::Text(instant(message.enqueued_at())),
         Cell::Number(message.delivery_count().into()),
         Cell::Text(id),

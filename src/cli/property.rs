@@ -41,6 +41,9 @@ pub fn property(text: &str) -> Result<Property, String> {
     if !TYPES.contains(&kind) {
         return Err(format!("`{kind}` is no type; types are {}", TYPES.join(" ")));
     }
+    if kind == "null" && !matches!(value, "" | "null") {
+        return Err(format!("`{value}` would be lost: a property of the type `null` has no value"));
+    }
     // Numbers and booleans as such, everything else as text: the reader of JSON takes it from there.
     let scalar = match kind {
         "null" => serde_json::Value::Null,
@@ -79,6 +82,8 @@ mod tests {
         check("a:f64=1.5", Some(("a", Value::F64(1.5))));
         check("a:f64=NaN=", None);
         check("a:null=", Some(("a", Value::Null)));
+        check("a:null=null", Some(("a", Value::Null)));
+        check("a:null=zz", None);
         check("a:timeSpan=PT1M", Some(("a", Value::TimeSpan(600_000_000))));
         check("a:timestamp=1970-01-01T00:00:01Z", Some(("a", Value::Timestamp(1_000))));
         check("a:binary=AAE=", Some(("a", Value::Binary(vec![0, 1].into()))));

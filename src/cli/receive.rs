@@ -1,15 +1,17 @@
 //! `peeklock receive`: a message is settled when it has left this process, not before.
 
 use clap::{Args, ValueEnum};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use peeklock::command::ReceiveMode;
 use peeklock::condition::Condition;
 use peeklock::ids::LockToken;
 use peeklock::time::TimeSpan;
-use peeklock::websocket::client::{Received, Receiver};
+use peeklock::websocket::client::{Received, Receiver, Refusal};
 
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
-use super::message::{BodyFlags, Writer, tokens};
+use super::message::{BodyFlags, Writer, messages, tokens};
 use super::terminal::{Bar, Wrote, note};
 use super::{Failure, exit};
 
@@ -25,13 +27,15 @@ Examples:
   peeklock receive orders --settle none             stays locked until the lock ends
   peeklock receive orders --dead-letter
 
-A message is received under lock, written and flushed, and settled then. When the reader of a pipe has
-left, or after Ctrl-C, what was not written goes back unchanged. What was written and could not be
-completed is told, and is delivered again: at least once, not exactly once. A message that a pipe has
-taken counts as written.
+Messages are received under lock in groups of up to 32. Each is written and flushed by itself; when \
+the group is written, it is settled. When the reader of a \
+pipe has left, or after Ctrl-C, what was not written goes back unchanged. What was written and \
+could not be completed is told, and is delivered again: at least once, not exactly once. A \
+message that a pipe has taken counts as written.
 
---settle abandon counts a failed delivery for each message, as a consumer that fails does; the messages
-are given back together at the end. --mode receive-and-delete loses what it has taken when it fails.
+--settle abandon counts a failed delivery for each message, as a consumer that fails does; the \
+messages are given back together at the end. --mode receive-and-delete loses what it has taken \
+when it fails.
 
 ",
     exit_codes!()
@@ -93,11 +97,13 @@ enum Mode {
 /// How a receive goes on.
 struct Progress {
     written: u64,
-    /// Written, and not settled because the lock had ended.
+    /// Written, and not known to be completed.
     unsettled: u64,
     lost: u64,
     /// Held for `--settle abandon`.
     held: Vec<LockToken>,
+    /// Written, and not known to be abandoned.
+    unabandoned: u64,
     end: End,
 }
 
@@ -142,19 +148,37 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
     };
     let receiver = session.client.receiver_in(&path, mode)?;
     let mut writer = Writer::new(session.out, flags.body.form(flags.common.output));
-    let mut progress =
-        Progress { written: 0, unsettled: 0, lost: 0, held: Vec::new(), end: End::Done };
-    let mut result = work(flags, count, session, &receiver, &mut writer, &mut progress).await;
-    if !progress.held.is_empty() {
-        abandon(&receiver, &progress).await;
-    }
-    // Closed in order, so that locks stay which shall stay.
-    if let Err(error) = receiver.close().await
-        && result.is_ok()
-        && progress.written == 0
-    {
-        result = Err(error.into());
-    }
+    let mut progress = Progress {
+        written: 0,
+        unsettled: 0,
+        lost: 0,
+        held: Vec::new(),
+        unabandoned: 0,
+        end: End::Done,
+    };
+    let orderly = async {
+        let result = work(flags, count, session, &receiver, &mut writer, &mut progress).await;
+        abandon(&receiver, &mut progress).await;
+        // Closed in order, so that locks stay which shall stay.
+        (result, receiver.close().await)
+    };
+    let ended = tokio::select! {
+        biased;
+        ended = orderly => Some(ended),
+        // What is under way is not answered any more; what is known of it is told.
+        () = session.overdue() => None,
+    };
+    let result = match ended {
+        Some((Ok(()), Err(error))) if progress.written == 0 => Err(error.into()),
+        Some((result, _)) => result,
+        None => {
+            if progress.end == End::Done {
+                progress.end = End::Interrupted;
+            }
+            Ok(())
+        }
+    };
+    progress.unabandoned += progress.held.len() as u64;
     if progress.end != End::Gone {
         writer.end()?;
     }
@@ -164,7 +188,9 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
             Err(Failure::ended(exit::IN_PART, text))
         }
         Err(failure) => Err(failure),
-        Ok(()) if progress.unsettled > 0 || progress.lost > 0 => Err(Failure::Told(exit::IN_PART)),
+        Ok(()) if progress.unsettled + progress.unabandoned + progress.lost > 0 => {
+            Err(Failure::Told(exit::IN_PART))
+        }
         // To follow until Ctrl-C is all that was asked for.
         Ok(()) if flags.follow => Ok(()),
         Ok(()) if progress.end == End::Interrupted => Err(Failure::Told(exit::INTERRUPTED)),
@@ -253,9 +279,13 @@ async fn written(
         let held = tokens(out);
         match flags.settle {
             Settle::Complete => {
-                let results = receiver.complete_many(&held).await;
-                progress.unsettled +=
-                    results.iter().filter(|result| result.is_err()).count() as u64;
+                progress.unsettled += held.len() as u64;
+                // Each by itself: whatever ends this, it is known how far it came.
+                let mut completed: FuturesUnordered<_> =
+                    held.iter().map(|token| receiver.settle_token(*token, Ok(()))).collect();
+                while let Some(result) = completed.next().await {
+                    progress.unsettled -= u64::from(result.is_ok());
+                }
             }
             Settle::Abandon => progress.held.extend(held),
             Settle::None => {}
@@ -272,20 +302,25 @@ async fn written(
 }
 
 /// Gives messages back, each with a failed delivery.
-async fn abandon(receiver: &Receiver, progress: &Progress) {
-    use futures_util::StreamExt as _;
-    use peeklock::websocket::client::Refusal;
-
-    let abandoned = progress.held.iter().map(|token| async {
-        // A lock that has ended has counted the same.
-        let _ended =
-            receiver.settle_token(*token, Err(Refusal::Abandon { properties: Vec::new() })).await;
+async fn abandon(receiver: &Receiver, progress: &mut Progress) {
+    let held = std::mem::take(&mut progress.held);
+    progress.unabandoned += held.len() as u64;
+    let abandoned = held.iter().map(|token| {
+        receiver.settle_token(*token, Err(Refusal::Abandon { properties: Vec::new() }))
     });
-    futures_util::stream::iter(abandoned).buffer_unordered(64).collect::<Vec<()>>().await;
+    let mut abandoned = futures_util::stream::iter(abandoned).buffer_unordered(64);
+    while let Some(result) = abandoned.next().await {
+        // A lock that has ended has counted the same.
+        let has_counted = match result {
+            Ok(()) => true,
+            Err(error) => error.condition() == Condition::MessageLockLost,
+        };
+        progress.unabandoned -= u64::from(has_counted);
+    }
 }
 
 fn tell(progress: &Progress, path: &str) {
-    let Progress { unsettled, lost, .. } = progress;
+    let Progress { unsettled, unabandoned, lost, .. } = progress;
     if *unsettled > 0 {
         note(&format!(
             "error: {unsettled} of the messages written could not be completed: their locks had \
@@ -293,7 +328,17 @@ fn tell(progress: &Progress, path: &str) {
              again"
         ));
     }
+    if *unabandoned > 0 {
+        note(&format!(
+            "error: {unabandoned} of the messages written could not be abandoned: the connection was \
+             lost; they are delivered again when their locks end"
+        ));
+    }
     if *lost > 0 {
-        note(&format!("error: {lost} messages were taken from `{path}` and could not be written"));
+        let were = if *lost == 1 { "was" } else { "were" };
+        note(&format!(
+            "error: {} {were} taken from `{path}` and could not be written",
+            messages(*lost)
+        ));
     }
 }

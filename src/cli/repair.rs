@@ -134,8 +134,8 @@ fn confirm(plan: &Plan, copy: &Path, yes: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        return Err(Failure::Failed(
-            "nothing was changed: without a terminal to ask at, repair wants --yes".to_owned(),
+        return Err(Failure::usage(
+            "nothing was changed: without a terminal to ask at, repair wants --yes",
         ));
     }
     let size = plan.copy_bytes().map_err(|error| scrub::failed(&error))?;

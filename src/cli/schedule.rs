@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use peeklock::ids::SequenceNumber;
 
 use super::Failure;
+use super::arguments::sequence_number;
 use super::connect::{Common, Output, Patience};
 
 pub const HELP: &str = "\
@@ -36,7 +37,7 @@ pub struct CancelFlags {
     /// Queue, such as `orders`
     queue: String,
     /// Sequence numbers, as `send` told them
-    #[arg(required = true, value_name = "NUMBER", num_args = 1..=4096)]
+    #[arg(required = true, value_name = "NUMBER", num_args = 1..=4096, value_parser = sequence_number)]
     numbers: Vec<u64>,
     #[command(flatten)]
     common: Common,

@@ -1,6 +1,7 @@
 //! `peeklock send`: one message of the command line, or many from standard input, pipelined.
 
 mod feed;
+mod lost;
 mod report;
 
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::connect::{Common, Output, Patience, Session};
 use super::property::{Property, property};
 use super::terminal::Bar;
 use feed::{Fed, Feed};
+pub use lost::{CONNECTION_LOST, Lost};
 use report::Report;
 
 pub const HELP: &str = concat!(
@@ -33,11 +35,13 @@ Examples:
   printf 'one\\ntwo\\n' | peeklock send orders --lines
   peeklock send orders ping --repeat 1000 --rate 100
 
-Without a body, messages come from standard input, one a line: JSON in the form in which `receive`
-and `peek` write them with -o ndjson, or with --lines the line itself. Flags go over what stands there.
+Without a body, messages come from standard input, one a line: JSON in the form in which \
+`receive` and `peek` write them with -o ndjson, or with --lines the line itself. Flags go over \
+what stands there.
 
-A message that was told as accepted is stored. Up to --in-flight messages are under way at once; the
-first one that fails ends the sending, after the answers to those under way, unless --keep-going.
+A message that was told as accepted is stored. Up to --in-flight messages are under way at once; \
+the first one that fails ends the sending, after the answers to those under way, unless \
+--keep-going.
 
 ",
     exit_codes!()
@@ -93,7 +97,8 @@ struct PropertyFlags {
     /// several times
     #[arg(short, long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
     property: Vec<Property>,
-    /// Time to live, such as 10m
+    /// Time to live, such as 10m. Then it is not received any more; it goes, or is dead-lettered, once
+    /// somebody receives from the queue
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     ttl: Option<TimeSpan>,
     /// When it becomes available: 2026-05-01T12:00:00Z, or +10m from now
@@ -193,7 +198,8 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
     let bar = if is_beside { Bar::hidden() } else { Bar::new("sending", feed.total()) };
     let mut pace = flags.rate.map(Pace::new);
     let mut under_way = FuturesOrdered::new();
-    let (mut bytes_under_way, mut may_go_on) = (0_usize, true);
+    let mut overdue = std::pin::pin!(session.overdue());
+    let (mut bytes_under_way, mut may_go_on, mut is_end) = (0_usize, true, false);
     loop {
         let has_room = under_way.len() < in_flight_max && bytes_under_way < BYTES_IN_FLIGHT_MAX;
         tokio::select! {
@@ -202,14 +208,21 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
                 report.interrupted(&bar);
                 may_go_on = false;
             }
+            // Nothing of this is answered any more.
+            () = &mut overdue, if !under_way.is_empty() => {
+                report.unanswered(under_way.len() as u64, &bar);
+                break;
+            }
             Some(answered) = under_way.next(), if !under_way.is_empty() => {
                 let answered: Answered = answered;
                 bytes_under_way -= answered.bytes;
                 bar.advance(1);
-                may_go_on &= report.answered(answered, &bar)? || flags.keep_going;
+                let is_taken = report.answered(answered, &bar);
+                may_go_on &= (is_taken || flags.keep_going) && !report.is_unheard();
             }
             fed = paced(&mut pace, &mut feed), if may_go_on && has_room => match fed {
                 Fed::Message(line, mut message) => {
+                    report.taken(line, &bar);
                     flags.properties.apply(&mut message, session.client.now());
                     let bytes = message.body.as_bytes().len();
                     bytes_under_way += bytes;
@@ -219,18 +232,22 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
                     });
                 }
                 Fed::Unreadable(line, error) => {
-                    report.unreadable(line, &error, &bar);
-                    may_go_on &= flags.keep_going;
+                    may_go_on &= report.unreadable(line, &error, &bar) && flags.keep_going;
                 }
                 Fed::Failed(error) => {
                     report.unfed(&error);
                     may_go_on = false;
                 }
-                Fed::End => may_go_on = false,
+                Fed::End => {
+                    is_end = true;
+                    may_go_on = false;
+                }
             },
             else => break,
         }
     }
+    report.stopped(!is_end);
+    report.told(&bar);
     drop(bar);
     Ok(report)
 }

@@ -26,12 +26,12 @@ Examples:
   peeklock top --once                              one table, with the rates of one interval
   peeklock top | jq -c '.queues[] | select(.deadLettered > 0)'
 
-On a terminal: q or Ctrl-C leaves, s sorts by the next column, r turns the order. In a pipe each reading
-is one line of JSON.
+On a terminal: q or Ctrl-C leaves, s sorts by the next column, r turns the order. In a pipe each \
+reading is one line of JSON.
 
-IN/s is what was accepted in a second: the growth of the highest sequence number. A scheduled message
-counts when it is accepted, and again when it becomes available. OUT/s is what has gone for good:
-completed, received for good, expired, deleted. Dead-lettered messages are there still.
+IN/s is what was accepted in a second: the growth of the highest sequence number. A scheduled \
+message counts when it is accepted, and again when it becomes available. OUT/s is what has gone \
+for good: completed, received for good, expired, deleted. Dead-lettered messages are there still.
 
 ",
     exit_codes!()
@@ -128,7 +128,8 @@ async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     sort(&mut rows, flags.sort, Turned::No);
     match flags.common.output {
         Output::Table => {
-            let (text, _) = table(&rows, session.out.colours).text(&session.out);
+            let sorted = (flags.sort, Turned::No);
+            let (text, _) = table(&rows, sorted, session.out.colours).text(&session.out);
             session.out.say(&text)
         }
         Output::Json | Output::Ndjson => session.out.say(&snapshot(session, &rows)),
@@ -240,8 +241,23 @@ fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
     }
 }
 
-fn table(rows: &[Row], colours: bool) -> Table {
-    let heads = ["QUEUE", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "IN/s", "OUT/s", "SIZE"];
+fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
+    let mut heads = ["QUEUE", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "IN/s", "OUT/s", "SIZE"]
+        .map(str::to_owned);
+    let sorted = match by {
+        Sort::Queue => "QUEUE",
+        Sort::Active => "ACTIVE",
+        Sort::Dead => "DEAD",
+        Sort::Scheduled => "SCHEDULED",
+        Sort::In => "IN/s",
+        Sort::Out => "OUT/s",
+        Sort::Size => "SIZE",
+    };
+    // The column of the order is seen where the first line is too long to say it.
+    let goes_up = (by == Sort::Queue) != (turned == Turned::Yes);
+    if let Some(head) = heads.iter_mut().find(|head| *head == sorted) {
+        head.push(if goes_up { '↑' } else { '↓' });
+    }
     let mut table = Table::new(&heads, heads.len(), colours);
     let rate = |rate: Option<f64>| {
         Cell::Right(rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")))
@@ -287,7 +303,7 @@ fn draw(
     let (shown, hidden) = rows.split_at(room.min(rows.len()));
     let mut all = vec![head, String::new()];
     if !shown.is_empty() {
-        all.extend(table(shown, session.out.colours).lines(Some(columns)).0);
+        all.extend(table(shown, (by, turned), session.out.colours).lines(Some(columns)).0);
     }
     if !hidden.is_empty() {
         all.push(format!("and {} more", hidden.len()));

@@ -79,7 +79,12 @@ fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
     assert_eq!(dry.log, "dry run: 2 messages would be sent to `orders`\n");
     let would: Vec<serde_json::Value> =
         dry.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(would[0], serde_json::json!({"body": "b", "messageId": "b"}));
+    assert_eq!(would[0]["message"], serde_json::json!({"body": "b", "messageId": "b"}));
+    assert_eq!(would[0]["sequenceNumber"], 2);
+    assert_eq!(would[0]["reason"], "MaxDeliveryCountExceeded");
+    let changed = ["--dry-run", "--set", "retried:i32=1", "--ttl", "2h"];
+    let table = broker.ok(&[&arguments[..], &changed].concat());
+    assert!(table.contains("retried=1") && table.contains("2h"), "{table}");
     assert_eq!(broker.peek(DLQ), before);
     assert!(broker.peek("orders").is_empty());
 
@@ -171,4 +176,31 @@ fn many_are_resubmitted_in_their_order_once_each() {
     let expected: Vec<_> = bodies.iter().map(|text| body(text, 0)).collect();
     assert_eq!(broker.bodies("orders"), expected);
     assert!(broker.peek(DLQ).is_empty());
+}
+
+/// What another has locked stays, and that is told.
+#[test]
+fn dead_letters_locked_by_another_are_told_to_be_left() {
+    let broker = broker();
+    let receive = ["receive", "orders", "--dead-letter", "--settle", "none", "--body-only"];
+    assert_eq!(broker.ok(&receive), "a\n");
+    let (out, log) = broker.ends(8, &["dlq", "resubmit", "orders", "--to", "orders"]);
+    assert_eq!(out, "resubmitted 3 messages to orders\n");
+    assert!(log.contains("1 is in `orders/$DeadLetterQueue` still: locked by another"), "{log}");
+    let (out, _) = broker.ends(8, &["dlq", "resubmit", "orders", "--where", "id=a", "-o", "json"]);
+    let sum: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&sum["resubmitted"], &sum["lockedByOthers"]), (&0.into(), &1.into()));
+}
+
+#[test]
+fn a_number_that_is_not_there_is_told() {
+    let broker = broker();
+    for arguments in [&["--number", "99"][..], &["--number", "99", "--dry-run"]] {
+        let (_, log) = broker.ends(4, &[&["dlq", "resubmit", "orders"], arguments].concat());
+        assert!(log.contains("no message 99") && log.contains("dlq list orders"), "{log}");
+    }
+    let arguments = ["dlq", "resubmit", "orders", "--number", "2", "--number", "99"];
+    let (out, log) = broker.ends(8, &arguments);
+    assert_eq!(out, "resubmitted 1 message to orders\n");
+    assert!(log.contains("no message 99"), "{log}");
 }

@@ -71,3 +71,19 @@ fn completions_are_written_for_shells() {
     let ended = std::process::Command::new("bash").args(["-c", &complete]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&ended.stdout), "create\n", "{ended:?}");
 }
+
+/// Paragraphs are wrapped once, at the width there is: no line of one is cut short by hand.
+#[test]
+fn paragraphs_of_help_are_wrapped_once() {
+    for command in commands() {
+        let ended = Program::new(&[&command[..], &["--help"]].concat()).run();
+        let lines: Vec<&str> = ended.out.lines().collect();
+        for pair in lines.windows(2) {
+            let is_paragraph = |line: &str| line.starts_with(|c: char| !c.is_whitespace());
+            let is_wrapped = is_paragraph(pair[0]) && is_paragraph(pair[1]);
+            let next_word = pair[1].split(' ').next().unwrap_or_default().chars().count();
+            let is_full = pair[0].chars().count() + 1 + next_word > 100;
+            assert!(!is_wrapped || is_full, "{command:?}: {}\n{}", pair[0], pair[1]);
+        }
+    }
+}

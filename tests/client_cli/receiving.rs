@@ -167,6 +167,8 @@ fn an_interrupt_without_a_connection_ends_at_once() {
     broker.send("orders", &["a"]);
     let mut running = broker.program(&["receive", "orders", "--follow", "--body-only"]).start();
     assert_eq!(running.line(), "a");
+    // Until it is completed as well there would be something to tell.
+    while !broker.peek("orders").is_empty() {}
     broker.kill();
     assert_eq!(running.log_line(), "connection lost; trying to get it back");
     let begun = std::time::Instant::now();
@@ -278,4 +280,54 @@ fn what_was_written_and_not_completed_is_told() {
     assert_eq!(code, 8, "{log}");
     assert_eq!(rest.lines().count(), 19);
     assert!(log.contains("20 of the messages written could not be completed"), "{log}");
+}
+
+/// SET-25: also when nothing can be completed any more, because the broker is away and Ctrl-C was hit.
+#[test]
+fn what_was_written_is_told_when_the_broker_is_away_and_the_receive_is_stopped() {
+    for follow in [&["--follow"][..], &["--all"]] {
+        let mut broker = Broker::with_queue(&[]);
+        let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
+        broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+        let arguments = [&["receive", "orders", "--body-only"][..], follow].concat();
+        // A pipe has room for less: the writer is in the midst of it when the first line is there.
+        let mut running = broker.program(&arguments).start();
+        assert_eq!(running.line(), bodies[0]);
+        broker.kill();
+        running.signal("-INT");
+        let (code, rest, log) = running.end();
+        let written = rest.lines().count() + 1;
+        assert_eq!(code, 8, "{log}");
+        let expected = format!("{written} of the messages written could not be completed");
+        assert!(log.contains(&expected), "{expected}: {log}");
+    }
+}
+
+/// SET-03: nor are they given back.
+#[test]
+fn what_could_not_be_abandoned_is_told() {
+    let mut broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let waiting = ["receive", "orders", "-n", "2", "--wait", "5m", "--body-only"];
+    let mut running = broker.program(&[&waiting[..], &["--settle", "abandon"]].concat()).start();
+    assert_eq!(running.line(), "a");
+    broker.kill();
+    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    running.signal("-INT");
+    let (code, _, log) = running.end();
+    assert_eq!(code, 8, "{log}");
+    assert!(log.contains("1 of the messages written could not be abandoned"), "{log}");
+}
+
+/// EXP-33: what is expired and still there is marked.
+#[test]
+fn peek_marks_what_is_expired() {
+    let broker = Broker::with_queue(&[]);
+    broker.ok(&["send", "orders", "a", "--ttl", "1ms"]);
+    broker.ok(&["send", "orders", "b"]);
+    // A millisecond has passed when another process has looked.
+    let out = broker.ok(&["peek", "orders"]);
+    let lines: Vec<&str> = out.lines().skip(1).collect();
+    assert!(lines[0].contains("active, expired"), "{out}");
+    assert!(lines[1].contains("active ") && !lines[1].contains("expired"), "{out}");
 }

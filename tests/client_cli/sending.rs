@@ -1,8 +1,10 @@
 //! `peeklock send` and `peeklock schedule`
 
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use super::broker::{Broker, body};
+use super::program::Program;
 
 #[test]
 fn a_message_has_the_properties_of_the_flags() {
@@ -193,4 +195,89 @@ fn scheduled_messages_are_cancelled_all_or_none() {
     assert_eq!(scheduled.lines().count(), 3, "{scheduled}");
     assert_eq!(broker.ok(&["schedule", "cancel", "orders", "1", "2"]), "cancelled 2 messages\n");
     broker.ends(6, &["peek", "orders"]);
+}
+
+/// What was stored is told, where standard output cannot tell it.
+#[test]
+fn a_full_disk_does_not_hide_what_was_sent() {
+    let broker = Broker::with_queue(&[]);
+    for (output, sent) in
+        [("table", "3 messages were sent, up to line 3"), ("ndjson", "sent, up to line ")]
+    {
+        let lines = "printf 'a\\nb\\nc\\n'";
+        let program = env!("CARGO_BIN_EXE_peeklock");
+        let script = format!("{lines} | '{program}' send orders --lines -o {output} > /dev/full");
+        let ended = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .env("PEEKLOCK_URL", &broker.url)
+            .output()
+            .unwrap();
+        let log = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(8), "{log}");
+        assert!(log.contains("error: standard output: ") && log.contains(sent), "{log}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_message_has_an_answer_for_programs() {
+    let broker = Broker::with_queue(&[]);
+    let input = b"{\"body\":\"one\"}\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
+    let arguments = ["send", "orders", "--keep-going", "-o", "ndjson"];
+    let ended = broker.program(&arguments).input(input).run();
+    assert_eq!(ended.code, 8, "{}", ended.log);
+    let mut told: Vec<serde_json::Value> =
+        ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    told.sort_by_key(|told| told["line"].as_u64());
+    assert_eq!(told.len(), 3, "{}", ended.out);
+    assert_eq!(told[1]["error"], "ArgumentError");
+    assert_eq!((&told[1]["mayBeStored"], &told[1]["retryable"]), (&false.into(), &false.into()));
+    assert!(told[1]["detail"].as_str().unwrap().contains("bdy"));
+}
+
+#[test]
+fn a_sending_that_stops_names_its_line() {
+    let broker = Broker::with_queue(&[]);
+    let input = b"{\"body\":\"one\"}\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
+    let ended = broker.program(&["send", "orders"]).input(input).run();
+    assert!(ended.log.ends_with("stopped: nothing behind line 2 was sent\n"), "{}", ended.log);
+}
+
+#[test]
+fn a_json_document_is_known_for_one() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a"]);
+    let document = broker.ok(&["peek", "orders", "-o", "json"]);
+    for input in [document.as_str(), "{\n  \"body\": \"a\"\n}\n"] {
+        let ended = broker.program(&["send", "orders"]).input(input.as_bytes()).run();
+        assert_eq!(ended.code, 2);
+        let log = ended.log;
+        assert!(log.contains("-o ndjson") && log.contains("jq -c"), "{log}");
+        assert!(!log.contains("--lines"), "{log}");
+    }
+}
+
+#[test]
+fn the_port_of_http_is_known_for_one() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _read = stream.read(&mut request).unwrap();
+        let body = "{\"type\":\"about:blank\",\"title\":\"Not Found\"}";
+        let length = body.len();
+        let head = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    });
+    let ended = Program::new(&["queue", "list", "--url", &url]).run();
+    served.join().unwrap();
+    assert_eq!(ended.code, 7, "{}", ended.log);
+    assert!(ended.log.contains("is it the HTTP port?"), "{}", ended.log);
+    assert!(!ended.log.contains("token") && !ended.log.contains("about:blank"), "{}", ended.log);
+}
+
+#[test]
+fn what_is_no_sequence_number_is_said() {
+    let (_, log) = Broker::start().ends(2, &["schedule", "cancel", "orders", "x"]);
+    assert!(log.contains("no sequence number"), "{log}");
 }

@@ -8,9 +8,9 @@ use super::super::message::{id, plain};
 macro_rules! conditions {
     () => {
         "\
-A condition is FIELD=VALUE, FIELD!=VALUE, FIELD~PART or FIELD!~PART. Fields are reason, description, id,
-subject, correlation-id and property.KEY; upper and lower case differ. A field that a message does not
-have is empty. Several conditions hold together."
+A condition is FIELD=VALUE, FIELD!=VALUE, FIELD~PART or FIELD!~PART. Fields are reason, \
+description, id, subject, correlation-id and property.KEY; upper and lower case differ. A field \
+that a message does not have is empty. Several conditions hold together."
     };
 }
 pub(super) use conditions;

@@ -2,22 +2,23 @@
 //! copies are stored.
 
 use clap::Args;
+use peeklock::condition::Condition as Refused;
 use peeklock::ids::{LockToken, SequenceNumber};
 use peeklock::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message, MessageId};
 use peeklock::path::dead_letter_path;
 use peeklock::time::{TimeSpan, Timestamp};
-use peeklock::websocket::client::{Received, Receiver, Sender, message_to_json};
+use peeklock::websocket::client::{Received, Receiver, Sender};
 
-use super::super::arguments::{queue_of, span_of};
+use super::super::arguments::{queue_of, sequence_number, span_of};
 use super::super::connect::{Common, Output, Patience, Session, code, may_be_done, told};
-use super::super::message::{Form, Writer, tokens};
+use super::super::message::{Form, Writer, messages, tokens};
 use super::super::peek::Browse;
 use super::super::property::{Property, property};
-use super::super::send::set_properties;
+use super::super::send::{CONNECTION_LOST, Lost, set_properties};
 use super::super::terminal::{Bar, Wrote, note};
 use super::super::{Failure, exit};
 use super::condition::{Condition, all_hold, condition, conditions};
-use super::list::Rows;
+use super::copies::{self, Copies};
 
 pub const HELP: &str = concat!(
     "\
@@ -32,20 +33,21 @@ Examples:
     conditions!(),
     "
 
-What is guaranteed: each message is locked, its copy is sent, and only when the copy is stored is the
-original completed. None is lost. If the client or the broker dies in between, a message is in both
-places and is sent again the next time: at least once. With a MessageId, a queue with duplicate detection
-drops the second copy.
+What is guaranteed: each message is locked, its copy is sent, and only when the copy is stored is \
+the original completed. None is lost. If the client or the broker dies in between, a message is \
+in both places and is sent again the next time: at least once. With a MessageId, a queue with \
+duplicate detection drops the second copy.
 
-A copy that the queue drops as a duplicate is not stored, so its original stays where it is and is told;
---new-id gives copies new ids. Copies have no DeadLetterReason and DeadLetterErrorDescription, and their
-time to live begins anew. Only messages that were enqueued before the command began are resubmitted: one
-that fails again at once does not go round for ever.
+A copy that the queue drops as a duplicate is not stored, so its original stays where it is and \
+is told; --new-id gives copies new ids. Copies have no DeadLetterReason and \
+DeadLetterErrorDescription, and their time to live begins anew. Only messages that were enqueued \
+before the command began are resubmitted: one that fails again at once does not go round for \
+ever.
 
-A broker gives out available messages in their order only. Messages that do not meet the conditions and
-stand before one that does are locked for a while and released uncounted; if the connection is lost
-meanwhile they count one more failed delivery, which has no consequence in a dead-letter queue. Deferred
-dead letters and those that somebody else has locked are left alone.
+A broker gives out available messages in their order only. Messages that do not meet the \
+conditions and stand before one that does are locked for a while and released uncounted; if the \
+connection is lost meanwhile they count one more failed delivery, which has no consequence in a \
+dead-letter queue. Deferred dead letters and those that somebody else has locked are left alone.
 
 ",
     exit_codes!()
@@ -65,7 +67,7 @@ pub struct ResubmitFlags {
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
     conditions: Vec<Condition>,
     /// These messages only, by sequence number. Can be given several times
-    #[arg(long = "number", value_name = "NUMBER")]
+    #[arg(long = "number", value_name = "NUMBER", value_parser = sequence_number)]
     numbers: Vec<u64>,
     /// Messages to resubmit at most [default: all]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -95,6 +97,8 @@ pub struct ResubmitFlags {
 /// How it goes.
 #[derive(Default)]
 struct Progress {
+    /// Taken of those that were found.
+    done: u64,
     resubmitted: u64,
     duplicates: u64,
     /// Sent, and there still.
@@ -112,6 +116,8 @@ struct Found {
     count: u64,
     /// The number of the last one: nothing behind it is touched.
     last: u64,
+    /// Asked for by number, and not there.
+    absent: Vec<u64>,
 }
 
 impl ResubmitFlags {
@@ -174,28 +180,87 @@ async fn look(
     // What comes later has a higher number.
     let newest = session.client.admin().queue(&flags.queue).await?.last_sequence.0;
     let most = flags.count.unwrap_or(u64::MAX);
-    let mut found = Found { count: 0, last: 0 };
+    let mut found = Found { count: 0, last: 0, absent: flags.numbers.clone() };
     let mut browse = Browse::new(receiver, SequenceNumber(0));
     loop {
         let page = browse.page().await?;
         if page.is_empty() {
-            return Ok(found);
+            break;
         }
         for message in &page {
             let number = message.sequence_number().0;
-            if number > newest || found.count == most {
+            if found.count == most {
+                // What was not looked at may be there.
+                found.absent.clear();
                 return Ok(found);
+            }
+            if number > newest {
+                break;
             }
             let is_active = message.state() == peeklock::command::MessageState::Active;
             if is_active && flags.is_meant(message) {
-                found = Found { count: found.count + 1, last: number };
+                found.count += 1;
+                found.last = number;
+                found.absent.retain(|absent| *absent != number);
                 if see(message)? == Wrote::Gone {
+                    found.absent.clear();
                     return Ok(found);
                 }
             }
         }
         if session.interrupt.is_set() {
             return Err(Failure::Told(exit::INTERRUPTED));
+        }
+        if page.last().is_some_and(|message| message.sequence_number().0 > newest) {
+            break;
+        }
+    }
+    if found.count == 0 {
+        found.refuse_absent(flags)?;
+    }
+    Ok(found)
+}
+
+impl Found {
+    /// Fails if not all were there that were asked for by number.
+    fn refuse_absent(&self, flags: &ResubmitFlags) -> Result<(), Failure> {
+        let Some(first) = self.absent.first() else { return Ok(()) };
+        let others = match self.absent.len() - 1 {
+            0 => String::new(),
+            others => format!(", nor {others} others that were asked for"),
+        };
+        let queue = &flags.queue;
+        let code = if self.count == 0 { exit::NOT_FOUND } else { exit::IN_PART };
+        Err(Failure::ended(
+            code,
+            format!(
+                "there is no message {first} to resubmit in `{}`{others}; `peeklock dlq list {queue}` \
+                 shows those that are there",
+                dead_letter_path(queue)
+            ),
+        ))
+    }
+}
+
+/// How many of those that were found are there still.
+async fn there_still(
+    flags: &ResubmitFlags,
+    receiver: &Receiver,
+    found: &Found,
+) -> Result<u64, Failure> {
+    let mut browse = Browse::new(receiver, SequenceNumber(0));
+    let mut count = 0;
+    loop {
+        let page = browse.page().await?;
+        for message in &page {
+            if message.sequence_number().0 > found.last {
+                return Ok(count);
+            }
+            let is_active = message.state() == peeklock::command::MessageState::Active;
+            count += u64::from(is_active && flags.is_meant(message));
+        }
+        if page.is_empty() {
+            return Ok(count);
         }
     }
 }
@@ -207,13 +272,14 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
         Output::Json => Some(Form::Json),
         Output::Ndjson => Some(Form::Ndjson),
     };
-    let mut rows = Rows::new(session.out.colours);
+    let mut rows = Copies::new(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
     let found = look(flags, session, &receiver, |message| {
+        let copy = flags.copy(message)?;
         if form.is_some() {
-            return writer.object(&message_to_json(&flags.copy(message)?));
+            return writer.object(&copies::to_json(message, &copy));
         }
-        rows.add(message);
+        rows.add(message, &copy);
         Ok(Wrote::Done)
     });
     let found = found.await?;
@@ -226,7 +292,7 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     let to = flags.to.as_deref().unwrap_or(&flags.queue);
     let messages = if found.count == 1 { "message" } else { "messages" };
     note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
-    Ok(())
+    found.refuse_absent(flags)
 }
 
 async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
@@ -237,36 +303,70 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     let found = look(flags, session, &receiver, |_| Ok(Wrote::Done)).await?;
     let bar = Bar::new("resubmitting", Some(found.count));
     let mut progress = Progress { code: 1, ..Progress::default() };
-    let worked = work(flags, session, &receiver, &sender, &found, &mut progress, &bar).await;
+    let worked = tokio::select! {
+        biased;
+        worked = work(flags, session, &receiver, &sender, &found, &mut progress, &bar) => Some(worked),
+        // What is under way is not answered any more.
+        () = session.overdue() => None,
+    };
     drop(bar);
-    // Should this fail, their locks end by themselves.
-    let _released = receiver.release_many(&progress.held).await;
-    let closed = receiver.close().await;
-    let Progress { resubmitted, duplicates, doubled, failed, .. } = progress;
+    let is_overdue = worked.is_none();
+    let worked = worked.unwrap_or(Err(Failure::Told(exit::INTERRUPTED)));
+    if !is_overdue {
+        // Should this fail, their locks end by themselves.
+        let _released = receiver.release_many(&progress.held).await;
+    }
+    let Progress { resubmitted, duplicates, doubled, failed, done, .. } = progress;
+    // What is missing may be gone as well: somebody else may have taken it for good.
+    let locked = if worked.is_ok() && failed == 0 && done < found.count {
+        let left = there_still(flags, &receiver, &found).await?;
+        left.saturating_sub(duplicates + doubled).min(found.count - done)
+    } else {
+        0
+    };
+    let closed = if is_overdue { Ok(()) } else { receiver.close().await };
     if flags.common.output == Output::Table {
         let messages = if resubmitted == 1 { "message" } else { "messages" };
         session.out.say(&format!("resubmitted {resubmitted} {messages} to {to}\n"))?;
     } else {
         let sum = serde_json::json!({
             "queue": to, "resubmitted": resubmitted, "duplicates": duplicates,
-            "sentAndThereStill": doubled, "failed": failed,
+            "sentAndThereStill": doubled, "lockedByOthers": locked, "failed": failed,
         });
         session.out.say(&format!("{sum}\n"))?;
     }
     if duplicates > 0 {
         note(&format!(
-            "error: {duplicates} stay in `{path}`: `{to}` took their copies for duplicates, and has \
+            "error: left in `{path}`: {duplicates}; `{to}` took the copies for duplicates, and has \
              them or had them; --new-id sends them under new ids"
         ));
     }
     if doubled > 0 {
         note(&format!(
-            "error: {doubled} were sent and are in `{path}` still: their locks had ended, or the \
-             connection was lost"
+            "error: {doubled} sent and in `{path}` still: the locks had ended, or the connection was \
+             lost"
+        ));
+    }
+    let open = if is_overdue { done - resubmitted - duplicates - failed } else { 0 };
+    if open > 0 {
+        note(&format!(
+            "error: {} not answered; copies may have been stored, and originals may be in `{path}` \
+             still",
+            messages(open)
+        ));
+    }
+    if locked > 0 {
+        let are = if locked == 1 { "is" } else { "are" };
+        note(&format!(
+            "error: {locked} {are} in `{path}` still: locked by another; when the locks have ended the \
+             same command sends them"
         ));
     }
     match worked {
-        Ok(()) if duplicates + doubled + failed == 0 => closed.map_err(Failure::from),
+        Ok(()) if duplicates + doubled + failed + locked == 0 => {
+            closed.map_err(Failure::from)?;
+            found.refuse_absent(flags)
+        }
         Ok(()) if resubmitted == 0 && failed > 0 => Err(Failure::Told(progress.code)),
         Ok(()) => Err(Failure::Told(exit::IN_PART)),
         Err(Failure::Ended { text, .. }) if resubmitted > 0 => {
@@ -285,8 +385,7 @@ async fn work(
     progress: &mut Progress,
     bar: &Bar,
 ) -> Result<(), Failure> {
-    let mut done = 0;
-    while done < found.count {
+    while progress.done < found.count {
         if session.interrupt.is_set() {
             return Err(Failure::Told(exit::INTERRUPTED));
         }
@@ -302,13 +401,13 @@ async fn work(
         });
         hold(progress, &others);
         let (meant, surplus) = {
-            let room = usize::try_from(found.count - done).unwrap_or(usize::MAX);
+            let room = usize::try_from(found.count - progress.done).unwrap_or(usize::MAX);
             let mut meant = meant;
             let surplus = meant.split_off(room.min(meant.len()));
             (meant, surplus)
         };
         hold(progress, &surplus);
-        done += meant.len() as u64;
+        progress.done += meant.len() as u64;
         move_on(flags, receiver, sender, meant, progress, bar).await?;
         if progress.failed > 0 || is_past {
             return Ok(());
@@ -347,6 +446,7 @@ async fn move_on(
     let keepers: Vec<_> =
         meant.iter().filter_map(|message| receiver.keep_locked(message).ok()).collect();
     let mut stored = Vec::new();
+    let mut lost = Lost::new("message", "messages");
     for (message, sent) in meant.iter().zip(sender.send_many(copies).await) {
         match sent {
             Ok(number) if number.0 > 0 => stored.extend(message.lock_token()),
@@ -357,16 +457,23 @@ async fn move_on(
             Err(error) => {
                 progress.failed += 1;
                 progress.code = code(error.condition());
-                let open = if may_be_done(error.condition()) {
-                    "\n  the copy may have been stored all the same"
-                } else {
-                    ""
-                };
                 let number = message.sequence_number();
-                bar.note(&format!("error: message {number} stays: {}{open}", told(&error)));
+                if error.condition() == Refused::CommunicationProblem {
+                    lost.add(number.0);
+                } else {
+                    let open = if may_be_done(error.condition()) {
+                        "\n  the copy may have been stored all the same"
+                    } else {
+                        ""
+                    };
+                    bar.note(&format!("error: message {number} stays: {}{open}", told(&error)));
+                }
                 hold(progress, [message]);
             }
         }
+    }
+    if let Some(text) = lost.take(CONNECTION_LOST) {
+        bar.note(&format!("error: {text}; the originals stay"));
     }
     let completed = receiver.complete_many(&stored).await;
     drop(keepers);

@@ -4,7 +4,7 @@ use clap::Args;
 use peeklock::ids::SequenceNumber;
 use peeklock::path::dead_letter_path;
 
-use super::super::arguments::queue_of;
+use super::super::arguments::{queue_of, sequence_number};
 use super::super::connect::{Common, Patience};
 use super::super::message::{BodyFlags, Form, Writer};
 use super::super::{Failure, exit};
@@ -26,6 +26,7 @@ pub struct ShowFlags {
     #[arg(value_parser = queue_of)]
     queue: String,
     /// Sequence number, as `peeklock dlq list` shows it
+    #[arg(value_parser = sequence_number)]
     number: u64,
     #[command(flatten)]
     body: BodyFlags,

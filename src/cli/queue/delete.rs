@@ -6,6 +6,7 @@ use peeklock::condition::Condition;
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::message::messages;
 use super::super::terminal::{line, note};
 
 pub const HELP: &str = concat!(
@@ -51,9 +52,9 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
                 Err(error) => return gone(error),
             };
             let question = format!(
-                "Delete queue `{queue}` with everything in it: {} messages, {} of them \
+                "Delete queue `{queue}` with everything in it: {}, {} of them \
                  dead-lettered?",
-                counts.total(),
+                messages(counts.total()),
                 counts.dead_letter
             );
             session.confirm(&question).await?;

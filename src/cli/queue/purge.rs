@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::super::arguments::Source;
 use super::super::connect::{Common, Output, Patience};
+use super::super::message::messages;
 use super::super::terminal::{Bar, note};
 use super::super::{Failure, exit};
 
@@ -13,7 +14,7 @@ Examples:
   peeklock queue purge orders                      tells how many there are, and asks
   peeklock queue purge orders --dead-letter --yes
 
-Deletes the messages that are available when it begins. Messages that are locked, deferred or
+Deletes the messages that are available when it begins. Messages that are locked, deferred or \
 scheduled stay, and so does what is sent meanwhile. Nothing deleted is dead-lettered.
 
 ",
@@ -65,7 +66,9 @@ pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
         drop(bar);
         receiver.close().await?;
         match flags.common.output {
-            Output::Table => session.out.say(&format!("deleted {deleted} messages of {path}\n"))?,
+            Output::Table => {
+                session.out.say(&format!("deleted {} of {path}\n", messages(deleted)))?;
+            }
             Output::Json | Output::Ndjson => {
                 let told = serde_json::json!({ "path": path, "deleted": deleted });
                 session.out.say(&format!("{told}\n"))?;
@@ -79,7 +82,8 @@ pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
         };
         if left > 0 && ended.is_ok() {
             note(&format!(
-                "{left} are there still: locked, deferred, scheduled, or sent meanwhile"
+                "{left} {} there still: locked, deferred, scheduled, or sent meanwhile",
+                if left == 1 { "is" } else { "are" }
             ));
         }
         ended.map_err(|failure| match failure {

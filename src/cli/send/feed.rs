@@ -123,10 +123,20 @@ fn parse(number: u64, line: &[u8]) -> Fed {
     };
     match message_from_json(text) {
         Ok(message) => Fed::Message(number, Box::new(message)),
-        Err(error) => Fed::Unreadable(
-            number,
-            format!("it is no message: {error}; --lines takes lines as bodies"),
-        ),
+        Err(error) => Fed::Unreadable(number, format!("it is no message: {error}{}", hint(text))),
+    }
+}
+
+/// What may have been meant by a line that is no message.
+fn hint(text: &str) -> &'static str {
+    let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    match text.trim_start().as_bytes().first() {
+        // Properties that are not known.
+        Some(b'{') if is_whole => "",
+        Some(b'[' | b'{') => {
+            "; this is a JSON document: write it with -o ndjson, or send `jq -c '.[]'` of it"
+        }
+        _ => "; --lines takes lines as bodies",
     }
 }
 

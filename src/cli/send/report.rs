@@ -5,7 +5,8 @@ use std::io;
 use super::super::connect::{Output, code, may_be_done, told};
 use super::super::terminal::{Bar, Out, line, note};
 use super::super::{Failure, exit};
-use super::Answered;
+use super::{Answered, CONNECTION_LOST, Lost};
+use peeklock::condition::Condition;
 
 /// So many failures are told one by one.
 const TOLD_MAX: u64 = 20;
@@ -19,7 +20,19 @@ pub struct Report {
     accepted: u64,
     duplicates: u64,
     failed: u64,
+    told_count: u64,
+    untold_count: u64,
     is_interrupted: bool,
+    /// The input was not taken to its end.
+    is_stopped: bool,
+    /// What the end of the connection has left open, not told yet.
+    lost: Lost,
+    /// The last place that was sent, and the last one that was accepted.
+    last_taken: u64,
+    last_answered: u64,
+    last_accepted: u64,
+    /// Why standard output takes no more answers.
+    unheard: Option<Failure>,
     /// The lowest and the highest number given.
     numbers: Option<(u64, u64)>,
     /// The exit code of the last failure.
@@ -28,6 +41,7 @@ pub struct Report {
 
 impl Report {
     pub const fn new(out: Out, output: Output, names_lines: bool) -> Self {
+        let (one, many) = if names_lines { ("line", "lines") } else { ("message", "messages") };
         Self {
             out,
             output,
@@ -35,15 +49,28 @@ impl Report {
             accepted: 0,
             duplicates: 0,
             failed: 0,
+            told_count: 0,
+            untold_count: 0,
+            is_stopped: false,
             is_interrupted: false,
+            lost: Lost::new(one, many),
+            last_taken: 0,
+            last_answered: 0,
+            last_accepted: 0,
+            unheard: None,
             numbers: None,
             code: 1,
         }
     }
 
     /// Takes an answer; whether the message was taken.
-    pub fn answered(&mut self, answered: Answered, bar: &Bar) -> Result<bool, Failure> {
+    pub fn answered(&mut self, answered: Answered, bar: &Bar) -> bool {
         let Answered { line: place, result, .. } = answered;
+        self.last_answered = place;
+        if result.is_ok() {
+            self.told(bar);
+            self.last_accepted = self.last_accepted.max(place);
+        }
         let (told, is_taken) = match result {
             Ok(number) if number.0 == 0 => {
                 self.duplicates += 1;
@@ -58,8 +85,14 @@ impl Report {
             Err(error) => {
                 self.code = code(error.condition());
                 let is_open = may_be_done(error.condition());
-                let open = if is_open { "\n  it may have been stored all the same" } else { "" };
-                self.fail(place, &format!("{}{open}", told(&error)), bar);
+                if error.condition() == Condition::CommunicationProblem {
+                    self.failed += 1;
+                    self.lost.add(place);
+                } else {
+                    let open =
+                        if is_open { "\n  it may have been stored all the same" } else { "" };
+                    self.fail(place, &format!("{}{open}", told(&error)), bar);
+                }
                 let told = serde_json::json!({
                     "line": place,
                     "error": error.condition().name(),
@@ -71,23 +104,70 @@ impl Report {
                 (told, false)
             }
         };
-        if self.output == Output::Ndjson {
-            // Who does not read this wants the messages sent all the same.
-            let _wrote = self.out.write(format!("{told}\n"))?;
-        }
-        Ok(is_taken)
+        self.answer(&told);
+        is_taken
     }
 
-    /// Takes a line that is no message.
-    pub fn unreadable(&mut self, place: u64, error: &str, bar: &Bar) {
+    /// Takes a line that is no message; whether its answer could be written.
+    pub fn unreadable(&mut self, place: u64, error: &str, bar: &Bar) -> bool {
         self.code = exit::USAGE;
+        self.last_taken = place;
         self.fail(place, error, bar);
+        self.answer(&serde_json::json!({
+            "line": place,
+            "error": Condition::ArgumentError.name(),
+            "detail": error,
+            "retryable": false,
+            "mayBeStored": false,
+        }));
+        !self.is_unheard()
+    }
+
+    fn answer(&mut self, told: &serde_json::Value) {
+        if self.output == Output::Ndjson && self.unheard.is_none() {
+            // Who does not read this wants the messages sent all the same.
+            self.unheard = self.out.write(format!("{told}\n")).err();
+        }
+    }
+
+    /// Whether answers cannot be written any more.
+    pub const fn is_unheard(&self) -> bool {
+        self.unheard.is_some()
+    }
+
+    /// A message of this place is on its way.
+    pub fn taken(&mut self, place: u64, bar: &Bar) {
+        self.told(bar);
+        self.last_taken = place;
+    }
+
+    /// The end comes before the answers to so many.
+    pub fn unanswered(&mut self, count: u64, bar: &Bar) {
+        self.told(bar);
+        self.failed += count;
+        self.lost.add(self.last_answered + 1);
+        self.lost.add(self.last_taken);
+        if let Some(text) = self.lost.take("not answered") {
+            bar.note(&format!("error: {text}"));
+        }
+    }
+
+    /// Tells what is not told yet.
+    pub fn told(&mut self, bar: &Bar) {
+        if let Some(text) = self.lost.take(CONNECTION_LOST) {
+            bar.note(&format!("error: {text}"));
+        }
     }
 
     /// The input ended with an error.
     pub fn unfed(&mut self, error: &io::Error) {
         self.failed += 1;
         note(&format!("error: standard input cannot be read: {error}"));
+    }
+
+    /// Whether the sending ended before the input did.
+    pub const fn stopped(&mut self, is_stopped: bool) {
+        self.is_stopped = is_stopped;
     }
 
     /// The user wants no more.
@@ -97,22 +177,31 @@ impl Report {
     }
 
     fn fail(&mut self, place: u64, what: &str, bar: &Bar) {
+        self.told(bar);
         self.failed += 1;
-        if self.failed > TOLD_MAX {
+        if self.told_count == TOLD_MAX {
+            self.untold_count += 1;
             return;
         }
+        self.told_count += 1;
         let name = if self.names_lines { "line" } else { "message" };
         bar.note(&format!("error: {name} {place}: {what}"));
     }
 
     /// Tells the sum.
-    pub fn end(self, queue: &str) -> Result<(), Failure> {
-        if self.failed > TOLD_MAX {
-            note(&format!("and {} failures more", self.failed - TOLD_MAX));
+    pub fn end(mut self, queue: &str) -> Result<(), Failure> {
+        match self.untold_count {
+            0 => {}
+            1 => note("and 1 failure more"),
+            untold => note(&format!("and {untold} failures more")),
         }
-        match self.output {
-            Output::Table => self.out.say(&self.sum(queue))?,
-            Output::Json => {
+        if self.names_lines && self.is_stopped && self.last_taken > 0 {
+            note(&format!("stopped: nothing behind line {} was sent", self.last_taken));
+        }
+        let said = match (self.unheard.take(), self.output) {
+            (Some(failure), _) => Err(failure),
+            (None, Output::Table) => self.out.say(&self.sum(queue)),
+            (None, Output::Json) => {
                 let sum = serde_json::json!({
                     "queue": queue,
                     "accepted": self.accepted,
@@ -121,9 +210,12 @@ impl Report {
                     "firstSequenceNumber": self.numbers.map(|(first, _)| first),
                     "lastSequenceNumber": self.numbers.map(|(_, last)| last),
                 });
-                self.out.say(&format!("{sum}\n"))?;
+                self.out.say(&format!("{sum}\n"))
             }
-            Output::Ndjson => {}
+            (None, Output::Ndjson) => Ok(()),
+        };
+        if let Err(failure) = said {
+            return Err(self.unsaid(failure));
         }
         match (self.failed, self.accepted + self.duplicates) {
             _ if self.is_interrupted => Err(Failure::Told(exit::INTERRUPTED)),
@@ -131,6 +223,21 @@ impl Report {
             (_, 0) => Err(Failure::Told(self.code)),
             (_, _) => Err(Failure::Told(exit::IN_PART)),
         }
+    }
+
+    /// What was done, where standard output cannot tell it.
+    fn unsaid(&self, failure: Failure) -> Failure {
+        let count = self.accepted + self.duplicates;
+        if count == 0 {
+            return failure;
+        }
+        let were = if count == 1 { "message was" } else { "messages were" };
+        let place = if self.names_lines {
+            format!(", up to line {}", self.last_accepted)
+        } else {
+            String::new()
+        };
+        Failure::ended(exit::IN_PART, format!("{}\n  {count} {were} sent{place}", failure.text()))
     }
 
     fn sum(&self, queue: &str) -> String {

@@ -1,16 +1,17 @@
 //! The progress of long work: how many of how many, how fast, how long still. On a terminal only, on
 //! standard error.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Fit into 80 columns.
-const KNOWN: &str = "{msg:14} [{bar:20}] {human_pos:>12} of {human_len:12} {per_sec:>12} {eta:>4}";
-const UNKNOWN: &str = "{msg:14} {spinner} {human_pos:>12} {per_sec:>14}";
+const KNOWN: &str = "{msg:14} [{bar:20}] {human_pos:>12} of {human_len:12} {rate:>12} {eta:>4}";
+const UNKNOWN: &str = "{msg:14} {spinner} {human_pos:>12} {rate:>14}";
 
 /// The bar.
 pub struct Bar(ProgressBar);
@@ -26,7 +27,8 @@ impl Bar {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = if total.is_some() { KNOWN } else { UNKNOWN };
         let style = ProgressStyle::with_template(template);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.with_key("rate", rate).progress_chars("=> "));
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)
@@ -53,6 +55,12 @@ impl Bar {
     pub fn note(&self, text: &str) {
         self.0.suspend(|| super::note(text));
     }
+}
+
+/// How fast it goes, in whole ones.
+fn rate(state: &ProgressState, out: &mut dyn fmt::Write) {
+    // Into text in memory: this cannot fail.
+    write!(out, "{:.0}/s", state.per_sec()).unwrap_or_default();
 }
 
 impl Drop for Bar {

@@ -7,6 +7,8 @@ use super::{Out, line};
 
 /// Spaces between two columns.
 const GAP: u16 = 2;
+/// A column that may be cut has at least so many characters, or is not shown.
+const FLEXIBLE_WIDTH_MIN: u16 = 8;
 
 /// What stands in one place.
 pub enum Cell {
@@ -20,10 +22,30 @@ pub enum Cell {
     Right(String),
 }
 
+/// The columns for which there is room: the first, the last, and of the others as many as have some.
+fn kept(contents: &[u16], flexible: usize, width: u16) -> Vec<usize> {
+    let needed = |index: usize, content: u16| {
+        let least = if index < flexible { content } else { content.min(FLEXIBLE_WIDTH_MIN) };
+        u32::from(least) + u32::from(GAP)
+    };
+    let last = contents.len().saturating_sub(1);
+    let mut order: Vec<_> = contents.iter().copied().enumerate().collect();
+    order.sort_by_key(|(index, _)| (*index != 0, *index != last, *index));
+    let (mut kept, mut used) = (Vec::new(), 0);
+    for (index, content) in order {
+        let more = needed(index, content);
+        if index == 0 || used + more <= u32::from(width) {
+            used += more;
+            kept.push(index);
+        }
+    }
+    kept
+}
+
 /// A table that is being filled.
 pub struct Table {
     table: comfy_table::Table,
-    heads: Vec<&'static str>,
+    heads: Vec<String>,
     /// The columns from this one on may be cut to fit a terminal.
     flexible: usize,
     colours: bool,
@@ -31,13 +53,13 @@ pub struct Table {
 
 impl Table {
     /// A table with these heads.
-    pub fn new(heads: &[&'static str], flexible: usize, colours: bool) -> Self {
+    pub fn new(heads: &[impl ToString], flexible: usize, colours: bool) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING).set_truncation_indicator("…").force_no_tty();
         if colours {
             table.enforce_styling();
         }
-        Self { table, heads: heads.to_vec(), flexible, colours }
+        Self { table, heads: heads.iter().map(ToString::to_string).collect(), flexible, colours }
     }
 
     pub fn row(&mut self, cells: Vec<Cell>) {
@@ -85,8 +107,13 @@ impl Table {
         let narrow = width.filter(|width| u32::from(*width) + u32::from(GAP) < needed);
         if let Some(width) = narrow {
             self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-            for column in self.table.column_iter_mut().take(self.flexible) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
+            let kept = kept(&self.table.column_max_content_widths(), self.flexible, width);
+            for (index, column) in self.table.column_iter_mut().enumerate() {
+                if !kept.contains(&index) {
+                    column.set_constraint(ColumnConstraint::Hidden);
+                } else if index < self.flexible && kept.len() > 1 {
+                    column.set_constraint(ColumnConstraint::ContentWidth);
+                }
             }
         }
         let lines = self.table.lines().map(|line| line.trim_end().to_owned()).collect();
@@ -99,5 +126,32 @@ impl Table {
         let mut text = lines.join("\n");
         text.push('\n');
         (text, is_cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_without_room_is_left_out_and_the_others_can_be_read() {
+        let heads = ["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "ID", "SUBJECT", "BODY"];
+        let mut table = Table::new(&heads, 4, false);
+        let text = |text: &str| Cell::Text(text.to_owned());
+        table.row(vec![
+            Cell::Number(1001),
+            text("active"),
+            text("2026-05-01T12:00:00Z"),
+            Cell::Number(0),
+            text("an-id-of-some-length"),
+            text("a subject of some length"),
+            text("a body that is longer than all the rest of it"),
+        ]);
+        let (lines, is_cut) = table.lines(Some(40));
+        assert!(is_cut);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
+        assert!(lines[0].contains("SEQUENCE") && lines[0].contains("BODY"), "{lines:?}");
+        assert!(lines[1].contains("1001") && lines[1].contains("a body"), "{lines:?}");
     }
 }

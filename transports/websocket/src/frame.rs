@@ -140,7 +140,9 @@ macro_rules! schema {
                 map: &mut A,
             ) -> Result<Option<Self>, A::Error> {
                 match key {
-                    $($key => map.next_value().map(|body| Some(Self::$variant(body))),)*
+                    $($key => map
+                        .next_value()
+                        .map(|json::Object(body)| Some(Self::$variant(body))),)*
                     _ => Ok(None),
                 }
             }

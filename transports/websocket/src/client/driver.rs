@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::{HeaderValue, header};
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
@@ -47,6 +47,8 @@ const FRAME_BYTES: usize = 256 << 10;
 const FRAME_OVERHEAD: usize = 8 << 10;
 /// What an answer may have: as much as a peek, a receive, or a large message.
 const FRAME_BYTES_MAX: usize = 256 << 20;
+/// So much of what an answer without an upgrade says is told.
+const REFUSAL_CHARS_MAX: usize = 300;
 /// How long the close of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -189,8 +191,7 @@ impl Driver {
         let (mut socket, _) = upgraded.map_err(|error| match &error {
             SocketError::Http(response) => {
                 let body = response.body().as_deref().unwrap_or_default();
-                let detail = format!("{}: {}", response.status(), String::from_utf8_lossy(body));
-                (Rejection::unauthorized(detail.trim()), response.status().is_server_error())
+                no_upgrade(response.status(), body)
             }
             other => again(other),
         })?;
@@ -874,6 +875,29 @@ fn fail_with(waiting: Waiting, error: &BrokerError) {
             }
         }
         Waiting::Attach(_) => {}
+    }
+}
+
+/// Why an upgrade was answered with something else, and whether another attempt makes sense.
+fn no_upgrade(status: StatusCode, body: &[u8]) -> (Rejection, bool) {
+    let text = String::from_utf8_lossy(body);
+    let text: String = text.trim().chars().take(REFUSAL_CHARS_MAX).collect();
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            (Rejection::unauthorized(format!("{status}: {text}")), false)
+        }
+        // What a listener of this protocol says.
+        StatusCode::BAD_REQUEST | StatusCode::MISDIRECTED_REQUEST => {
+            (lost(&format!("{status}: {text}")), false)
+        }
+        _ if status.is_server_error() => (lost(&format!("{status}: {text}")), true),
+        _ => {
+            let detail = format!(
+                "{status}: this answers HTTP, not the WebSocket protocol of Peeklock; is it the \
+                 HTTP port?"
+            );
+            (lost(&detail), false)
+        }
     }
 }
 

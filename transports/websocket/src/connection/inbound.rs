@@ -119,6 +119,7 @@ impl Conversation {
             Operation::Send(send) => self.send(asked, send).await,
             Operation::SendBatch(send) => self.send_batch(asked, send).await,
             Operation::CancelScheduled(numbered) => {
+                self.sender(numbered.link)?;
                 let command =
                     Command::CancelScheduled { sequences: sequences(numbered.sequence_numbers) };
                 self.command(asked, numbered.link, command, Expect::Done).await
@@ -195,6 +196,15 @@ impl Conversation {
             return Ok(link);
         }
         Err(Rejection::invalid_operation(format!("link {number} is a sender, not a receiver")))
+    }
+
+    /// A link of the role that sends.
+    pub(super) fn sender(&self, number: u32) -> Result<&Link, Rejection> {
+        let link = self.link(number)?;
+        if link.role == Role::Sender {
+            return Ok(link);
+        }
+        Err(Rejection::invalid_operation(format!("link {number} is a receiver, not a sender")))
     }
 
     /// Asks for a right on the entity of a link.
@@ -386,6 +396,7 @@ impl Conversation {
 
     async fn send(&mut self, asked: Asked, send: Send) -> Done {
         let number = send.link;
+        self.sender(number)?;
         self.authorize(number, Right::Send).await?;
         let count = send.messages.len();
         let mut failed = Vec::new();
@@ -421,7 +432,7 @@ impl Conversation {
     }
 
     async fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
-        self.link(send.link)?;
+        self.sender(send.link)?;
         let messages = send.messages.into_iter().map(|message| self.inbound(message));
         let messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
         self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch).await

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -129,6 +130,29 @@ impl<'de> Deserialize<'de> for IdOnly {
     }
 }
 
+/// Something written as an object with its properties; a list of the values in their order is none.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_map(ObjectVisitor(std::marker::PhantomData)).map(Self)
+    }
+}
+
 /// Reads a list of bounded length.
 pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
@@ -168,7 +192,7 @@ fn text(bytes: &Bytes) -> Result<&str, FrameError> {
 }
 
 pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError> {
-    let object: ClientObject<'_> =
+    let Object(object): Object<ClientObject<'_>> =
         serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
     let read = |raw: &&RawValue| match serde_json::from_str::<Named<Operation>>(raw.get()) {
         Ok(Named { id, body }) => Ok(Request { id, operation: body }),
@@ -210,22 +234,23 @@ pub(crate) fn write_server_frame(frame: &ServerFrame) -> Result<Vec<u8>, FrameEr
 #[cfg(any(test, feature = "client"))]
 pub(crate) fn write_client_frame(seen: u64, requests: &[Request]) -> Result<Vec<u8>, FrameError> {
     #[derive(Serialize)]
-    struct Object<'a> {
+    struct Whole<'a> {
         seen: u64,
         requests: &'a [Request],
     }
-    serde_json::to_vec(&Object { seen, requests }).map_err(|error| parser(&error))
+    serde_json::to_vec(&Whole { seen, requests }).map_err(|error| parser(&error))
 }
 
 #[cfg(any(test, feature = "client"))]
 pub(crate) fn read_server_frame(bytes: &Bytes) -> Result<ServerFrame, FrameError> {
     #[derive(Deserialize)]
-    struct Object {
+    struct Whole {
         #[serde(default)]
         seen: u64,
         items: Vec<Named<Notice>>,
     }
-    let object: Object = serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
+    let Object(object): Object<Whole> =
+        serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
     let items =
         object.items.into_iter().map(|named| Item { id: named.id, notice: named.body }).collect();
     Ok(ServerFrame { seen: object.seen, items })

@@ -12,6 +12,7 @@ use peeklock_core::path::SubQueue;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
+use super::json::Object;
 use super::text::{Instant, Span, Token};
 use super::wire::{Reader, Wire};
 use crate::error::FrameError;
@@ -312,7 +313,7 @@ impl Serialize for Outgoing {
 
 impl<'de> Deserialize<'de> for Outgoing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut object = MessageObject::deserialize(deserializer)?;
+        let Object(mut object) = Object::<MessageObject>::deserialize(deserializer)?;
         Ok(Self::Typed(Box::new(object.message()?)))
     }
 }
@@ -326,7 +327,7 @@ impl Serialize for Delivered {
 
 impl<'de> Deserialize<'de> for Delivered {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut object = MessageObject::deserialize(deserializer)?;
+        let Object(mut object) = Object::<MessageObject>::deserialize(deserializer)?;
         let facts = object.facts()?;
         Ok(Self { facts, carried: Carried::Typed(Box::new(object.message()?)) })
     }

@@ -44,6 +44,12 @@ fn garbage_closes_the_connection_and_no_other() {
             client.socket.send(Message::text(garbage)).await.unwrap();
             assert_eq!(client.closed().await.unwrap().0, 1_002);
         }
+        // A list of the values of a frame in their order is no frame.
+        for list in ["[]", "[0]", "[0,[]]"] {
+            let mut client = server.client().await;
+            client.socket.send(Message::text(list)).await.unwrap();
+            assert_eq!(client.closed().await.map(|(code, _)| code), Some(1_002), "{list}");
+        }
         // Frames that the WebSocket protocol does not have.
         for bytes in [&[0x83, 0x80, 0, 0, 0, 0][..], &[0x81, 0x01, 0x41], &[0xc1, 0x80, 0, 0, 0, 0]]
         {
@@ -163,6 +169,27 @@ fn links_have_a_limit_and_lies_are_refused() {
             let refused = client.ask(operation, body).await;
             assert_eq!(refused["error"]["condition"], "InvalidOperation", "{operation} {refused}");
         }
+        // A receiver sends nothing, as a sender receives nothing.
+        let messages = json!([{ "body": "b" }]);
+        for (operation, body) in [
+            ("send", json!({ "link": 2, "messages": messages })),
+            ("sendBatch", json!({ "link": 2, "messages": messages })),
+            ("cancelScheduled", json!({ "link": 2, "sequenceNumbers": [1] })),
+        ] {
+            let refused = client.ask(operation, body).await;
+            let detail = refused["error"]["detail"].as_str().unwrap();
+            assert_eq!(detail, "link 2 is a receiver, not a sender", "{operation}");
+        }
+        // A list is no object, whatever stands in it.
+        let refused = client.ask("detach", json!([1, false])).await;
+        assert_eq!(refused["error"]["condition"], "ArgumentError", "{refused}");
+        assert!(client.ask("attach", attach(3)).await.get("error").is_some());
+        let refused = client.ask("detach", json!({ "link": 2 })).await;
+        assert!(refused.get("done").is_some(), "{refused}");
+        assert!(client.ask("attach", attach(3)).await.get("done").is_some());
+        let send = json!({ "link": 3, "messages": [["b"]] });
+        let refused = client.ask("send", send).await;
+        assert!(refused.to_string().contains("ArgumentError"), "{refused}");
         // It settles what it does not own.
         let foreign = "00000000-0000-0001-0000-000000000000";
         let settle = json!({ "link": 1, "decision": "complete", "lockTokens": [foreign] });

@@ -1,0 +1,79 @@
+//! What `peeklock dlq resubmit --dry-run` shows: the copies as they would be sent.
+
+use peeklock::message::Message;
+use peeklock::websocket::client::{Received, message_to_json};
+use serde_json::json;
+
+use super::super::Failure;
+use super::super::connect::Session;
+use super::super::message::{CELL_CHARS_MAX, id, plain};
+use super::super::peek::ROWS_MAX;
+use super::super::terminal::{Cell, Table, cut, note};
+use crate::config::span_text;
+
+/// A copy as an object, with what names its dead letter.
+pub fn to_json(letter: &Received, copy: &Message) -> String {
+    let head = json!({
+        "sequenceNumber": letter.sequence_number().0,
+        "reason": letter.dead_letter_reason(),
+        "description": letter.dead_letter_error_description(),
+    });
+    // The copy is JSON already, with numbers that a value of JSON would not keep.
+    let head = head.to_string();
+    let head = head.trim_end_matches('}');
+    format!("{head},\"message\":{}}}", message_to_json(copy))
+}
+
+/// Copies as a table.
+pub struct Copies {
+    table: Table,
+    count: u64,
+    is_cut: bool,
+}
+
+impl Copies {
+    pub fn new(colours: bool) -> Self {
+        let heads = ["SEQUENCE", "REASON", "TTL", "ID", "PROPERTIES", "BODY"];
+        Self { table: Table::new(&heads, 1, colours), count: 0, is_cut: false }
+    }
+
+    /// Adds one, if there is room.
+    pub fn add(&mut self, letter: &Received, copy: &Message) {
+        self.count += 1;
+        if self.count > ROWS_MAX {
+            return;
+        }
+        let mut cell = |bytes: &[u8]| {
+            let (text, is_cut) = cut(bytes, CELL_CHARS_MAX);
+            self.is_cut |= is_cut;
+            Cell::Text(text)
+        };
+        let ttl = copy.time_to_live.filter(|span| !span.is_unlimited()).map(span_text);
+        let properties: Vec<String> = copy
+            .application_properties
+            .iter()
+            .map(|(key, value)| format!("{key}={}", plain(value)))
+            .collect();
+        let cells = vec![
+            Cell::Number(letter.sequence_number().0),
+            cell(letter.dead_letter_reason().unwrap_or_default().as_bytes()),
+            Cell::Text(ttl.unwrap_or_default()),
+            cell(id(copy).as_bytes()),
+            cell(properties.join(" ").as_bytes()),
+            cell(copy.body.as_bytes()),
+        ];
+        self.table.row(cells);
+    }
+
+    pub fn show(self, session: &Session) -> Result<(), Failure> {
+        let (text, was_narrow) = self.table.text(&session.out);
+        session.out.say(&text)?;
+        if self.count > ROWS_MAX {
+            note(&format!("and {} more; -o ndjson shows all", self.count - ROWS_MAX));
+        }
+        if self.is_cut || was_narrow {
+            note("some text is cut; -o ndjson has it whole");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! What a lost connection has left open, told once for all that were under way.
+
+/// Why nobody knows, mostly.
+pub const CONNECTION_LOST: &str = "the connection was lost";
+
+/// Places that follow one another and have all the same end.
+pub struct Lost {
+    one: &'static str,
+    many: &'static str,
+    /// The first and the last one.
+    run: Option<(u64, u64)>,
+}
+
+impl Lost {
+    /// None yet; these are the words for one and for several.
+    pub const fn new(one: &'static str, many: &'static str) -> Self {
+        Self { one, many, run: None }
+    }
+
+    pub fn add(&mut self, place: u64) {
+        self.run = Some(self.run.map_or((place, place), |(first, _)| (first, place)));
+    }
+
+    /// What is to be said of them, once.
+    pub fn take(&mut self, why: &str) -> Option<String> {
+        let (first, last) = self.run.take()?;
+        let which = if first == last {
+            format!("{} {first}", self.one)
+        } else {
+            format!("{} {first} to {last}", self.many)
+        };
+        Some(format!("{which}: {why}; may have been stored"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_once() {
+        let mut lost = Lost::new("line", "lines");
+        assert_eq!(lost.take(CONNECTION_LOST), None);
+        lost.add(7);
+        let told = lost.take(CONNECTION_LOST).unwrap();
+        assert_eq!(told, "line 7: the connection was lost; may have been stored");
+        for place in 8..=263 {
+            lost.add(place);
+        }
+        let told = lost.take(CONNECTION_LOST).unwrap();
+        assert_eq!(told, "lines 8 to 263: the connection was lost; may have been stored");
+        assert_eq!(lost.take(CONNECTION_LOST), None);
+    }
+}
