@@ -27,7 +27,11 @@ fn main() {
     let edge = Edge::new(Entropy::with_key([1; 16]), limits, [2; 16]);
     let inbound = edge.take(Message::new(vec![0; 1_024]).with_message_id("id-of-the-message"));
     measure::rate("machine: send + receive + complete, lists of 64", LIST * LISTS, || {
-        let config = QueueConfig { release_on_detach: false, duplicate_key: [3; 16] };
+        let config = QueueConfig {
+            release_on_detach: false,
+            expire_whole_sessions: true,
+            duplicate_key: [3; 16],
+        };
         let description = QueueDescription::new("orders", limits);
         let now = Timestamp::from_unix_ms(1_800_000_000_000);
         let mut queue = Queue::new(EntityId(1), description, config, now);

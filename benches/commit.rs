@@ -54,7 +54,11 @@ fn main() {
         let writer = ShardWriter::acquire(Arc::clone(&store), Shard(0), Box::new(|_| {}))
             .unwrap_or_else(|error| panic!("{error}"));
         let now = Timestamp::from_unix_ms(1_800_000_000_000);
-        let config = QueueConfig { release_on_detach: false, duplicate_key: [3; 16] };
+        let config = QueueConfig {
+            release_on_detach: false,
+            expire_whole_sessions: true,
+            duplicate_key: [3; 16],
+        };
         let description = QueueDescription::new("orders", &settings.limits);
         let queue = Queue::new(EntityId(1), description, config, now);
         let tree = Rc::new(RefCell::new(Tree::new(writer, 0)));

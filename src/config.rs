@@ -49,6 +49,8 @@ pub struct Config {
     pub limits: limits::LimitsSection,
     /// `[locks]`.
     pub locks: LocksSection,
+    /// `[sessions]`.
+    pub sessions: SessionsSection,
     /// `[server]`.
     pub server: ServerSection,
     /// `[journal]`.
@@ -82,6 +84,13 @@ pub struct NamespaceSection {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct LocksSection {
     release_on_detach: Scalar<bool>,
+}
+
+/// How sessions behave.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct SessionsSection {
+    expire_whole_session: Scalar<bool>,
 }
 
 /// The process.
@@ -370,6 +379,7 @@ impl Config {
         self.limits.apply_to(&mut settings.limits);
         settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
         settings.locks_release_on_detach = self.locks.release_on_detach.0;
+        settings.sessions_expire_whole = self.sessions.expire_whole_session.0;
         if self.namespace.name.0.trim().is_empty() {
             return Err(invalid("namespace.name", "the name is empty".to_owned()));
         }

@@ -14,7 +14,7 @@ use crate::actor::namespace::{CreateQueue, DeleteEntity, NamespaceActor, Stop};
 use crate::builder::BrokerBuilder;
 use crate::call::{Call, CallList};
 use crate::clock::Clock;
-use crate::command::{Command, Described, InboundMessage, Outcome};
+use crate::command::{Command, Described, InboundMessage, Outcome, SessionCommand};
 use crate::contract::{Authorizer, Principal, Right};
 use crate::description::{QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
@@ -181,7 +181,7 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `NotImplemented` for sessions and forwarding.
+    /// `NotImplemented` for forwarding.
     pub async fn create_queue(
         &self,
         path: &str,
@@ -482,6 +482,9 @@ fn command_bytes(command: &Command) -> u64 {
         Command::Send { message } => u64::from(message.envelope.size),
         Command::SendBatch { messages } => {
             messages.iter().map(|message| u64::from(message.envelope.size)).sum()
+        }
+        Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
+            state.len() as u64
         }
         _ => 0,
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::broker::Entity;
-use crate::command::{Command, Outcome, ReceivedMessage, Settlement};
+use crate::command::{Command, LinkEnd, Outcome, SessionCommand, Settlement};
 use crate::error::Rejection;
 use crate::ids::Ticket;
 use crate::permits::Permit;
@@ -41,8 +41,17 @@ impl Call {
             entity: entity.clone(),
         });
         let ticket = entity.broker().ticket();
-        let is_receive =
-            matches!(command, Command::Receive { .. } | Command::ReceiveDeferred { .. });
+        let is_receive = matches!(
+            command,
+            Command::Receive { .. }
+                | Command::ReceiveDeferred { .. }
+                | Command::AcceptSession { .. }
+                | Command::InSession {
+                    command: SessionCommand::Receive { .. }
+                        | SessionCommand::ReceiveDeferred { .. },
+                    ..
+                }
+        );
         let reply = Reply::new(Arc::clone(&slot) as Arc<dyn Outlet>, 0, Some(permit));
         entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
         Self { entity, slot, ticket, is_receive }
@@ -75,11 +84,9 @@ impl Drop for Call {
                 let command = Command::CancelReceive { call: self.ticket };
                 submit_unanswered(&self.entity, vec![command]);
             }
-            CallState::Answered(Ok(Outcome::Received(messages))) => {
-                give_back(&self.entity, &messages);
-            }
+            CallState::Answered(Ok(outcome)) => give_back(&self.entity, &outcome),
             CallState::Waiting(_)
-            | CallState::Answered(_)
+            | CallState::Answered(Err(_))
             | CallState::Taken
             | CallState::Abandoned => {}
         }
@@ -102,8 +109,8 @@ impl Outlet for CallSlot {
                 CallState::Abandoned => {
                     *state = CallState::Abandoned;
                     drop(state);
-                    if let Ok(Outcome::Received(messages)) = result {
-                        give_back(&self.entity, &messages);
+                    if let Ok(outcome) = result {
+                        give_back(&self.entity, &outcome);
                     }
                 }
                 other @ (CallState::Answered(_) | CallState::Taken) => *state = other,
@@ -112,14 +119,24 @@ impl Outlet for CallSlot {
     }
 }
 
-/// Unlocks messages whose delivery had not begun; their count stays (RCV-14).
-fn give_back(entity: &Entity, messages: &[ReceivedMessage]) {
-    let commands = messages
-        .iter()
-        .filter_map(|message| message.facts.lock)
-        .map(|lock| Command::Settle { token: lock.token, settlement: Settlement::Release })
-        .collect();
-    submit_unanswered(entity, commands);
+/// Gives back what was given to one who is gone: unlocks messages whose delivery had not begun, their
+/// count stays (RCV-14); releases a session (SES-08).
+fn give_back(entity: &Entity, outcome: &Outcome) {
+    match outcome {
+        Outcome::Received(messages) => {
+            let commands = messages
+                .iter()
+                .filter_map(|message| message.facts.lock)
+                .map(|lock| Command::Settle { token: lock.token, settlement: Settlement::Release })
+                .collect();
+            submit_unanswered(entity, commands);
+        }
+        Outcome::SessionAccepted { receiver, .. } => {
+            let command = Command::Detach { receiver: *receiver, end: LinkEnd::ByBroker };
+            submit_unanswered(entity, vec![command]);
+        }
+        _ => {}
+    }
 }
 
 /// Submits commands whose answers nobody waits for.

@@ -6,6 +6,10 @@
 
 pub mod codec;
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use crate::description::QueueDescription;
 use crate::entity::slot::Slot;
 use crate::ids::SequenceNumber;
@@ -31,6 +35,8 @@ pub enum Change {
         sequence: SequenceNumber,
         /// Its slot.
         slot: Slot,
+        /// The session it belongs to, in an entity that requires sessions.
+        session: Option<Arc<str>>,
         /// Its content.
         content: Content,
     },
@@ -107,6 +113,15 @@ pub enum Change {
     IdsForgotten {
         /// Start of the bucket.
         bucket: Timestamp,
+    },
+    /// The state of a session was set or cleared (SES-24).
+    SessionStateSet {
+        /// The session.
+        session: Arc<str>,
+        /// Its state from now on.
+        state: Option<Bytes>,
+        /// When.
+        at: Timestamp,
     },
     /// The description was replaced.
     Described {

@@ -4,6 +4,10 @@
 //! A [`Command`] is addressed to a sub-queue of an entity. Transports build it from bytes; the actor
 //! that owns the entity applies it. Who may ask what is decided before, by the authorizer.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use crate::content_ref::ContentRef;
 use crate::description::QueueDescription;
 use crate::error::Rejection;
@@ -11,6 +15,7 @@ use crate::ids::{LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
 use crate::message::{Content, Envelope, Overlay, Value};
 use crate::path::SubQueue;
+use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
@@ -191,6 +196,54 @@ pub enum Command {
         /// At most this many (PEK-08).
         count_max: u32,
     },
+    /// Locks a session for a new receiver link without credit, or waits for one that can be locked
+    /// (SES-05 to SES-08). Deliveries go to the outlet of this request; [`Command::Detach`] releases
+    /// the session, [`Command::CancelReceive`] withdraws a call that waits.
+    /// Answer: [`Outcome::SessionAccepted`].
+    AcceptSession {
+        /// This session, or whichever has the lowest available message (SES-07).
+        session: Option<Box<str>>,
+        /// The new link, an id that was never used.
+        receiver: ReceiverId,
+        /// Peek-lock or receive-and-delete (SES-21).
+        mode: ReceiveMode,
+        /// How long to wait if any session will do; zero never waits.
+        wait: TimeSpan,
+    },
+    /// Something that only the holder of a session may ask. Without the lock it is refused with
+    /// `SessionLockLost` (SES-15).
+    InSession {
+        /// The link that was given with [`Command::AcceptSession`].
+        receiver: ReceiverId,
+        /// What is asked.
+        command: SessionCommand,
+    },
+    /// Looks at the messages of one session (PEK-07). Answer: [`Outcome::Peeked`].
+    PeekSession {
+        /// The session.
+        session: Box<str>,
+        /// The first number to return (PEK-04).
+        from: SequenceNumber,
+        /// At most this many (PEK-08).
+        count_max: u32,
+    },
+    /// Names sessions, ascending (SES-29). Answer: [`Outcome::Sessions`].
+    ListSessions {
+        /// Which of them.
+        which: SessionFilter,
+        /// So many of the first are left out.
+        skip: u64,
+        /// At most this many; the limit for lists caps it.
+        top: u32,
+    },
+    /// Removes available messages of all unlocked sessions, lowest numbers first (DEL-07); for whoever
+    /// may manage the entity. Answer: [`Outcome::Deleted`].
+    DeleteBatchUnlocked {
+        /// At most this many.
+        count_max: u32,
+        /// Only messages enqueued before this instant; `None` is now (DEL-03).
+        enqueued_before: Option<Timestamp>,
+    },
     /// Removes available messages, lowest numbers first (DEL-01). Answer: [`Outcome::Deleted`].
     DeleteBatch {
         /// At most this many.
@@ -214,6 +267,53 @@ pub enum Command {
     Describe,
 }
 
+/// What the holder of a session may ask.
+#[derive(Clone, Debug)]
+pub enum SessionCommand {
+    /// As [`Command::Receive`], from the session, in the mode of its receiver (SES-21).
+    Receive {
+        /// At least 1 and at most this many messages.
+        count_max: u32,
+        /// No further message once this many bytes are taken; the first always fits (RCV-13).
+        bytes_max: u64,
+        /// How long to wait for the first message; zero never waits (RCV-10).
+        wait: TimeSpan,
+    },
+    /// As [`Command::ReceiveDeferred`]; the messages must be of the session (DEF-08).
+    ReceiveDeferred {
+        /// The numbers.
+        sequences: Vec<SequenceNumber>,
+    },
+    /// Prolongs the session lock, and with it all message locks under it (SES-12, SES-14).
+    /// Answer: [`Outcome::Renewed`].
+    Renew,
+    /// Reads the state of the session (SES-24). Answer: [`Outcome::SessionState`].
+    GetState,
+    /// Replaces the state of the session, or clears it (SES-24). Answer: [`Outcome::Done`].
+    SetState {
+        /// The new state.
+        state: Option<Bytes>,
+    },
+    /// As [`Command::DeleteBatch`], in the session (DEL-07). Answer: [`Outcome::Deleted`].
+    DeleteBatch {
+        /// At most this many.
+        count_max: u32,
+        /// Only messages enqueued before this instant; `None` is now (DEL-03).
+        enqueued_before: Option<Timestamp>,
+    },
+}
+
+/// Which sessions are listed (SES-29).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionFilter {
+    /// All that exist (SES-04).
+    All,
+    /// Those that have active messages.
+    WithActiveMessages,
+    /// Those whose state was set after this instant.
+    StateSetAfter(Timestamp),
+}
+
 /// What becomes of credit that cannot be used at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drain {
@@ -223,9 +323,10 @@ pub enum Drain {
     Yes,
 }
 
-/// The answer to a command that was not rejected.
+/// The answer to a command that was not rejected. Of messages and states it holds what `M` and `S`
+/// say: a machine names them, a shell adds references to their contents.
 #[derive(Clone, Debug)]
-pub enum Outcome<M = ReceivedMessage> {
+pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     /// It is done; there is nothing more to say.
     Done,
     /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or
@@ -248,6 +349,31 @@ pub enum Outcome<M = ReceivedMessage> {
     Deleted(u64),
     /// The description with its runtime part.
     Described(Box<Described>),
+    /// A session is locked for the receiver (SES-10).
+    SessionAccepted {
+        /// The session.
+        session: Arc<str>,
+        /// The receiver that holds it.
+        receiver: ReceiverId,
+        /// When the lock ends, unless renewed.
+        locked_until: Timestamp,
+    },
+    /// The state of a session, if it has one (SES-24).
+    SessionState(Option<S>),
+    /// Session ids, ascending (SES-29).
+    Sessions(Vec<Arc<str>>),
+}
+
+/// An outcome as a machine tells it.
+pub type MachineOutcome = Outcome<MessageFacts, StateFacts>;
+
+/// Where the state of a session is.
+#[derive(Clone, Debug)]
+pub enum StateFacts {
+    /// In the store, as the content of this key.
+    Stored(Key),
+    /// Here: it was set a moment ago and is not durable yet.
+    Fresh(Bytes),
 }
 
 /// State of a message as receivers see it (PEK-05).
@@ -349,6 +475,15 @@ impl Counts {
     }
 }
 
+/// How many sessions an entity has (CNT-11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionCounts {
+    /// Those that exist (SES-04).
+    pub existing: u64,
+    /// Those that a receiver holds.
+    pub locked: u64,
+}
+
 /// A description with its runtime part (ENT-31, file 17).
 #[derive(Clone, Debug)]
 pub struct Described {
@@ -366,4 +501,6 @@ pub struct Described {
     pub updated_at: Timestamp,
     /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
     pub accessed_at: Timestamp,
+    /// Counts of sessions, if the entity requires them (CNT-11).
+    pub sessions: Option<SessionCounts>,
 }

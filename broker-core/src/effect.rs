@@ -1,6 +1,6 @@
 //! What follows from a command: answers and deliveries, and when each may leave. (Data path, step 5.)
 
-use crate::command::{MessageFacts, Outcome};
+use crate::command::{MachineOutcome, MessageFacts};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 
@@ -21,7 +21,7 @@ pub enum Effect {
         /// Which command.
         ticket: Ticket,
         /// Its answer.
-        result: Result<Outcome<MessageFacts>, Rejection>,
+        result: Result<MachineOutcome, Rejection>,
         /// When it may leave.
         gate: Gate,
     },
@@ -49,7 +49,7 @@ pub enum Effect {
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// With this outcome.
-    Now(Outcome<MessageFacts>, Gate),
+    Now(MachineOutcome, Gate),
     /// By a later [`Effect::Answer`].
     Later,
 }
@@ -57,7 +57,7 @@ pub enum Answer {
 impl Answer {
     /// An answer that rests on changes and leaves with them.
     #[must_use]
-    pub const fn after_commit(outcome: Outcome<MessageFacts>) -> Self {
+    pub const fn after_commit(outcome: MachineOutcome) -> Self {
         Self::Now(outcome, Gate::Commit)
     }
 }

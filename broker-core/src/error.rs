@@ -163,6 +163,21 @@ impl Rejection {
         )
     }
 
+    /// The receiver does not hold the session: its lock ended, or it never had one (SES-15).
+    #[must_use]
+    pub fn session_lock_lost(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::SessionLockLost, detail)
+    }
+
+    /// Another receiver holds the session (SES-06).
+    #[must_use]
+    pub fn session_cannot_be_locked(session: &str) -> Self {
+        Self::new(
+            Condition::SessionCannotBeLocked,
+            format!("session {} is held by another receiver", Quoted(session)),
+        )
+    }
+
     /// No such deferred or scheduled message, or it is locked.
     #[must_use]
     pub fn message_not_found(sequence: SequenceNumber) -> Self {

@@ -17,6 +17,10 @@ pub struct SequenceNumber(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockToken(pub u128);
 
+/// Names one lock on one session among those in force in its entity. Random, as part of lock tokens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionEpoch(pub u32);
+
 /// Names one receiver link or one waiting receive call; unique within a broker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReceiverId(pub u64);
@@ -42,6 +46,21 @@ impl LockToken {
     #[must_use]
     pub const fn new(sequence: SequenceNumber, random: u64) -> Self {
         Self(((sequence.0 as u128) << 64) | random as u128)
+    }
+
+    /// The token of a message that is locked with its session: the 32 bits that name the session lock
+    /// stand before 32 random ones, so that a token that is used too late still tells whether the
+    /// session lock it came from is in force (SES-15). All 64 are unknown to anybody else.
+    #[must_use]
+    pub const fn in_session(sequence: SequenceNumber, epoch: SessionEpoch, random: u64) -> Self {
+        Self::new(sequence, ((epoch.0 as u64) << 32) | (random & 0xffff_ffff))
+    }
+
+    /// The session lock that the token claims to belong to, if its message is one of a session.
+    #[must_use]
+    pub const fn epoch(self) -> SessionEpoch {
+        #[expect(clippy::cast_possible_truncation, reason = "these are the 32 bits that are meant")]
+        SessionEpoch((self.0 >> 32) as u32)
     }
 
     /// The number of the message this token claims to lock.
@@ -100,6 +119,12 @@ impl fmt::Display for LockToken {
 impl fmt::Debug for LockToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_guid(self.0, f)
+    }
+}
+
+impl fmt::Debug for SessionEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
     }
 }
 

@@ -71,6 +71,9 @@ pub struct Limits {
     pub duplicate_window_max: TimeSpan,
     /// Message ids in the history of one entity (DUP-01).
     pub duplicate_id_count_max: usize,
+    /// Sessions of one entity that have a state. Ours: an empty state counts nothing for the size quota,
+    /// and a session with one exists until it is cleared (SES-04).
+    pub session_state_count_max: usize,
     /// DefaultMessageTimeToLive at least (EXP-09, FND-12).
     pub time_to_live_min: TimeSpan,
     /// DefaultMessageTimeToLive where none is given, and at most (ENT-08, EXP-08).
@@ -234,6 +237,7 @@ impl Limits {
             duplicate_window_default: TimeSpan::from_minutes(10),
             duplicate_window_max: TimeSpan::from_days(7),
             duplicate_id_count_max: 8_000_000,
+            session_state_count_max: 1_000_000,
             time_to_live_min: TimeSpan::from_seconds(1),
             time_to_live_max: TimeSpan::MAX,
             delivery_count_default: 10,

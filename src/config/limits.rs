@@ -74,6 +74,7 @@ limits! {
     duplicate_window_default: TimeSpan,
     duplicate_window_max: TimeSpan,
     duplicate_id_count_max: usize,
+    session_state_count_max: usize,
     time_to_live_min: TimeSpan,
     time_to_live_max: TimeSpan,
     delivery_count_default: u32,

@@ -112,7 +112,7 @@ fn wrong_values_are_named_with_key_and_source() {
             "queues[0].lock_duration",
             "`soon` is",
         ),
-        ("[[queues]]\nname = \"a\"\nrequires_session = true", "queues[0]", "not supported"),
+        ("[[queues]]\nname = \"a\"\nforward_to = \"b\"", "queues[0]", "not supported"),
         ("[[queues]]\nname = \"a\"\n[[queues]]\nname = \"A\"", "queues[1]", "declared twice"),
     ] {
         let text = refusal("wrong", given);

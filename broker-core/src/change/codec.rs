@@ -1,4 +1,4 @@
-//! Keys and values of the store, version 1.
+//! Keys and values of the store.
 //!
 //! A key is its space (the entity id, 8 bytes big-endian), a table (1 byte) and the rest, so that a
 //! scan of a space meets the description first and messages in order of their numbers. The namespace
@@ -11,9 +11,13 @@
 //! | 10 slot | number (8) | the slot; the content is the message |
 //! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
+//! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
 //!
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
+//!
+//! All types are of version 1 but the slot, which has two: 1 for a message without session, 2 for one
+//! that belongs to a session, whose id it ends with. A store without sessions has no version 2 in it.
 
 use super::super::entity::slot::{Slot, SlotState};
 use crate::description::{EntityStatus, QueueDescription};
@@ -22,13 +26,19 @@ use crate::path::SubQueue;
 use crate::store::{Key, SPACE_BYTES};
 use crate::time::{TimeSpan, Timestamp};
 
+#[cfg(test)]
+mod tests;
+
 const DESCRIPTION: u8 = 0x01;
 const COUNTERS: u8 = 0x02;
 const SLOT: u8 = 0x10;
 const OVERLAY: u8 = 0x11;
 const ID: u8 = 0x20;
+const SESSION_STATE: u8 = 0x30;
 
 pub(crate) const VERSION: u8 = 1;
+/// The version of a slot whose message belongs to a session.
+const VERSION_IN_SESSION: u8 = 2;
 
 /// What a key of an entity's space names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +58,19 @@ pub enum RecordKey {
         /// Keyed hash of the id.
         id_hash: u128,
     },
+    /// The state of a session.
+    SessionState,
+}
+
+/// What is stored of a session's state beside its bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionStateRecord {
+    /// The session.
+    pub session: Box<str>,
+    /// When the state was set.
+    pub set_at: Timestamp,
+    /// How many bytes it has.
+    pub size: u64,
 }
 
 /// The counters of an entity.
@@ -111,6 +134,12 @@ pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
     space_key(id).then(&[ID]).then(&bucket.ticks().to_be_bytes())
 }
 
+/// Where the state of a session lies, by a keyed hash of its id: an id can be longer than a key.
+#[must_use]
+pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
+    space_key(id).then(&[SESSION_STATE]).then(&session_hash.to_be_bytes())
+}
+
 type Read<T> = Result<T, &'static str>;
 
 /// Takes a key of an entity's space apart.
@@ -129,14 +158,19 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
             RecordKey::Overlay
         }
         ID => RecordKey::Id { bucket: reader.instant()?, id_hash: reader.u128()? },
+        SESSION_STATE => {
+            reader.u128()?;
+            RecordKey::SessionState
+        }
         _ => return Err("unknown table"),
     };
     reader.end()?;
     Ok(found)
 }
 
-/// Writes a slot. Its lock does not survive a restart, and what is read was durable.
-pub fn write_slot(slot: &Slot, value: &mut Vec<u8>) {
+/// Writes a slot, and the session its message belongs to. Its lock does not survive a restart, and
+/// what is read was durable.
+pub fn write_slot(slot: &Slot, session: Option<&str>, value: &mut Vec<u8>) {
     let state = match slot.state {
         SlotState::Scheduled => 0,
         SlotState::Active => 1,
@@ -147,7 +181,8 @@ pub fn write_slot(slot: &Slot, value: &mut Vec<u8>) {
         SubQueue::DeadLetter => 1,
         SubQueue::TransferDeadLetter => 2,
     };
-    value.extend_from_slice(&[VERSION, state, sub_queue, slot.hops]);
+    let version = if session.is_some() { VERSION_IN_SESSION } else { VERSION };
+    value.extend_from_slice(&[version, state, sub_queue, slot.hops]);
     value.extend_from_slice(&slot.enqueued_at.ticks().to_be_bytes());
     value.extend_from_slice(&slot.expires_at.ticks().to_be_bytes());
     value.extend_from_slice(&slot.enqueued_sequence.0.to_be_bytes());
@@ -155,15 +190,22 @@ pub fn write_slot(slot: &Slot, value: &mut Vec<u8>) {
     value.extend_from_slice(&slot.header_size.to_be_bytes());
     value.extend_from_slice(&slot.delivery_count.to_be_bytes());
     value.extend_from_slice(&slot.overlay_count.to_be_bytes());
+    if let Some(session) = session {
+        write_text(session, value);
+    }
 }
 
-/// Reads a slot.
+/// Reads a slot, and the session its message belongs to.
 ///
 /// # Errors
 /// With what is wrong with it.
-pub fn read_slot(value: &[u8]) -> Read<Slot> {
+pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader(value);
-    reader.version()?;
+    let in_session = match reader.u8()? {
+        VERSION => false,
+        VERSION_IN_SESSION => true,
+        _ => return Err("version is not known"),
+    };
     let state = match reader.u8()? {
         0 => SlotState::Scheduled,
         1 => SlotState::Active,
@@ -191,8 +233,30 @@ pub fn read_slot(value: &[u8]) -> Read<Slot> {
         hops,
         in_flight: false,
     };
+    let session = if in_session { Some(reader.str()?) } else { None };
     reader.end()?;
-    Ok(slot)
+    Ok((slot, session))
+}
+
+/// Writes what is stored of a session's state beside its bytes.
+pub fn write_session_state(session: &str, set_at: Timestamp, size: u64, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&set_at.ticks().to_be_bytes());
+    value.extend_from_slice(&size.to_be_bytes());
+    write_text(session, value);
+}
+
+/// Reads what is stored of a session's state beside its bytes.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_session_state(value: &[u8]) -> Read<SessionStateRecord> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let (set_at, size) = (reader.instant()?, reader.u64()?);
+    let found = SessionStateRecord { session: reader.text()?, set_at, size };
+    reader.end()?;
+    Ok(found)
 }
 
 /// Writes when an id was accepted.
@@ -382,10 +446,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn text(&mut self) -> Read<Box<str>> {
+    fn str(&mut self) -> Read<&'a str> {
         let length = self.u32()? as usize;
-        let text = std::str::from_utf8(self.take(length)?).map_err(|_| "text is not UTF-8")?;
-        Ok(text.into())
+        std::str::from_utf8(self.take(length)?).map_err(|_| "text is not UTF-8")
+    }
+
+    pub(crate) fn text(&mut self) -> Read<Box<str>> {
+        Ok(self.str()?.into())
     }
 
     pub(crate) fn optional_text(&mut self) -> Read<Option<Box<str>>> {

@@ -48,10 +48,15 @@ impl Right {
             | Command::Settle { .. }
             | Command::RenewLock { .. }
             | Command::Peek { .. }
+            | Command::AcceptSession { .. }
+            | Command::InSession { .. }
+            | Command::PeekSession { .. }
+            | Command::ListSessions { .. }
             | Command::DeleteBatch { .. } => Self::Listen,
-            Command::DeleteDeferred { .. } | Command::Update { .. } | Command::Describe => {
-                Self::Manage
-            }
+            Command::DeleteDeferred { .. }
+            | Command::DeleteBatchUnlocked { .. }
+            | Command::Update { .. }
+            | Command::Describe => Self::Manage,
         }
     }
 

@@ -179,12 +179,10 @@ impl QueueDescription {
         Ok(())
     }
 
-    /// The first property that this version knows and does not carry out yet: sessions and
-    /// forwarding. A caller asks after `validate` and refuses rather than ignores it.
+    /// The first property that this version knows and does not carry out yet: forwarding. A caller asks after `validate` and refuses rather than ignores it.
     #[must_use]
     pub fn unsupported(&self) -> Option<Rejection> {
         let unsupported = [
-            (self.requires_session, "RequiresSession"),
             (self.forward_to.is_some(), "ForwardTo"),
             (self.forward_dead_lettered_messages_to.is_some(), "ForwardDeadLetteredMessagesTo"),
         ];

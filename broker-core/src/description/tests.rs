@@ -361,14 +361,14 @@ fn an_update_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn sessions_and_forwarding_are_told_to_be_unsupported() {
+fn forwarding_is_told_to_be_unsupported() {
     let other = || Some("other".into());
-    check_unsupported("RequiresSession", |queue| queue.requires_session = true);
     check_unsupported("ForwardTo", |queue| queue.forward_to = other());
     check_unsupported("ForwardDeadLetteredMessagesTo", |queue| {
         queue.forward_dead_lettered_messages_to = other();
     });
     assert_eq!(queue().unsupported(), None);
+    assert_eq!(QueueDescription { requires_session: true, ..queue() }.unsupported(), None);
 }
 
 fn check_unsupported(property: &str, change: impl FnOnce(&mut QueueDescription)) {

@@ -14,7 +14,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::change::{Change, DeadLetterCause, Removal};
-use crate::command::{Command, MessageFacts, Outcome, ReceivedMessage};
+use crate::command::{Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
+use crate::content_ref::ContentRef;
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::{Ctx, Machine, StageNumber, Step};
 use crate::error::Rejection;
@@ -65,6 +66,7 @@ impl Turn {
             | Change::Deferred { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
         }
     }
@@ -221,7 +223,7 @@ impl<M: Machine> Shell<M> {
         self.take_up_parked(now, out, turn)
     }
 
-    /// Takes one command: sends wait for room in the store, all others run at once.
+    /// Takes one command: what stores content of any size waits for room, all others run at once.
     fn take(
         &mut self,
         request: Request,
@@ -229,7 +231,7 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        if matches!(request.command, Command::Send { .. } | Command::SendBatch { .. }) {
+        if parked::needs_room(&request.command) {
             return self.take_send(request, now, out, turn);
         }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
@@ -246,7 +248,9 @@ impl<M: Machine> Shell<M> {
     ) -> Result<bool, Failure> {
         let Request { ticket, sub_queue, command, mut reply } = request;
         let attached = match &command {
-            Command::Attach { receiver, .. } => Some(*receiver),
+            Command::Attach { receiver, .. } | Command::AcceptSession { receiver, .. } => {
+                Some(*receiver)
+            }
             Command::Detach { receiver, .. } => {
                 self.links.remove(receiver);
                 None
@@ -350,6 +354,11 @@ impl<M: Machine> Shell<M> {
         match effect {
             Effect::Answer { ticket, result, gate } => {
                 let Some(reply) = self.waiting.remove(&ticket) else { return Ok(()) };
+                if let (Ok(Outcome::SessionAccepted { receiver, .. }), Some(outlet)) =
+                    (&result, reply.outlet())
+                {
+                    self.links.insert(*receiver, Arc::clone(outlet));
+                }
                 let result = match result {
                     Ok(outcome) => {
                         if let Outcome::Received(messages) = &outcome {
@@ -389,7 +398,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Adds pinned contents to the messages of an outcome.
-    fn resolve(&mut self, outcome: Outcome<MessageFacts>) -> Result<Outcome, Failure> {
+    fn resolve(&mut self, outcome: MachineOutcome) -> Result<Outcome, Failure> {
         Ok(match outcome {
             Outcome::Received(messages) => Outcome::Received(self.pin(messages)?),
             Outcome::Peeked(messages) => Outcome::Peeked(self.pin(messages)?),
@@ -400,7 +409,26 @@ impl<M: Machine> Shell<M> {
             Outcome::Granted { unused } => Outcome::Granted { unused },
             Outcome::Deleted(count) => Outcome::Deleted(count),
             Outcome::Described(described) => Outcome::Described(described),
+            Outcome::SessionAccepted { session, receiver, locked_until } => {
+                Outcome::SessionAccepted { session, receiver, locked_until }
+            }
+            Outcome::SessionState(state) => {
+                Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
+            }
+            Outcome::Sessions(names) => Outcome::Sessions(names),
         })
+    }
+
+    /// A reference to the state of a session.
+    fn pin_state(&self, state: StateFacts) -> Result<ContentRef, Failure> {
+        let key = match state {
+            StateFacts::Fresh(bytes) => return Ok(ContentRef::Loaded(bytes)),
+            StateFacts::Stored(key) => key,
+        };
+        let mut contents = Vec::with_capacity(1);
+        self.store.pin(&[key], &mut contents);
+        let content = contents.pop().flatten();
+        content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
     }
 
     fn pin(&mut self, messages: Vec<MessageFacts>) -> Result<Vec<ReceivedMessage>, Failure> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, Shell, Turn};
-use crate::command::Command;
+use crate::command::{Command, SessionCommand};
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::entity::Machine;
@@ -239,6 +239,16 @@ impl<M: Machine> Shell<M> {
     }
 }
 
+/// Whether a command stores content of any size: a send, or the state of a session.
+pub(super) fn needs_room(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Send { .. }
+            | Command::SendBatch { .. }
+            | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. }
+    )
+}
+
 fn send_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
@@ -246,6 +256,9 @@ fn send_bytes(command: &Command) -> u64 {
             .iter()
             .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
             .sum(),
+        Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
+            state.len() as u64 + RECORD_OVERHEAD_BYTES
+        }
         _ => 0,
     }
 }

@@ -400,6 +400,7 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::Counted { .. }
         | Change::IdRecorded { .. }
         | Change::IdsForgotten { .. }
+        | Change::SessionStateSet { .. }
         | Change::Described { .. } => None,
     }
 }

@@ -44,7 +44,7 @@ impl Book {
     /// Enters a change; one that the table of file 23 does not have is told (LIF-01).
     pub fn enter(&mut self, change: &Change) -> Result<(), String> {
         match change {
-            Change::Accepted { sequence, slot, content } => {
+            Change::Accepted { sequence, slot, content, .. } => {
                 self.take_number(sequence.0)?;
                 let state = match slot.state {
                     SlotState::Scheduled => MessageState::Scheduled,
@@ -125,7 +125,10 @@ impl Book {
                 entry.state = MessageState::Active;
                 entry.count = *delivery_count;
             }
-            Change::IdRecorded { .. } | Change::IdsForgotten { .. } | Change::Described { .. } => {}
+            Change::IdRecorded { .. }
+            | Change::IdsForgotten { .. }
+            | Change::SessionStateSet { .. }
+            | Change::Described { .. } => {}
         }
         Ok(())
     }

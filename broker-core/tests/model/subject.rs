@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use peeklock_core::change::{Change, DeadLetterCause, Durability, Removal};
-use peeklock_core::command::{Command, MessageFacts, Outcome};
+use peeklock_core::command::{Command, MachineOutcome, MessageFacts, Outcome};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect, Gate};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
@@ -45,7 +45,7 @@ struct Read {
 
 /// What was heard from the machine, before contents are read.
 enum Heard {
-    Answer(u64, Result<Outcome<MessageFacts>, Rejection>),
+    Answer(u64, Result<MachineOutcome, Rejection>),
     Delivery(u64, MessageFacts),
     Detached(u64, Rejection),
     IdleElapsed,
@@ -100,6 +100,7 @@ impl Subject {
         let (fence, next_batch) = store.acquire(Shard(0)).expect("a new store can be owned");
         let config = QueueConfig {
             release_on_detach: profile.release_on_detach,
+            expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
         };
         let machine = Queue::new(ENTITY, profile.description.clone(), config, now);
@@ -410,7 +411,7 @@ fn ask(
     limits: &Limits,
     sub_queue: SubQueue,
     command: Command,
-) -> Outcome<MessageFacts> {
+) -> MachineOutcome {
     let mut step = Step::default();
     let mut tokens = || -> u64 { panic!("a question takes no lock") };
     let mut ctx = Ctx {
@@ -430,7 +431,7 @@ fn ask(
 }
 
 /// DESIGN D5: answers that may rest on changes wait for them.
-fn check_gate(outcome: &Outcome<MessageFacts>, gate: Gate) {
+fn check_gate(outcome: &MachineOutcome, gate: Gate) {
     let must_wait = match outcome {
         Outcome::Accepted(_)
         | Outcome::AcceptedBatch(_)
@@ -438,7 +439,11 @@ fn check_gate(outcome: &Outcome<MessageFacts>, gate: Gate) {
         | Outcome::Deleted(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
-        Outcome::Done | Outcome::Renewed(_) | Outcome::Granted { .. } => false,
+        Outcome::SessionState(_) | Outcome::Sessions(_) => true,
+        Outcome::Done
+        | Outcome::Renewed(_)
+        | Outcome::Granted { .. }
+        | Outcome::SessionAccepted { .. } => false,
     };
     assert!(!must_wait || gate == Gate::Commit, "this answer leaves too early (D5): {outcome:?}");
 }

@@ -50,7 +50,7 @@ impl Image {
                     image.last_sequence = counters.last_sequence.0;
                 }
                 RecordKey::Slot(sequence) => {
-                    let slot = codec::read_slot(value).expect("a slot can be read");
+                    let (slot, _) = codec::read_slot(value).expect("a slot can be read");
                     keys.push(Key::from_bytes(key).expect("a key of a legal length"));
                     image.size_bytes += u64::from(slot.size);
                     image.overlay_count += u64::from(slot.overlay_count);
@@ -65,7 +65,7 @@ impl Image {
                     });
                 }
                 RecordKey::Overlay => overlay_records += 1,
-                RecordKey::Id { .. } => {}
+                RecordKey::Id { .. } | RecordKey::SessionState => {}
             })
             .expect("the store can be scanned");
         let mut contents = Vec::new();

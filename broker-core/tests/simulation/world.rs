@@ -138,8 +138,11 @@ impl World {
         limits.peek_count_max = 1_000_000;
         limits.peek_bytes_max = u64::MAX;
         let limits = Arc::new(limits);
-        let config =
-            QueueConfig { release_on_detach: random.one_in(2), duplicate_key: DUPLICATE_KEY };
+        let config = QueueConfig {
+            release_on_detach: random.one_in(2),
+            expire_whole_sessions: true,
+            duplicate_key: DUPLICATE_KEY,
+        };
         let store = FaultStore::new(SHARDS, 1 << 40);
         store.complete_at_once(random.one_in(10));
         let odds = match random.below(4) {

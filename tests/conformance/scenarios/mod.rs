@@ -23,6 +23,7 @@ pub mod requests;
 pub mod restart;
 pub mod schedule;
 pub mod send;
+pub mod sessions;
 pub mod settle;
 pub mod status;
 

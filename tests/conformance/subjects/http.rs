@@ -208,6 +208,7 @@ fn read_queue(queue: &Json) -> Described {
         created_at: instant_of(runtime, "createdAt").unwrap(),
         updated_at: instant_of(runtime, "updatedAt").unwrap(),
         accessed_at: instant_of(runtime, "accessedAt").unwrap(),
+        sessions: None,
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Described};
+use peeklock_core::command::{Command, Described, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::time::Timestamp;
 
 /// Creates, reads, changes and deletes queues.
 #[derive(Clone)]
@@ -31,7 +32,7 @@ impl Admin {
     /// Creates a queue with the properties named.
     ///
     /// # Errors
-    /// As for [`Admin::create_queue`], and `NotImplemented` for sessions and forwarding.
+    /// As for [`Admin::create_queue`], and `NotImplemented` for forwarding.
     pub async fn create_queue_with(
         &self,
         path: &str,
@@ -98,5 +99,27 @@ impl Admin {
     ) -> Result<(), BrokerError> {
         let entity = self.broker.entity(path)?;
         entity.call(Command::DeleteDeferred { sequence }).await.map(|_| ())
+    }
+
+    /// Removes available messages of all sessions that nobody holds, lowest numbers first, and returns
+    /// how many (DEL-07).
+    ///
+    /// # Errors
+    /// `InvalidOperation` on a queue without sessions; `ArgumentOutOfRange` over the limit of the tier
+    /// (DEL-02).
+    pub async fn delete_batch_unlocked(
+        &self,
+        path: &str,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    ) -> Result<u64, BrokerError> {
+        let entity = self.broker.entity(path)?;
+        match entity.call(Command::DeleteBatchUnlocked { count_max, enqueued_before }).await? {
+            Outcome::Deleted(count) => Ok(count),
+            other => {
+                let detail = format!("unexpected answer {other:?}");
+                Err(entity.refuse(Rejection::internal(detail)))
+            }
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! Where handles come from.
 
-use peeklock_core::Broker;
-use peeklock_core::command::ReceiveMode;
-use peeklock_core::error::BrokerError;
+use std::sync::Arc;
 
-use crate::{Admin, Receiver, Sender};
+use peeklock_core::Broker;
+use peeklock_core::command::{ReceiveMode, SessionFilter};
+use peeklock_core::error::BrokerError;
+use peeklock_core::time::TimeSpan;
+
+use crate::{Admin, Receiver, Sender, SessionReceiver};
 
 /// Opens handles on a broker of this process. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +45,62 @@ impl Client {
     /// `EntityNotFound`.
     pub fn receiver_in(&self, path: &str, mode: ReceiveMode) -> Result<Receiver, BrokerError> {
         Ok(Receiver::new(self.broker.entity(path)?, mode))
+    }
+
+    /// Locks a session of a queue in peek-lock mode, also one that has no message yet (SES-05).
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `SessionCannotBeLocked` if another receiver holds it (SES-06);
+    /// `InvalidOperation` on a queue without sessions (SES-09); `ArgumentOutOfRange` for an id that is
+    /// empty or longer than 128 characters.
+    pub async fn accept_session(
+        &self,
+        path: &str,
+        session_id: &str,
+    ) -> Result<SessionReceiver, BrokerError> {
+        self.accept_session_in(path, Some(session_id), ReceiveMode::PeekLock, TimeSpan::ZERO).await
+    }
+
+    /// Locks the session with the lowest available message, in peek-lock mode; waits for one up to
+    /// `wait` (SES-07, SES-08). Dropping the future locks nothing.
+    ///
+    /// # Errors
+    /// `ServiceTimeout` if there is none in time; `EntityNotFound`, `InvalidOperation`.
+    pub async fn accept_next_session(
+        &self,
+        path: &str,
+        wait: TimeSpan,
+    ) -> Result<SessionReceiver, BrokerError> {
+        self.accept_session_in(path, None, ReceiveMode::PeekLock, wait).await
+    }
+
+    /// Locks a session by id, or the next one if none is named, in either mode (SES-21).
+    ///
+    /// # Errors
+    /// As for [`Client::accept_session`] and [`Client::accept_next_session`].
+    pub async fn accept_session_in(
+        &self,
+        path: &str,
+        session_id: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Result<SessionReceiver, BrokerError> {
+        SessionReceiver::accept(self.broker.entity(path)?, session_id, mode, wait).await
+    }
+
+    /// The ids of sessions of a queue in ascending order, `top` of them after `skip`; at most as many
+    /// as a list may have (SES-29).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation`.
+    pub async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        crate::session::list(&self.broker.entity(path)?, which, skip, top).await
     }
 
     /// Management of entities.

@@ -9,12 +9,13 @@ use peeklock_core::command::{Command, LinkEnd, Outcome, ReceiveMode, ReceivedMes
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
 use peeklock_core::message::{Overlay, Value};
+use peeklock_core::store::StoreError;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::Received;
 
 /// A receive takes at most this many bytes at once; what is over stays for the next (RCV-13).
-const RECEIVE_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const RECEIVE_BYTES_MAX: u64 = 64 << 20;
 
 /// Receives from one queue or sub-queue and settles what it received.
 ///
@@ -33,7 +34,20 @@ pub struct Receiver {
 impl Receiver {
     pub(crate) fn new(entity: Entity, mode: ReceiveMode) -> Self {
         let id = entity.broker().receiver_id();
+        Self::with_id(entity, id, mode)
+    }
+
+    /// The receiver of that id.
+    pub(crate) fn with_id(entity: Entity, id: ReceiverId, mode: ReceiveMode) -> Self {
         Self { entity, id, mode, peeked: Mutex::default(), closed: false }
+    }
+
+    pub(crate) const fn id(&self) -> ReceiverId {
+        self.id
+    }
+
+    pub(crate) const fn entity(&self) -> &Entity {
+        &self.entity
     }
 
     /// The path of the queue or sub-queue.
@@ -262,7 +276,7 @@ impl Receiver {
         Overlay::encode(properties).map(Some).map_err(|rejection| self.entity.refuse(rejection))
     }
 
-    async fn messages(&self, command: Command) -> Result<Vec<Received>, BrokerError> {
+    pub(crate) async fn messages(&self, command: Command) -> Result<Vec<Received>, BrokerError> {
         let messages: Vec<ReceivedMessage> = match self.entity.call(command).await? {
             Outcome::Received(messages) | Outcome::Peeked(messages) => messages,
             other => return Err(self.unexpected(&other)),
@@ -275,7 +289,11 @@ impl Receiver {
         Ok(loaded)
     }
 
-    fn unexpected(&self, outcome: &Outcome) -> BrokerError {
+    pub(crate) fn unreadable(&self, error: &StoreError) -> BrokerError {
+        self.entity.refuse(Rejection::internal(format!("a session state cannot be read: {error}")))
+    }
+
+    pub(crate) fn unexpected(&self, outcome: &Outcome) -> BrokerError {
         self.entity.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")))
     }
 }

@@ -195,6 +195,8 @@ impl From<Described> for QueueView {
             created_at,
             updated_at,
             accessed_at,
+            // Not shown over the wire yet.
+            sessions: _,
         } = described;
         let text = |text: Option<Box<str>>| text.map(String::from);
         Self {
@@ -342,6 +344,7 @@ impl From<QueueView> for Described {
             created_at: runtime.created_at.0,
             updated_at: runtime.updated_at.0,
             accessed_at: runtime.accessed_at.0,
+            sessions: None,
         }
     }
 }

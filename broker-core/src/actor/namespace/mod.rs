@@ -163,6 +163,7 @@ impl NamespaceActor {
     fn config(&self) -> QueueConfig {
         QueueConfig {
             release_on_detach: self.shared.settings.locks_release_on_detach,
+            expire_whole_sessions: self.shared.settings.sessions_expire_whole,
             duplicate_key: self.duplicate_key,
         }
     }

@@ -131,6 +131,7 @@ impl Opening {
         let now = shared.clock.now();
         let config = QueueConfig {
             release_on_detach: shared.settings.locks_release_on_detach,
+            expire_whole_sessions: shared.settings.sessions_expire_whole,
             duplicate_key: self.duplicate_key,
         };
         let description =

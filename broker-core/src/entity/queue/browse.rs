@@ -1,8 +1,9 @@
 //! Peek and batch delete: what an operator does without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
 
+use super::demand::Lane;
 use super::{Queue, Shown};
 use crate::change::Removal;
-use crate::command::Outcome;
+use crate::command::{MessageFacts, Outcome};
 use crate::effect::Answer;
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
@@ -19,13 +20,26 @@ impl Queue {
         count_max: u32,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
+        let members = &self.sub_queue(sub_queue).members;
+        let messages = self.look_at(members.iter_from(from), count_max, ctx)?;
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Peeked(messages)))
+    }
+
+    /// What a browser sees of messages, within the bounds of PEK-08.
+    pub(super) fn look_at(
+        &self,
+        sequences: impl Iterator<Item = SequenceNumber>,
+        count_max: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<Vec<MessageFacts>, Rejection> {
         if count_max == 0 {
             return Err(Rejection::out_of_range("a peek asks for at least 1 message, not 0"));
         }
         let count_max = (count_max as usize).min(ctx.limits.peek_count_max);
         let mut bytes = 0u64;
         let mut messages = Vec::new();
-        for sequence in self.sub_queue(sub_queue).members.iter_from(from) {
+        for sequence in sequences {
             let Some(slot) = self.slots.get(sequence) else { continue };
             if slot.in_flight {
                 continue;
@@ -38,8 +52,7 @@ impl Queue {
             }
             messages.push(self.facts(sequence, slot, Shown::Peeked));
         }
-        self.touch(ctx.now);
-        Ok(Answer::after_commit(Outcome::Peeked(messages)))
+        Ok(messages)
     }
 
     /// Removes available messages enqueued before an instant, lowest numbers first (DEL-03, DEL-04).
@@ -51,28 +64,46 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        self.refuse_sessionless(Lane::SubQueue(sub_queue))?;
         self.refuse_receive()?;
-        if count_max == 0 || count_max as usize > ctx.limits.batch_delete_count_max {
-            return Err(Rejection::out_of_range(format!(
-                "a batch delete removes 1 to {} messages, not {count_max}",
-                ctx.limits.batch_delete_count_max
-            )));
-        }
+        Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
         // Enqueue times ascend with the numbers, so the first that is too young ends the search.
         let doomed: Vec<SequenceNumber> = self
             .sub_queue(sub_queue)
             .available
             .iter_from(SequenceNumber(0))
-            .take_while(|sequence| {
-                self.slots.get(*sequence).is_some_and(|slot| slot.enqueued_at < before)
-            })
+            .take_while(|sequence| self.is_enqueued_before(*sequence, before))
             .take(count_max as usize)
             .collect();
-        for sequence in &doomed {
+        Ok(self.delete_all(&doomed, ctx, step))
+    }
+
+    /// Removes messages, and tells how many.
+    pub(super) fn delete_all(
+        &mut self,
+        doomed: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        for sequence in doomed {
             self.remove_message(*sequence, Removal::Deleted, ctx, step);
         }
         self.touch(ctx.now);
-        Ok(Answer::after_commit(Outcome::Deleted(doomed.len() as u64)))
+        Answer::after_commit(Outcome::Deleted(doomed.len() as u64))
+    }
+
+    pub(super) fn is_enqueued_before(&self, sequence: SequenceNumber, before: Timestamp) -> bool {
+        self.slots.get(sequence).is_some_and(|slot| slot.enqueued_at < before)
+    }
+
+    pub(super) fn refuse_delete_count(count_max: u32, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        if count_max == 0 || count_max as usize > ctx.limits.batch_delete_count_max {
+            return Err(Rejection::out_of_range(format!(
+                "a batch delete removes 1 to {} messages, not {count_max}",
+                ctx.limits.batch_delete_count_max
+            )));
+        }
+        Ok(())
     }
 }

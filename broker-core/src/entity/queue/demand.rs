@@ -1,9 +1,12 @@
 //! Demand: who waits for messages, and in which order they are served (RCV-16 to RCV-18).
 //!
-//! Each sub-queue has one ring of turns. A receive call is served whole in its turn; a link gets up
+//! Each sub-queue has one ring of turns, and so has each session that is held. A receive call is served whole in its turn; a link gets up
 //! to 16 messages or 64 KiB and goes to the back. A link without credit or without room in its
 //! connection is not in the ring: it is skipped, not served and locked.
 
+use std::collections::BTreeMap;
+
+use super::session::SessionIndex;
 use super::{Queue, Shown, gate_of};
 use crate::change::{Change, Durability, Removal};
 use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
@@ -21,10 +24,46 @@ pub(super) enum Demand {
     Link(ReceiverId),
 }
 
+/// What one waits for: messages of a sub-queue, or of the session that one holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    SubQueue(SubQueue),
+    Session(SessionIndex),
+}
+
+/// Who waits, in order of turns (RCV-17).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ring {
+    turns: BTreeMap<u64, Demand>,
+    next_turn: u64,
+}
+
+impl Ring {
+    pub(super) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Demand)> {
+        self.turns.iter().map(|(turn, demand)| (*turn, *demand))
+    }
+
+    fn first(&self) -> Option<(u64, Demand)> {
+        self.turns.first_key_value().map(|(turn, demand)| (*turn, *demand))
+    }
+
+    /// Puts somebody at the back.
+    fn take_turn(&mut self, demand: Demand) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.turns.insert(turn, demand);
+        turn
+    }
+}
+
 /// A receive call that is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    pub(super) sub_queue: SubQueue,
+    pub(super) lane: Lane,
     pub(super) mode: ReceiveMode,
     pub(super) count_max: u32,
     pub(super) bytes_max: u64,
@@ -44,7 +83,7 @@ pub(super) struct Grant {
 /// A receiver link.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    pub(super) sub_queue: SubQueue,
+    pub(super) lane: Lane,
     pub(super) mode: ReceiveMode,
     /// What it was sent since the attach, and how far it may be sent.
     pub(super) delivered: u64,
@@ -58,6 +97,20 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// A link that has not been granted anything yet.
+    pub(super) const fn new(lane: Lane, mode: ReceiveMode) -> Self {
+        Self {
+            lane,
+            mode,
+            delivered: 0,
+            delivery_limit: 0,
+            delivered_bytes: 0,
+            byte_limit: 0,
+            turn: None,
+            drain: None,
+        }
+    }
+
     /// Messages it may be sent now.
     pub(super) const fn credit(&self) -> u64 {
         self.delivery_limit.saturating_sub(self.delivered)
@@ -83,9 +136,9 @@ impl Queue {
         if let Some(link) = self.links.get(&receiver)
             && link.drain.is_some()
         {
-            let which = link.sub_queue;
+            let lane = link.lane;
             self.expire(ctx, step);
-            self.match_demand(which, ctx, step);
+            self.match_demand(lane, ctx, step);
             self.draining.retain(|draining| *draining != receiver);
             self.end_drain(receiver, step);
         }
@@ -110,11 +163,11 @@ impl Queue {
     /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not.
     fn seat(&mut self, receiver: ReceiverId) {
         let Some(link) = self.links.get(&receiver) else { return };
-        let (which, turn) = (link.sub_queue, link.turn);
+        let (lane, turn) = (link.lane, link.turn);
         let turn = match (link.can_be_served(), turn) {
-            (true, None) => Some(self.sub_queue_mut(which).take_turn(Demand::Link(receiver))),
+            (true, None) => Some(self.take_turn(lane, Demand::Link(receiver))),
             (false, Some(turn)) => {
-                self.sub_queue_mut(which).ring.remove(&turn);
+                self.give_turn_up(lane, turn);
                 None
             }
             (true | false, same) => same,
@@ -128,29 +181,78 @@ impl Queue {
     pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
         let link = self.links.remove(&receiver)?;
         if let Some(turn) = link.turn {
-            self.sub_queue_mut(link.sub_queue).ring.remove(&turn);
+            self.give_turn_up(link.lane, turn);
         }
         Some(link)
     }
 
-    /// Whether somebody pulls from the main queue (file 01, "active receiver"; EXP-32).
-    pub(super) fn has_active_receiver(&self) -> bool {
-        !self.main.ring.is_empty()
-            || self.links.values().any(|link| link.sub_queue == SubQueue::Main && link.credit() > 0)
+    /// Puts somebody at the back of a ring.
+    pub(super) fn take_turn(&mut self, lane: Lane, demand: Demand) -> u64 {
+        match lane {
+            Lane::SubQueue(which) => self.sub_queue_mut(which).ring.take_turn(demand),
+            Lane::Session(index) => {
+                let Some(sessions) = &mut self.sessions else { return 0 };
+                sessions.note_busy(index);
+                sessions.held_mut(index).map_or(0, |held| held.ring.take_turn(demand))
+            }
+        }
     }
 
-    /// Serves a sub-queue's ring until demand or supply is used up.
-    pub(super) fn match_demand(&mut self, which: SubQueue, ctx: &mut Ctx<'_>, step: &mut Step) {
-        while let Some((turn, demand)) =
-            self.sub_queue(which).ring.first_key_value().map(|(turn, demand)| (*turn, *demand))
-        {
-            if self.next_available(which, ctx).is_none() {
+    /// Takes a turn out of a ring.
+    pub(super) fn give_turn_up(&mut self, lane: Lane, turn: u64) {
+        let ring = match lane {
+            Lane::SubQueue(which) => Some(&mut self.sub_queue_mut(which).ring),
+            Lane::Session(index) => self
+                .sessions
+                .as_mut()
+                .and_then(|sessions| sessions.held_mut(index))
+                .map(|held| &mut held.ring),
+        };
+        if let Some(ring) = ring {
+            ring.turns.remove(&turn);
+        }
+    }
+
+    pub(super) fn ring(&self, lane: Lane) -> Option<&Ring> {
+        match lane {
+            Lane::SubQueue(which) => Some(&self.sub_queue(which).ring),
+            Lane::Session(index) => Some(&self.sessions.as_ref()?.get(index)?.held()?.ring),
+        }
+    }
+
+    /// Whether somebody pulls from the main queue (file 01, "active receiver"; EXP-32).
+    pub(super) fn has_active_receiver(&self) -> bool {
+        if let Some(sessions) = &self.sessions {
+            return sessions.has_receiver();
+        }
+        let main = Lane::SubQueue(SubQueue::Main);
+        !self.main.ring.is_empty()
+            || self.links.values().any(|link| link.lane == main && link.credit() > 0)
+    }
+
+    /// Serves the sessions whose demand may meet a message.
+    pub(super) fn match_sessions(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        if self.sessions.is_none() || self.is_expiry_behind(ctx.now) {
+            return;
+        }
+        let Some(busy) = self.sessions.as_mut().map(|sessions| sessions.take_busy()) else {
+            return;
+        };
+        for index in busy {
+            self.match_demand(Lane::Session(index), ctx, step);
+        }
+    }
+
+    /// Serves a ring until demand or supply is used up.
+    pub(super) fn match_demand(&mut self, lane: Lane, ctx: &mut Ctx<'_>, step: &mut Step) {
+        while let Some((turn, demand)) = self.ring(lane).and_then(Ring::first) {
+            if self.next_available(lane, ctx).is_none() {
                 return;
             }
             match demand {
                 Demand::Call(ticket) => self.serve_call(ticket, ctx, step),
                 Demand::Link(receiver) => {
-                    self.sub_queue_mut(which).ring.remove(&turn);
+                    self.give_turn_up(lane, turn);
                     if let Some(link) = self.links.get_mut(&receiver) {
                         link.turn = None;
                     }
@@ -163,8 +265,13 @@ impl Queue {
 
     /// The lowest available message that is not expired. Expired ones at the front are behind the
     /// budget of this step; they stop the matching, and the next step removes them (EXP-34).
-    fn next_available(&self, which: SubQueue, ctx: &Ctx<'_>) -> Option<SequenceNumber> {
-        let sequence = self.sub_queue(which).available.first()?;
+    fn next_available(&self, lane: Lane, ctx: &Ctx<'_>) -> Option<SequenceNumber> {
+        let sequence = match lane {
+            Lane::SubQueue(which) => self.sub_queue(which).available.first()?,
+            // The expired one may be any message of the session (EXP-45).
+            Lane::Session(_) if self.is_expiry_behind(ctx.now) => return None,
+            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.next_message()?,
+        };
         let slot = self.slots.get(sequence)?;
         (!self.is_expired(slot, ctx.now)).then_some(sequence)
     }
@@ -172,11 +279,11 @@ impl Queue {
     /// Answers a call with everything available up to its bounds (RCV-12, RCV-13).
     fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) {
         let Some(call) = self.remove_call(ticket) else { return };
-        let room = self.sub_queue(call.sub_queue).available.len().min(u64::from(call.count_max));
+        let room = self.available_count(call.lane).min(u64::from(call.count_max));
         let mut messages = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
         let mut bytes = 0u64;
         while messages.len() < call.count_max as usize
-            && let Some(sequence) = self.next_available(call.sub_queue, ctx)
+            && let Some(sequence) = self.next_available(call.lane, ctx)
         {
             let size = self.slots.get(sequence).map_or(0, |slot| u64::from(slot.size));
             if !messages.is_empty() && bytes.saturating_add(size) > call.bytes_max {
@@ -196,10 +303,21 @@ impl Queue {
         });
     }
 
+    fn available_count(&self, lane: Lane) -> u64 {
+        match lane {
+            Lane::SubQueue(which) => self.sub_queue(which).available.len(),
+            Lane::Session(index) => self
+                .sessions
+                .as_ref()
+                .and_then(|sessions| sessions.get(index))
+                .map_or(0, |session| session.available().len()),
+        }
+    }
+
     /// Gives a link its turn: at most 16 messages or 64 KiB.
     fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) {
         let Some(link) = self.links.get(&receiver) else { return };
-        let (which, mode) = (link.sub_queue, link.mode);
+        let (lane, mode) = (link.lane, link.mode);
         let mut credit = link.credit();
         let room = link.byte_limit.saturating_sub(link.delivered_bytes);
         let (mut count, mut bytes) = (0u64, 0u64);
@@ -208,7 +326,7 @@ impl Queue {
             && bytes < room
             && count < turn_max
             && bytes < ctx.limits.link_turn_bytes_max
-            && let Some(sequence) = self.next_available(which, ctx)
+            && let Some(sequence) = self.next_available(lane, ctx)
             && let Some(facts) = self.hand_out(sequence, mode, Some(receiver), ctx, step)
         {
             credit -= 1;
@@ -280,16 +398,6 @@ impl Queue {
         let gate = gate_of(link.mode);
         self.seat(receiver);
         step.effects.push(Effect::Answer { ticket, result: Ok(Outcome::Granted { unused }), gate });
-    }
-}
-
-impl super::SubQueueState {
-    /// Puts somebody at the back of the ring.
-    pub(super) fn take_turn(&mut self, demand: Demand) -> u64 {
-        let turn = self.next_turn;
-        self.next_turn += 1;
-        self.ring.insert(turn, demand);
-        turn
     }
 }
 

@@ -47,20 +47,54 @@ impl Queue {
         self.expiry = expiry;
     }
 
+    /// Whether messages have expired that are still there, because a step moves only so many.
+    pub(super) fn is_expiry_behind(&self, now: Timestamp) -> bool {
+        self.has_active_receiver() && self.expiry.next_deadline().is_some_and(|at| at <= now)
+    }
+
     /// Drops or dead-letters what is expired and unlocked, oldest first, while there is an active
     /// receiver (EXP-31, EXP-34).
     pub(super) fn expire(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        let mut moves = MOVES_PER_STEP;
+        self.remove_doomed(&mut moves, ctx, step);
         if !self.has_active_receiver() {
             return;
         }
-        for _ in 0..MOVES_PER_STEP {
+        while moves > 0 {
+            moves -= 1;
             let Some((_, sequence)) = self.expiry.pop_due(ctx.now) else { return };
             // A message that is locked or in flight comes back to the index when it is offered.
-            let due = self.main.available.contains(sequence)
+            let due = self.is_available(sequence, SubQueue::Main)
                 && self.slots.get(sequence).is_some_and(|slot| self.is_expired(slot, ctx.now));
-            if due {
-                self.remove_expired(sequence, None, ctx, step);
+            if !due {
+                continue;
             }
+            match &mut self.sessions {
+                Some(sessions) if self.config.expire_whole_sessions => {
+                    sessions.doom(sequence);
+                    self.remove_doomed(&mut moves, ctx, step);
+                }
+                Some(_) | None => self.remove_expired(sequence, None, ctx, step),
+            }
+        }
+    }
+
+    /// Empties the sessions that have expired (EXP-41, EXP-44). Their messages are offered to nobody
+    /// from the instant at which the first of them expired, however many steps this takes (EXP-45).
+    fn remove_doomed(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+        while *moves > 0
+            && let Some(doomed) =
+                self.sessions.as_mut().and_then(|sessions| sessions.doomed.front_mut())
+        {
+            *moves -= 1;
+            let sequence = doomed.others.pop_first();
+            let cause = doomed.cause;
+            if sequence.is_none()
+                && let Some(sessions) = &mut self.sessions
+            {
+                sessions.doomed.pop_front();
+            }
+            self.remove_expired(sequence.unwrap_or(cause), None, ctx, step);
         }
     }
 }

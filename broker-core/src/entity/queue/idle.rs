@@ -55,10 +55,11 @@ impl Queue {
     }
 
     /// Whether something lasting keeps the queue from being idle: scheduled messages (TMP-14), a
-    /// waiting call, a link with credit (TMP-15).
+    /// waiting call, a link with credit, a session that is held or waited for (TMP-15).
     fn is_held_in_use(&self) -> bool {
         self.tally.counts.scheduled > 0
             || !self.calls.is_empty()
+            || self.sessions.as_ref().is_some_and(|sessions| sessions.has_receiver())
             || self.links.values().any(|link| link.credit() > 0)
     }
 

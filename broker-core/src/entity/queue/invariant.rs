@@ -1,9 +1,12 @@
 //! What must hold after every step. Checked by the model test and the simulator.
 
+use std::collections::BTreeSet;
+
 use super::Queue;
-use super::demand::Demand;
+use super::demand::{Demand, Lane, Ring};
 use super::tally::Tally;
 use crate::entity::slot::SlotState;
+use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 
 /// An invariant that does not hold.
@@ -20,6 +23,10 @@ impl Queue {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut tally = Tally::default();
         let mut locked = 0;
+        let mut doomed = self.doomed();
+        for (_, session) in self.sessions.iter().flat_map(|sessions| sessions.iter()) {
+            tally.size_bytes += session.state().map_or(0, |state| state.size);
+        }
         for (sequence, slot) in self.slots.iter() {
             tally.add(slot);
             if sequence > self.last_sequence {
@@ -34,14 +41,17 @@ impl Queue {
                 }
             }
             let offered = slot.state == SlotState::Active && slot.lock.is_none() && !slot.in_flight;
-            if self.sub_queue(slot.sub_queue).available.contains(sequence) != offered {
+            let offered = offered && !doomed.remove(&sequence);
+            if self.is_available(sequence, slot.sub_queue) != offered {
                 return broken(format!(
                     "{sequence} is available or not against its state {slot:?}"
                 ));
             }
             if let Some(lock) = slot.lock {
                 locked += 1;
-                if self.locks.get(lock).map(|lock| lock.sequence()) != Some(sequence) {
+                if self.locks_of(slot.sub_queue).get(lock).map(|lock| lock.sequence())
+                    != Some(sequence)
+                {
                     return broken(format!("lock of {sequence} names another message (LIF-03)"));
                 }
                 if slot.in_flight || slot.state == SlotState::Scheduled {
@@ -55,34 +65,76 @@ impl Queue {
         if tally != self.tally {
             return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));
         }
-        if locked != self.locks.len() {
-            return broken(format!("{} locks for {locked} locked messages", self.locks.len()));
+        let locks = self.locks.len() + self.sessions.as_ref().map_or(0, |all| all.locks.len());
+        if locked != locks {
+            return broken(format!("{locks} locks for {locked} locked messages"));
+        }
+        if let Some(sequence) = doomed.first() {
+            return broken(format!("{sequence} is to expire with its session and is not there"));
         }
         let members: u64 =
             SubQueue::ALL.iter().map(|which| self.sub_queue(*which).members.len()).sum();
         if members != self.slots.len() as u64 {
             return broken(format!("{members} members for {} slots", self.slots.len()));
         }
+        self.check_sessions()?;
         self.check_demand()
+    }
+
+    /// Messages of sessions that have expired and are not emptied yet.
+    fn doomed(&self) -> BTreeSet<SequenceNumber> {
+        self.sessions
+            .iter()
+            .flat_map(|sessions| &sessions.doomed)
+            .flat_map(|doomed| doomed.others.iter_from(SequenceNumber(0)).chain([doomed.cause]))
+            .collect()
+    }
+
+    fn check_sessions(&self) -> Result<(), BrokenInvariant> {
+        let Some(sessions) = &self.sessions else { return Ok(()) };
+        sessions.check().map_err(BrokenInvariant)?;
+        if !self.main.available.is_empty() || !self.main.ring.is_empty() {
+            return Err(BrokenInvariant("messages of sessions are offered without".to_owned()));
+        }
+        for (sequence, slot) in self.slots.iter() {
+            if sessions.of(sequence).is_some() != (slot.sub_queue == SubQueue::Main) {
+                return Err(BrokenInvariant(format!("{sequence} is not in exactly one session")));
+            }
+            let held = sessions.of(sequence).and_then(|index| sessions.get(index)?.held());
+            let lock = slot.lock.and_then(|lock| self.locks_of(slot.sub_queue).get(lock));
+            if let (SubQueue::Main, Some(lock)) = (slot.sub_queue, lock)
+                && held.map(|held| Some(held.receiver)) != Some(lock.holder)
+            {
+                return Err(BrokenInvariant(format!(
+                    "{sequence} is locked by one that does not hold its session (SES-11)"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn check_demand(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut seats = 0;
-        for which in SubQueue::ALL {
-            for (turn, demand) in &self.sub_queue(which).ring {
+        let sessions = self.sessions.iter().flat_map(|sessions| sessions.iter());
+        let lanes = SubQueue::ALL
+            .into_iter()
+            .map(Lane::SubQueue)
+            .chain(sessions.map(|(index, _)| Lane::Session(index)));
+        for lane in lanes {
+            for (turn, demand) in self.ring(lane).into_iter().flat_map(Ring::iter) {
                 seats += 1;
                 let seated = match demand {
                     Demand::Call(ticket) => self
                         .calls
-                        .get(ticket)
-                        .is_some_and(|call| call.turn == *turn && call.sub_queue == which),
-                    Demand::Link(receiver) => self.links.get(receiver).is_some_and(|link| {
-                        link.turn == Some(*turn) && link.sub_queue == which && link.can_be_served()
+                        .get(&ticket)
+                        .is_some_and(|call| call.turn == turn && call.lane == lane),
+                    Demand::Link(receiver) => self.links.get(&receiver).is_some_and(|link| {
+                        link.turn == Some(turn) && link.lane == lane && link.can_be_served()
                     }),
                 };
                 if !seated {
-                    return broken(format!("turn {turn} of {which:?} belongs to nobody"));
+                    return broken(format!("turn {turn} of {lane:?} belongs to nobody"));
                 }
             }
         }

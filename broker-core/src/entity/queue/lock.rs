@@ -28,10 +28,21 @@ impl Queue {
         holder: Option<ReceiverId>,
         ctx: &mut Ctx<'_>,
     ) -> Option<(LockToken, Timestamp)> {
-        let token = LockToken::new(sequence, (ctx.tokens)());
-        let until = ctx.now.plus(self.description.lock_duration);
+        let random = (ctx.tokens)();
         let slot = self.slots.get_mut(sequence)?;
         let which = slot.sub_queue;
+        if let (Some(sessions), SubQueue::Main) = (&mut self.sessions, which) {
+            // The lock of the session is the umbrella of its messages' (SES-14): they end with it.
+            let held = sessions.get(sessions.of(sequence)?)?.held()?;
+            let token = LockToken::in_session(sequence, held.epoch, random);
+            let until = held.until;
+            slot.lock =
+                Some(sessions.locks.insert(Lock { token, until: Timestamp::NEVER, holder })?);
+            sessions.withdraw(sequence);
+            return Some((token, until));
+        }
+        let token = LockToken::new(sequence, random);
+        let until = ctx.now.plus(self.description.lock_duration);
         slot.lock = Some(self.locks.insert(Lock { token, until, holder })?);
         self.sub_queue_mut(which).available.remove(sequence);
         Some((token, until))
@@ -48,10 +59,19 @@ impl Queue {
         let held = || {
             let slot = *self.slots.get(sequence)?;
             let index = slot.lock?;
-            let lock = self.locks.get(index)?;
+            let lock = self.locks_of(slot.sub_queue).get(index)?;
             let in_force = lock.token == token && lock.until > now && slot.sub_queue == sub_queue;
             in_force.then_some(HeldLock { index, sequence, slot })
         };
+        // With its session lock a token is lost as a whole; one that is used twice is not (SES-15,
+        // SET-13).
+        if let (Some(sessions), SubQueue::Main) = (&self.sessions, sub_queue)
+            && !sessions.is_in_force(token.epoch(), now)
+        {
+            return Err(Rejection::session_lock_lost(format!(
+                "the session lock that {token} belongs to has expired or was released"
+            )));
+        }
         held().ok_or_else(|| Rejection::message_lock_lost(token))
     }
 
@@ -62,6 +82,12 @@ impl Queue {
         token: LockToken,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
+        if sub_queue == SubQueue::Main && self.sessions.is_some() {
+            return Err(Rejection::invalid_operation(format!(
+                "messages of `{}` are locked with their session, which is what can be renewed",
+                self.path()
+            )));
+        }
         let held = self.held(sub_queue, token, ctx.now)?;
         let until = ctx.now.plus(self.description.lock_duration);
         self.locks.renew(held.index, until);
@@ -82,10 +108,10 @@ impl Queue {
 
     /// Unlocks a message as if it had not been delivered (SET-32).
     pub(super) fn release(&mut self, sequence: SequenceNumber) {
-        let Some(lock) = self.slots.get_mut(sequence).and_then(|slot| slot.lock.take()) else {
-            return;
-        };
-        self.locks.remove(lock);
+        let Some(slot) = self.slots.get_mut(sequence) else { return };
+        let which = slot.sub_queue;
+        let Some(lock) = slot.lock.take() else { return };
+        self.locks_of_mut(which).remove(lock);
         self.offer(sequence);
     }
 }

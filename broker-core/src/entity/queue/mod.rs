@@ -13,8 +13,11 @@
 //! Dead-letter and transfer dead-letter queue are sub-queues of the same machine: moving there
 //! changes one slot. Every file beside this one is one operation of the protocol.
 //!
-//! Absent on purpose: sessions, forwarding and transactions. They meet the queue at these places:
-//! a session machine owns slots of its own, a transfer freezes a slot, a transaction a set of them.
+//! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
+//! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
+//!
+//! Absent on purpose: forwarding and transactions. They meet the queue at these places: a transfer
+//! freezes a slot, a transaction a set of them.
 
 mod browse;
 mod dead_letter;
@@ -29,15 +32,17 @@ mod receive;
 mod records;
 mod schedule;
 mod send;
+mod session;
 mod settle;
 mod tally;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::demand::{Call, Demand, Grant, Link};
+use self::demand::{Call, Grant, Lane, Link, Ring};
 use self::duplicate::DuplicateHistory;
 use self::idle::Usage;
+use self::session::{Accept, Sessions};
 use self::tally::Tally;
 use super::due::DueIndex;
 use super::lock_table::LockTable;
@@ -67,6 +72,8 @@ const MOVES_PER_STEP: usize = 10_000;
 pub struct QueueConfig {
     /// Whether an orderly detach releases the locks of a link (SET-21).
     pub release_on_detach: bool,
+    /// Whether one expired message of a session expires the whole session (EXP-47).
+    pub expire_whole_sessions: bool,
     /// Key of the hash by which message ids are compared (DUP-01).
     pub duplicate_key: [u8; 16],
 }
@@ -85,7 +92,10 @@ pub struct Queue {
     main: SubQueueState,
     dead_letter: SubQueueState,
     transfer_dead_letter: SubQueueState,
+    /// Locks on messages that are in no session.
     locks: LockTable,
+    /// What there is of sessions, in a queue that requires them.
+    sessions: Option<Box<Sessions>>,
     schedule: DueIndex,
     expiry: DueIndex,
     duplicates: Option<Box<DuplicateHistory>>,
@@ -107,10 +117,8 @@ struct SubQueueState {
     members: SequenceSet,
     /// Those a receiver can get: active, unlocked, durable.
     available: SequenceSet,
-    /// Who waits, in order of turns (RCV-17).
-    ring: BTreeMap<u64, Demand>,
-    /// The turn that the next one in the ring gets.
-    next_turn: u64,
+    /// Who waits.
+    ring: Ring,
 }
 
 impl Queue {
@@ -123,6 +131,7 @@ impl Queue {
         now: Timestamp,
     ) -> Self {
         let duplicates = description.requires_duplicate_detection.then(Box::default);
+        let sessions = description.requires_session.then(Box::default);
         Self {
             id,
             description: Box::new(description),
@@ -136,6 +145,7 @@ impl Queue {
             dead_letter: SubQueueState::default(),
             transfer_dead_letter: SubQueueState::default(),
             locks: LockTable::default(),
+            sessions,
             schedule: DueIndex::default(),
             expiry: DueIndex::default(),
             duplicates,
@@ -176,7 +186,8 @@ impl Queue {
     /// How many links and waiting calls there are.
     #[must_use]
     pub fn receiver_count(&self) -> usize {
-        self.links.len() + self.calls.len()
+        let accepts = self.sessions.as_ref().map_or(0, |sessions| sessions.waiting_count());
+        self.links.len() + self.calls.len() + accepts
     }
 
     fn path(&self) -> &str {
@@ -229,6 +240,7 @@ impl Queue {
             created_at: self.created_at,
             updated_at: self.updated_at,
             accessed_at: self.usage.accessed_at(),
+            sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         }
     }
 
@@ -296,7 +308,7 @@ impl Machine for Queue {
             }
             Command::Receive { mode, count_max, bytes_max, wait, holder } => {
                 let call = Call {
-                    sub_queue,
+                    lane: Lane::SubQueue(sub_queue),
                     mode,
                     count_max,
                     bytes_max,
@@ -320,6 +332,22 @@ impl Machine for Queue {
                 self.settle(sub_queue, token, settlement, ctx, step)
             }
             Command::RenewLock { token } => self.renew_lock(sub_queue, token, ctx),
+            Command::AcceptSession { session, receiver, mode, wait } => {
+                let accept = Accept { ticket, receiver, mode, deadline: ctx.now };
+                self.accept_session(sub_queue, session.as_deref(), accept, wait, ctx, step)
+            }
+            Command::InSession { receiver, command } => {
+                self.in_session(ticket, sub_queue, receiver, command, ctx, step)
+            }
+            Command::PeekSession { session, from, count_max } => {
+                self.peek_session(sub_queue, &session, from, count_max, ctx)
+            }
+            Command::ListSessions { which, skip, top } => {
+                self.list_sessions(sub_queue, which, skip, top, ctx)
+            }
+            Command::DeleteBatchUnlocked { count_max, enqueued_before } => {
+                self.delete_batch_unlocked(sub_queue, count_max, enqueued_before, ctx, step)
+            }
             Command::Peek { from, count_max } => self.peek(sub_queue, from, count_max, ctx),
             Command::DeleteBatch { count_max, enqueued_before } => {
                 self.delete_batch(sub_queue, count_max, enqueued_before, ctx, step)
@@ -340,6 +368,7 @@ impl Machine for Queue {
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         self.end_locks(ctx, step);
+        self.end_session_locks(ctx, step);
         self.materialise(ctx, step);
         self.forget_ids(ctx, step);
         self.expire(ctx, step);
@@ -347,10 +376,13 @@ impl Machine for Queue {
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         self.expire(ctx, step);
+        self.match_accepts(ctx, step);
+        self.match_sessions(ctx, step);
         for which in SubQueue::ALL {
-            self.match_demand(which, ctx, step);
+            self.match_demand(Lane::SubQueue(which), ctx, step);
         }
         self.end_calls(ctx, step);
+        self.end_accepts(ctx, step);
         self.end_drains(step);
         // Last, so that every command of the list counts as use.
         self.report_idle(ctx, step);
@@ -367,12 +399,17 @@ impl Machine for Queue {
                 self.offer(sequence);
             }
         }
+        if let Some(sessions) = &mut self.sessions {
+            sessions.committed(stage);
+        }
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
         let expiry = if self.has_active_receiver() { self.expiry.next_deadline() } else { None };
         [
             self.locks.first().map(|lock| lock.until),
+            self.session_deadline(),
+            self.accept_deadline(),
             self.schedule.next_deadline(),
             expiry,
             self.call_deadlines.first().map(|(at, _)| *at),
@@ -388,16 +425,17 @@ impl Machine for Queue {
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {
         match change {
-            Change::Accepted { sequence, slot, .. } => {
-                self.insert(*sequence, *slot);
+            Change::Accepted { sequence, slot, session, .. } => {
+                self.insert(*sequence, *slot, session.as_deref());
                 self.hold_back(*sequence, stage);
             }
             Change::Materialised { from, to, enqueued_at, expires_at } => {
+                let session = self.session_name(*from).cloned();
                 if let Some(mut slot) = self.take(*from) {
                     slot.state = SlotState::Active;
                     slot.enqueued_at = *enqueued_at;
                     slot.expires_at = *expires_at;
-                    self.insert(*to, slot);
+                    self.insert(*to, slot, session.as_deref());
                     self.hold_back(*to, stage);
                 }
             }
@@ -435,6 +473,9 @@ impl Machine for Queue {
                     slot.add_overlay(properties.as_ref());
                     slot.add_overlay(verdict.as_ref());
                 });
+                if let Some(sessions) = &mut self.sessions {
+                    sessions.remove(*sequence, SlotState::Active);
+                }
                 self.sub_queue_mut(from).members.remove(*sequence);
                 self.sub_queue_mut(*into).members.insert(*sequence);
                 self.hold_back(*sequence, stage);
@@ -447,6 +488,14 @@ impl Machine for Queue {
             Change::IdsForgotten { bucket } => {
                 if let Some(history) = &mut self.duplicates {
                     history.forget(*bucket);
+                }
+            }
+            Change::SessionStateSet { session, state, at } => {
+                if let Some(sessions) = &mut self.sessions {
+                    let size = state.as_ref().map_or(0, |state| state.len() as u64);
+                    let size_before = sessions.set_state(session, state.clone(), *at, stage);
+                    self.tally.size_bytes += size;
+                    self.tally.size_bytes = self.tally.size_bytes.saturating_sub(size_before);
                 }
             }
             Change::Described { description, at } => {
@@ -488,24 +537,30 @@ impl Machine for Queue {
 }
 
 impl Queue {
-    /// Adds a message to the table, its sub-queue and the tally.
-    fn insert(&mut self, sequence: SequenceNumber, slot: Slot) {
+    /// Adds a message to the table, its sub-queue, its session and the tally.
+    fn insert(&mut self, sequence: SequenceNumber, slot: Slot, session: Option<&str>) {
         self.tally.add(&slot);
         self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        if let (Some(sessions), Some(session)) = (&mut self.sessions, session) {
+            sessions.insert(sequence, slot.state, session);
+        }
         self.slots.push(sequence, slot);
         self.last_sequence = self.last_sequence.max(sequence);
     }
 
-    /// Takes a message out of the table, its sub-queue, its lock and the tally.
+    /// Takes a message out of the table, its sub-queue, its session, its lock and the tally.
     fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
         let slot = self.slots.remove(sequence)?;
         self.tally.subtract(&slot);
         if let Some(lock) = slot.lock {
-            self.locks.remove(lock);
+            self.locks_of_mut(slot.sub_queue).remove(lock);
         }
         let sub_queue = self.sub_queue_mut(slot.sub_queue);
         sub_queue.members.remove(sequence);
         sub_queue.available.remove(sequence);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.remove(sequence, slot.state);
+        }
         Some(Slot { lock: None, ..slot })
     }
 
@@ -513,21 +568,31 @@ impl Queue {
     fn alter(&mut self, sequence: SequenceNumber, change: impl FnOnce(&mut Slot)) {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         self.tally.subtract(slot);
-        let before = slot.sub_queue;
-        let lock = slot.lock.take();
+        let before = *slot;
+        slot.lock = None;
         change(slot);
         self.tally.add(slot);
-        if let Some(lock) = lock {
-            self.locks.remove(lock);
+        let after = slot.state;
+        if let Some(lock) = before.lock {
+            self.locks_of_mut(before.sub_queue).remove(lock);
         }
-        self.sub_queue_mut(before).available.remove(sequence);
+        self.sub_queue_mut(before.sub_queue).available.remove(sequence);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.withdraw(sequence);
+            sessions.recount(sequence, before.state, after);
+        }
     }
 
     /// Keeps a message from everybody until the stage that carries its change is durable (DESIGN D5).
     fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
-        if let Some(slot) = self.slots.get_mut(sequence) {
-            slot.in_flight = true;
-            self.in_flight.push_back((stage, sequence));
+        let Some(slot) = self.slots.get_mut(sequence) else { return };
+        slot.in_flight = true;
+        let is_active = slot.state == SlotState::Active;
+        self.in_flight.push_back((stage, sequence));
+        if let Some(sessions) = &mut self.sessions
+            && is_active
+        {
+            sessions.hold_back(sequence);
         }
     }
 
@@ -539,7 +604,12 @@ impl Queue {
         }
         match slot.state {
             SlotState::Active => {
-                self.sub_queue_mut(slot.sub_queue).available.insert(sequence);
+                match (&mut self.sessions, slot.sub_queue) {
+                    (Some(sessions), SubQueue::Main) => sessions.offer(sequence),
+                    (_, which) => {
+                        self.sub_queue_mut(which).available.insert(sequence);
+                    }
+                }
                 if slot.sub_queue == SubQueue::Main {
                     self.watch_expiry(sequence, &slot);
                 }
@@ -547,5 +617,43 @@ impl Queue {
             SlotState::Scheduled => self.watch_schedule(sequence, &slot),
             SlotState::Deferred => {}
         }
+    }
+
+    /// Whether a message can be handed out as far as it is concerned itself.
+    fn is_available(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
+        match (&self.sessions, which) {
+            (Some(sessions), SubQueue::Main) => sessions.is_available(sequence),
+            (_, which) => self.sub_queue(which).available.contains(sequence),
+        }
+    }
+
+    /// The session that a message belongs to.
+    fn session_name(&self, sequence: SequenceNumber) -> Option<&std::sync::Arc<str>> {
+        self.sessions.as_ref()?.name_of(sequence)
+    }
+
+    /// The locks on messages of a sub-queue.
+    fn locks_of(&self, which: SubQueue) -> &LockTable {
+        match (&self.sessions, which) {
+            (Some(sessions), SubQueue::Main) => &sessions.locks,
+            _ => &self.locks,
+        }
+    }
+
+    fn locks_of_mut(&mut self, which: SubQueue) -> &mut LockTable {
+        match (&mut self.sessions, which) {
+            (Some(sessions), SubQueue::Main) => &mut sessions.locks,
+            _ => &mut self.locks,
+        }
+    }
+
+    /// The next instant at which sessions have something to do: a lock ends, or one that has expired
+    /// is not emptied yet.
+    fn session_deadline(&self) -> Option<Timestamp> {
+        let sessions = self.sessions.as_ref()?;
+        if !sessions.doomed.is_empty() {
+            return Some(Timestamp::NONE);
+        }
+        sessions.first_end().map(|(until, _)| until)
     }
 }

@@ -1,6 +1,6 @@
 //! Receive: calls that wait (RCV-10 to RCV-14), and links that come and go.
 
-use super::demand::{Call, Demand, Link};
+use super::demand::{Call, Demand, Lane, Link};
 use super::{Queue, gate_of};
 use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
@@ -16,6 +16,18 @@ impl Queue {
     pub(super) fn receive(
         &mut self,
         ticket: Ticket,
+        call: Call,
+        wait: TimeSpan,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sessionless(call.lane)?;
+        self.wait_for_messages(ticket, call, wait, ctx)
+    }
+
+    /// Registers the demand of a call in its lane.
+    pub(super) fn wait_for_messages(
+        &mut self,
+        ticket: Ticket,
         mut call: Call,
         wait: TimeSpan,
         ctx: &Ctx<'_>,
@@ -26,7 +38,7 @@ impl Queue {
         }
         self.refuse_receiver_count(ctx)?;
         call.deadline = ctx.now.plus(wait.min(ctx.limits.receive_wait_max));
-        call.turn = self.sub_queue_mut(call.sub_queue).take_turn(Demand::Call(ticket));
+        call.turn = self.take_turn(call.lane, Demand::Call(ticket));
         self.call_deadlines.insert((call.deadline, ticket));
         self.calls.insert(ticket, call);
         self.touch(ctx.now);
@@ -41,6 +53,7 @@ impl Queue {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         self.withdraw(call, ctx, step);
+        self.withdraw_accept(call, ctx, step);
         Ok(Answer::Now(Outcome::Done, Gate::Open))
     }
 
@@ -59,7 +72,7 @@ impl Queue {
     /// Takes a call out of ring, table and deadlines.
     pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<Call> {
         let call = self.calls.remove(&ticket)?;
-        self.sub_queue_mut(call.sub_queue).ring.remove(&call.turn);
+        self.give_turn_up(call.lane, call.turn);
         self.call_deadlines.remove(&(call.deadline, ticket));
         Some(call)
     }
@@ -88,6 +101,7 @@ impl Queue {
         mode: ReceiveMode,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
+        self.refuse_sessionless(Lane::SubQueue(sub_queue))?;
         self.refuse_receive()?;
         self.refuse_receiver_count(ctx)?;
         if self.links.contains_key(&receiver) {
@@ -96,17 +110,7 @@ impl Queue {
                 receiver.0
             )));
         }
-        let link = Link {
-            sub_queue,
-            mode,
-            delivered: 0,
-            delivery_limit: 0,
-            delivered_bytes: 0,
-            byte_limit: 0,
-            turn: None,
-            drain: None,
-        };
-        self.links.insert(receiver, link);
+        self.links.insert(receiver, Link::new(Lane::SubQueue(sub_queue), mode));
         Ok(Answer::Now(Outcome::Done, Gate::Commit))
     }
 
@@ -131,10 +135,13 @@ impl Queue {
             }
         }
         // A call of a holder that is gone would lock messages for nobody (RCV-14).
-        let calls = self.calls.iter().filter(|(_, call)| call.holder == Some(receiver));
-        let waiting: Vec<Ticket> = calls.map(|(ticket, _)| *ticket).collect();
-        for call in waiting {
+        for call in self.calls_of(receiver) {
             self.withdraw(call, ctx, step);
+        }
+        self.withdraw_accepts_of(receiver, ctx, step);
+        let session = self.sessions.as_ref().and_then(|sessions| sessions.held_by(receiver));
+        if let Some(index) = session {
+            self.unlock_session(index, receiver, end, ctx, step);
         }
         match end {
             LinkEnd::Orderly if !self.config.release_on_detach => {}
@@ -152,10 +159,17 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
+    /// The waiting calls of a holder.
+    pub(super) fn calls_of(&self, receiver: ReceiverId) -> Vec<Ticket> {
+        let calls = self.calls.iter().filter(|(_, call)| call.holder == Some(receiver));
+        calls.map(|(ticket, _)| *ticket).collect()
+    }
+
     /// Fails everybody who waits, because the status no longer lets anybody receive (ENT-24).
     /// Locks that are held stay (ENT-25).
     pub(super) fn turn_receivers_away(&mut self, step: &mut Step) {
         let reason = Rejection::entity_disabled(self.path(), self.description.status);
+        self.turn_accepts_away(&reason, step);
         while let Some((ticket, _)) = self.calls.first_key_value() {
             let ticket = *ticket;
             self.remove_call(ticket);
@@ -185,7 +199,18 @@ impl Queue {
         Ok(())
     }
 
-    fn refuse_receiver_count(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    /// Messages of a queue that requires sessions are received by session only (RCV-28).
+    pub(super) fn refuse_sessionless(&self, lane: Lane) -> Result<(), Rejection> {
+        if lane == Lane::SubQueue(SubQueue::Main) && self.sessions.is_some() {
+            return Err(Rejection::invalid_operation(format!(
+                "`{}` requires sessions: its messages are received by accepting one",
+                self.path()
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_receiver_count(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let count_max = ctx.limits.receiver_count_max;
         if self.receiver_count() >= count_max {
             return Err(Rejection::too_many("concurrent receivers", self.path(), count_max));

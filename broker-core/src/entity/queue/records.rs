@@ -9,6 +9,7 @@ use crate::change::{Change, Durability};
 use crate::entity::CorruptRecord;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
+use crate::path::SubQueue;
 use crate::store::Batch;
 use crate::time::Timestamp;
 
@@ -17,18 +18,20 @@ impl Queue {
         match change {
             Change::Accepted { sequence, content, .. } => {
                 if let Some(slot) = self.slots.get(*sequence) {
+                    let session = self.session_name(*sequence).map(AsRef::as_ref);
                     batch.put_with_content(
                         &slot_key(self.id, *sequence),
                         content.as_bytes().clone(),
-                        |value| codec::write_slot(slot, value),
+                        |value| codec::write_slot(slot, session, value),
                     );
                 }
             }
             Change::Materialised { from, to, .. } => {
                 let source = slot_key(self.id, *from);
                 if let Some(slot) = self.slots.get(*to) {
+                    let session = self.session_name(*to).map(AsRef::as_ref);
                     batch.put_content_of(&slot_key(self.id, *to), &source, |value| {
-                        codec::write_slot(slot, value);
+                        codec::write_slot(slot, session, value);
                     });
                 }
                 batch.delete(&source);
@@ -55,6 +58,15 @@ impl Queue {
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&id_bucket_key(self.id, *bucket))
             }
+            Change::SessionStateSet { session, state, at } => {
+                let key = self.session_state_key(session);
+                match state {
+                    Some(bytes) => batch.put_with_content(&key, bytes.clone(), |value| {
+                        codec::write_session_state(session, *at, bytes.len() as u64, value);
+                    }),
+                    None => batch.delete(&key),
+                }
+            }
             Change::Described { .. } => {
                 batch.put(&codec::description_key(self.id), |value| {
                     codec::write_description(&self.description, value);
@@ -74,8 +86,10 @@ impl Queue {
         batch: &mut Batch,
     ) {
         let Some(slot) = self.slots.get(sequence) else { return };
-        batch
-            .put_keep_content(&slot_key(self.id, sequence), |value| codec::write_slot(slot, value));
+        let session = self.session_name(sequence).map(AsRef::as_ref);
+        batch.put_keep_content(&slot_key(self.id, sequence), |value| {
+            codec::write_slot(slot, session, value);
+        });
         let added = overlays.iter().flatten().count();
         let first = usize::from(slot.overlay_count).saturating_sub(added);
         for (index, overlay) in (first..).zip(overlays.into_iter().flatten()) {
@@ -133,6 +147,9 @@ impl Queue {
                 if self.duplicates.is_none() && self.description.requires_duplicate_detection {
                     self.duplicates = Some(Box::default());
                 }
+                if self.sessions.is_none() && self.description.requires_session {
+                    self.sessions = Some(Box::default());
+                }
             }
             RecordKey::Counters => {
                 let counters = codec::read_counters(value).map_err(corrupt)?;
@@ -144,8 +161,12 @@ impl Queue {
                 self.usage.stored_at = counters.last_used_at;
             }
             RecordKey::Slot(sequence) => {
-                let slot = codec::read_slot(value).map_err(corrupt)?;
-                self.insert(sequence, slot);
+                let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
+                if belongs != session.is_some() {
+                    return Err(corrupt("message with a session where there is none, or without"));
+                }
+                self.insert(sequence, slot, session);
             }
             // Overlays are content; the slot counts them.
             RecordKey::Overlay => {}
@@ -154,6 +175,14 @@ impl Queue {
                 if let Some(history) = &mut self.duplicates {
                     history.record(bucket, id_hash, at, sequence);
                 }
+            }
+            RecordKey::SessionState => {
+                let state = codec::read_session_state(value).map_err(corrupt)?;
+                let Some(sessions) = &mut self.sessions else {
+                    return Err(corrupt("state of a session where there are none"));
+                };
+                sessions.restore_state(&state.session, state.size, state.set_at);
+                self.tally.size_bytes += state.size;
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Send: the admission checks in their order (SND-19), then a number and a slot for each message.
 
+use std::sync::Arc;
+
 use super::Queue;
 use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
@@ -106,19 +108,34 @@ impl Queue {
                 return Err(rejection.clone());
             }
         }
-        match ctx.room {
-            Reserved::Granted => {}
-            Reserved::Busy => {
-                return Err(Rejection::server_busy("the store has no room just now"));
-            }
-            Reserved::Full => {
-                return Err(Rejection::server_busy(
-                    "the store is under its floor of free space; wait 10 s and retry",
-                ));
-            }
+        if self.sessions.is_some()
+            && messages.iter().any(|message| message.envelope.session_id.is_none())
+        {
+            return Err(Rejection::invalid_operation(format!(
+                "`{}` requires sessions and takes no message without session id",
+                self.path()
+            )));
         }
+        self.refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
+        self.refuse_full_history(messages, ctx)
+    }
+
+    /// Refuses what the store has no room for (QUO-05).
+    pub(super) fn refuse_without_room(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        match ctx.room {
+            Reserved::Granted => Ok(()),
+            Reserved::Busy => Err(Rejection::server_busy("the store has no room just now")),
+            Reserved::Full => Err(Rejection::server_busy(
+                "the store is under its floor of free space; wait 10 s and retry",
+            )),
+        }
+    }
+
+    /// Refuses more bytes than the entity may hold (SND-24).
+    pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let size_bytes_max = self.size_bytes_max();
-        if ctx.stored_bytes.saturating_add(total) > size_bytes_max {
+        if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
             return Err(Rejection::entity_full(
                 "queue",
                 self.path(),
@@ -126,7 +143,7 @@ impl Queue {
                 size_bytes_max,
             ));
         }
-        self.refuse_full_history(messages, ctx)
+        Ok(())
     }
 
     fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
@@ -150,7 +167,7 @@ impl Queue {
     }
 
     /// The largest message the queue takes, in bytes (SND-22).
-    fn message_bytes_max(&self) -> u64 {
+    pub(super) fn message_bytes_max(&self) -> u64 {
         self.description.max_message_size_in_kilobytes.saturating_mul(1_024)
     }
 
@@ -189,9 +206,13 @@ impl Queue {
             in_flight: false,
         };
         let id_hash = envelope.message_id_hash;
+        let session = match self.sessions {
+            Some(_) => message.envelope.session_id.map(Arc::from),
+            None => None,
+        };
         step.bytes_added += u64::from(slot.size);
         self.change(
-            Change::Accepted { sequence, slot, content: message.content },
+            Change::Accepted { sequence, slot, session, content: message.content },
             Durability::Sync,
             ctx,
             step,

@@ -1,7 +1,7 @@
 //! The words of the test and those of the machine, in both directions.
 
 use peeklock_core::command::{
-    Command, Described, InboundMessage, MessageFacts, Outcome, Settlement,
+    Command, Described, InboundMessage, MachineOutcome, MessageFacts, Outcome, Settlement,
 };
 use peeklock_core::entity::Machine;
 use peeklock_core::entity::queue::Queue;
@@ -41,7 +41,7 @@ impl Subject {
         turn
     }
 
-    pub(super) fn reply(&mut self, result: Result<Outcome<MessageFacts>, Rejection>) -> Reply {
+    pub(super) fn reply(&mut self, result: Result<MachineOutcome, Rejection>) -> Reply {
         match result {
             Err(rejection) => Reply::Refused(vec![rejection.condition()]),
             Ok(Outcome::Done) => Reply::Done,
@@ -59,6 +59,11 @@ impl Subject {
             Ok(Outcome::Granted { unused }) => Reply::Granted(unused),
             Ok(Outcome::Deleted(count)) => Reply::Deleted(count),
             Ok(Outcome::Described(described)) => Reply::Described(Box::new(report(*described))),
+            Ok(
+                other @ (Outcome::SessionAccepted { .. }
+                | Outcome::SessionState(_)
+                | Outcome::Sessions(_)),
+            ) => panic!("an entity without sessions answers {other:?}"),
         }
     }
 

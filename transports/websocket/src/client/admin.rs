@@ -37,7 +37,7 @@ impl Admin {
     /// Creates a queue with the properties named.
     ///
     /// # Errors
-    /// As for [`Admin::create_queue`], and `NotImplemented` for sessions and forwarding.
+    /// As for [`Admin::create_queue`], and `NotImplemented` for forwarding.
     pub async fn create_queue_with(
         &self,
         path: &str,

@@ -1,0 +1,72 @@
+//! Golden records: what was written once is read for ever.
+
+use super::*;
+
+fn slot() -> Slot {
+    Slot {
+        enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        expires_at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+        enqueued_sequence: SequenceNumber(0x21),
+        size: 0x31,
+        header_size: 0x32,
+        delivery_count: 0x33,
+        lock: None,
+        overlay_count: 0x34,
+        state: SlotState::Deferred,
+        sub_queue: SubQueue::Main,
+        hops: 3,
+        in_flight: false,
+    }
+}
+
+/// The fields of a slot, which versions 1 and 2 have in common.
+const SLOT_FIELDS: &[u8] = b"\x02\x00\x03\
+    \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
+    \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x31\x00\x00\x00\x32\x00\x00\x00\x33\x00\x34";
+
+/// DESIGN D11: a slot of a message without session is of version 1.
+#[test]
+fn a_slot_of_version_1_stays_readable() {
+    let golden = [b"\x01", SLOT_FIELDS].concat();
+    let mut written = Vec::new();
+    write_slot(&slot(), None, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((slot(), None)));
+}
+
+/// DESIGN D11: one that belongs to a session is of version 2.
+#[test]
+fn a_slot_of_version_2_stays_readable() {
+    let golden = [b"\x02", SLOT_FIELDS, b"\x00\x00\x00\x05caf\xc3\xa9"].concat();
+    let mut written = Vec::new();
+    write_slot(&slot(), Some("caf\u{e9}"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
+}
+
+/// DESIGN D11: the state of a session.
+#[test]
+fn a_session_state_stays_readable() {
+    let golden = b"\x01\x01\x02\x03\x04\x05\x06\x07\x08\
+        \x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x02s1";
+    let set_at = Timestamp::from_ticks(0x0102_0304_0506_0708);
+    let mut written = Vec::new();
+    write_session_state("s1", set_at, 256, &mut written);
+    assert_eq!(written, golden);
+    let expected = SessionStateRecord { session: "s1".into(), set_at, size: 256 };
+    assert_eq!(read_session_state(golden), Ok(expected));
+    let key = session_state_key(EntityId(7), 0x0f);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x30\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::SessionState));
+}
+
+/// What is shorter, longer or of another version is not guessed at.
+#[test]
+fn what_is_not_a_record_is_refused() {
+    for value in [&[b"\x03", SLOT_FIELDS].concat()[..], &[b"\x02", SLOT_FIELDS].concat(), b""] {
+        assert!(read_slot(value).is_err());
+    }
+    assert!(read_slot(&[b"\x01", SLOT_FIELDS, b"\0"].concat()).is_err());
+    assert!(read_slot(&[b"\x02", SLOT_FIELDS, b"\0\0\0\x01\xff"].concat()).is_err());
+    assert!(read_session_state(b"\x02").is_err());
+}

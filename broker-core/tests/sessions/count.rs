@@ -1,0 +1,50 @@
+//! Delivery counts under a session lock (SET-40, SES-30 to SES-33).
+
+use peeklock_core::command::LinkEnd;
+use peeklock_core::description::QueueDescription;
+use peeklock_core::path::SubQueue;
+
+use crate::stand::{Stand, seconds, sessionful};
+
+/// The stored counts of two messages, of which one was delivered, after the session has ended.
+fn counts_after(end: impl FnOnce(&mut Stand)) -> Vec<u32> {
+    let mut stand = Stand::new();
+    stand.send("a");
+    stand.send("a");
+    stand.accept(Some("a"), 1).unwrap();
+    stand.receive(1, 1).unwrap();
+    end(&mut stand);
+    assert_eq!(stand.accept(Some("a"), 2), Ok("a".into()));
+    assert_eq!(stand.numbers(2, 10), [1, 2], "what was delivered comes first (SES-31)");
+    stand.peek(SubQueue::Main).iter().map(|facts| facts.delivery_count).collect()
+}
+
+/// SES-30, SES-31, SES-33: running out and breaking off count, closing does not.
+#[test]
+fn how_a_session_ends_decides_what_counts() {
+    assert_eq!(counts_after(|stand| stand.wait(seconds(30))), [1, 0]);
+    assert_eq!(counts_after(|stand| stand.close(1, LinkEnd::Broken)), [1, 0]);
+    assert_eq!(counts_after(|stand| stand.close(1, LinkEnd::Orderly)), [0, 0]);
+    assert_eq!(counts_after(|stand| stand.close(1, LinkEnd::ByBroker)), [0, 0]);
+}
+
+/// SES-32, SES-33, SET-35: a crash loop ends in the dead-letter queue.
+#[test]
+fn a_crash_loop_ends_in_the_dead_letter_queue() {
+    let mut stand = Stand::of(QueueDescription { max_delivery_count: 3, ..sessionful() }, true);
+    stand.send("a");
+    stand.send("a");
+    for receiver in 1..=3 {
+        stand.accept(Some("a"), receiver).unwrap();
+        let received = stand.receive(receiver, 1).unwrap().remove(0);
+        assert_eq!(u64::from(received.shown_delivery_count()), receiver);
+        match receiver {
+            1 => stand.abandon(&received).unwrap(),
+            _ => stand.close(receiver, LinkEnd::Broken),
+        }
+        stand.close(receiver, LinkEnd::Orderly);
+    }
+    assert_eq!(stand.peeked(SubQueue::DeadLetter), [1]);
+    assert_eq!(stand.accept(None, 9), Ok("a".into()));
+    assert_eq!(stand.numbers(9, 9), [2]);
+}

@@ -1,0 +1,126 @@
+//! 100,000 sessions with one message each, on the journal: what they take of memory, how long opening
+//! them takes after a restart, and whether the next one is found as fast as among a thousand. Ignored,
+//! because other tests beside it would be measured too:
+//!
+//! ```console
+//! cargo test --release -p peeklock-inproc --test many_sessions -- --ignored --nocapture
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a measurement prints")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use peeklock_core::Broker;
+use peeklock_core::command::SessionFilter;
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::message::Message;
+use peeklock_core::store::{Journal, JournalConfig};
+use peeklock_core::time::TimeSpan;
+use peeklock_inproc::Client;
+
+const SESSIONS: u64 = 100_000;
+const FEW: u64 = 1_000;
+const LIST: u64 = 1_000;
+/// Accepts that are measured together.
+const ACCEPTS: u32 = 2_000;
+const MEMORY_MAX_KIB: i64 = 300 << 10;
+const OPENING_MAX: Duration = Duration::from_secs(2);
+/// How much longer an accept may take among a hundred times as many. A search through all of them
+/// would take a hundred times as long; a tree of a hundred times as many is two thirds higher.
+const SLOWER_MAX: f64 = 4.0;
+
+async fn open(path: &Path) -> Client {
+    let store = Journal::open(path, JournalConfig::default()).unwrap();
+    let broker = Broker::builder().store(store as Arc<_>).arbiters(1).start().await.unwrap();
+    Client::new(&broker)
+}
+
+/// Puts one message each into so many further sessions.
+async fn fill(client: &Client, path: &str, sessions: std::ops::Range<u64>) {
+    let sender = client.sender(path).unwrap();
+    let mut first = sessions.start;
+    while first < sessions.end {
+        let list = (first..sessions.end.min(first + LIST))
+            .map(|number| Message::new("body").with_session_id(format!("session {number:012}")))
+            .collect();
+        assert!(sender.send_many(list).await.iter().all(Result::is_ok));
+        first += LIST;
+    }
+}
+
+/// Accepts the next session and gives it back, again and again; the time of one.
+async fn accept(client: &Client, path: &str) -> Duration {
+    let started = Instant::now();
+    for _ in 0..ACCEPTS {
+        let session = client.accept_next_session(path, TimeSpan::ZERO).await.unwrap();
+        session.close().await.unwrap();
+    }
+    started.elapsed() / ACCEPTS
+}
+
+fn resident_kib() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// SES-07, SES-16, DESIGN D3: sessions are cheap.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn a_hundred_thousand_sessions_are_cheap() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("many-sessions");
+    std::fs::remove_dir_all(&directory).ok();
+    std::fs::create_dir_all(&directory).unwrap();
+    let client = open(&directory).await;
+    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    for path in ["few", "many"] {
+        client.admin().create_queue_with(path, by_session.clone()).await.unwrap();
+    }
+    fill(&client, "few", 0..FEW).await;
+    accept(&client, "few").await;
+    let among_few = accept(&client, "few").await;
+
+    let before = resident_kib();
+    let started = Instant::now();
+    fill(&client, "many", 0..SESSIONS).await;
+    let sent_in = started.elapsed();
+    let grown = resident_kib() - before;
+    let among_many = accept(&client, "many").await;
+    let counts = client.admin().queue("many").await.unwrap().sessions.unwrap();
+    assert_eq!((counts.existing, counts.locked), (SESSIONS, 0));
+    client.broker().stop(Duration::ZERO).await.unwrap();
+    drop(client);
+
+    let before_again = resident_kib();
+    let started = Instant::now();
+    let client = open(&directory).await;
+    let session = client.accept_next_session("many", TimeSpan::ZERO).await.unwrap();
+    let opened_in = started.elapsed();
+    assert_eq!(session.session_id(), "session 000000000000");
+    assert!(session.receive(TimeSpan::ZERO).await.unwrap().is_some());
+    let last = SESSIONS - 2;
+    let skip = last;
+    let names = client.sessions("many", SessionFilter::All, skip, 10).await.unwrap();
+    assert_eq!(names.len(), 2);
+    session.close().await.unwrap();
+    let after_restart = accept(&client, "many").await;
+    client.broker().stop(Duration::ZERO).await.unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+
+    eprintln!(
+        "{SESSIONS} sessions: {:.1} MiB ({:.0} bytes each) with the journal's share, sent in {sent_in:.2?}",
+        grown as f64 / 1_024.0,
+        grown as f64 * 1_024.0 / SESSIONS as f64,
+    );
+    eprintln!("opened, and the first accepted, in {opened_in:.2?} ({before_again} KiB before)");
+    eprintln!(
+        "accept next and close: {among_few:.1?} among {FEW}, {among_many:.1?} among {SESSIONS}, \
+         {after_restart:.1?} after the restart"
+    );
+    assert!(grown <= MEMORY_MAX_KIB, "{grown} KiB");
+    assert!(opened_in <= OPENING_MAX, "{opened_in:?}");
+    let slower = among_many.as_secs_f64() / among_few.as_secs_f64();
+    assert!(slower <= SLOWER_MAX, "{slower:.1} times as slow");
+}
