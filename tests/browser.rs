@@ -4,47 +4,19 @@
 
 #[path = "../examples/browser/serve.rs"]
 mod serve;
+#[path = "support/served.rs"]
+mod served;
 
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use served::Served;
 
 type Failure = Box<dyn std::error::Error>;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser")
-}
-
-/// A broker of the built binary; ends with the test.
-struct Served {
-    process: Child,
-    url: String,
-}
-
-impl Served {
-    fn start() -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary starts");
-        let output = process.stdout.take().expect("its output");
-        let url = BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.trim().strip_prefix("websocket ")?.trim().to_owned()))
-            .expect("the banner names the address");
-        Self { process, url }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
 }
 
 /// Runs a command in the folder of these tests; what it says is shown if it fails.
@@ -55,14 +27,19 @@ fn run(command: &mut Command) {
     assert!(ended.status.success(), "{said}{errors}");
 }
 
-/// What the tests need; `./test` makes it beforehand. A machine without Node or Chromium fails here.
-fn set_up() {
-    run(&mut Command::new(folder().join("setup")));
+/// Makes what the tests need, as `./test` does beforehand, and returns a search path with the right Node
+/// in front. A machine without Chromium fails here.
+fn search_path() -> String {
+    let made = Command::new(folder().join("setup")).output().expect("tests/browser/setup runs");
+    let errors = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{errors}");
+    let node = String::from_utf8(made.stdout).unwrap();
+    format!("{}:{}", node.trim(), std::env::var("PATH").unwrap())
 }
 
 fn node(files: &[&str], environment: &[(&str, String)]) {
-    set_up();
     let mut command = Command::new("node");
+    command.env("PATH", search_path());
     // A test that hangs is named.
     command.args(["--test", "--test-reporter", "spec", "--test-timeout", "60000"]).args(files);
     run(command.envs(environment.iter().cloned()));
@@ -93,8 +70,8 @@ fn the_browser_client_survives_what_a_broker_should_not_do() {
 
 #[test]
 fn the_browser_client_has_the_types_it_says() {
-    set_up();
-    run(Command::new("node_modules/.bin/tsc").args(["--project", "."]));
+    let path = search_path();
+    run(Command::new("node_modules/.bin/tsc").args(["--project", "."]).env("PATH", path));
 }
 
 /// SEC-23, SET-01, SET-03, SET-05, SET-07, SET-21, SET-32: the page of the example, and the client in

@@ -2,43 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader};
+#[path = "support/served.rs"]
+mod served;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use served::Served;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk")
-}
-
-/// A broker of the built binary; ends with the test.
-struct Served {
-    process: Child,
-    url: String,
-}
-
-impl Served {
-    fn start() -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary starts");
-        let output = process.stdout.take().expect("its output");
-        let url = BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.trim().strip_prefix("websocket ")?.trim().to_owned()))
-            .expect("the banner names the address");
-        Self { process, url }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
 }
 
 /// The interpreter with what the clients need; `./test` makes it beforehand.

@@ -1,0 +1,36 @@
+//! A broker of the built binary that keeps nothing, for clients in other languages.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A broker of the built binary; ends with the test.
+pub struct Served {
+    process: Child,
+    /// Where it listens for WebSocket.
+    pub url: String,
+}
+
+impl Served {
+    pub fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let output = process.stdout.take().expect("its output");
+        let url = BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| Some(line.trim().strip_prefix("websocket ")?.trim().to_owned()))
+            .expect("the banner names the address");
+        Self { process, url }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
