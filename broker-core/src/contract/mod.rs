@@ -1,6 +1,7 @@
 //! What extension authors implement.
 
 pub mod authorizer;
+pub mod browser;
 pub mod transport;
 
 pub use authorizer::{AllowAll, Authorizer, Principal, Right};

@@ -1,9 +1,8 @@
 //! Who may talk to a listener that any web page can reach: `Host` and `Origin` (SEC-23).
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, header};
+use peeklock_core::contract::browser::{is_known_host, is_known_origin};
 use peeklock_core::error::Rejection;
 
 use crate::error::Refusal;
@@ -12,7 +11,9 @@ use crate::site::Site;
 /// Refuses a foreign `Host` while anonymous access is on, and a foreign `Origin` always.
 pub(crate) fn check(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
     let host = host(request);
-    if site.broker.allows_anonymous() && !host.is_some_and(|host| is_known(site, host)) {
+    if site.broker.allows_anonymous()
+        && !host.is_some_and(|host| is_known_host(host, &site.config.allowed_hosts))
+    {
         let detail = "the Host of the request is not an IP address, `localhost` or one of the \
                       setting `http.allowed_hosts`";
         return Err(Refusal::from(Rejection::unauthorized(detail))
@@ -21,9 +22,9 @@ pub(crate) fn check(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
     }
     let mut origins = request.headers().get_all(header::ORIGIN);
     if origins.all(|origin| {
-        origin.to_str().is_ok_and(|origin| {
-            is_configured(site, origin) || host.is_some_and(|host| is_same(origin, host))
-        })
+        origin
+            .to_str()
+            .is_ok_and(|origin| is_known_origin(origin, host, &site.config.allowed_origins))
     }) {
         return Ok(());
     }
@@ -43,63 +44,4 @@ pub(crate) fn host(request: &HttpRequest) -> Option<&str> {
         None => header,
         Some(target) => header.filter(|host| host.eq_ignore_ascii_case(target.as_str())),
     }
-}
-
-fn is_known(site: &Site, host: &str) -> bool {
-    let Some((name, _)) = split(host) else { return false };
-    let is_literal = name.parse::<IpAddr>().is_ok()
-        || name
-            .strip_prefix('[')
-            .and_then(|name| name.strip_suffix(']'))
-            .is_some_and(|name| name.parse::<Ipv6Addr>().is_ok());
-    is_literal
-        || name.eq_ignore_ascii_case("localhost")
-        || site
-            .config
-            .allowed_hosts
-            .iter()
-            .any(|allowed| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(host))
-}
-
-fn is_configured(site: &Site, origin: &str) -> bool {
-    let allowed = &site.config.allowed_origins;
-    allowed.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
-}
-
-/// Whether an origin has the host and port of `Host`; the origin's scheme gives both a default port.
-pub(crate) fn is_same(origin: &str, host: &str) -> bool {
-    let Some((scheme, authority)) = origin.split_once("://") else { return false };
-    let default_port = match scheme {
-        "http" => 80,
-        "https" => 443,
-        _ => return false,
-    };
-    match (split(authority), split(host)) {
-        (Some((left, left_port)), Some((right, right_port))) => {
-            left.eq_ignore_ascii_case(right)
-                && left_port.unwrap_or(default_port) == right_port.unwrap_or(default_port)
-        }
-        _ => false,
-    }
-}
-
-/// Name and port of a host; none if it is not one.
-pub(crate) fn split(host: &str) -> Option<(&str, Option<u16>)> {
-    let name_end = if host.starts_with('[') {
-        host.find(']')? + 1
-    } else {
-        host.find(':').unwrap_or(host.len())
-    };
-    let (name, port) = host.split_at_checked(name_end)?;
-    if name.is_empty() {
-        return None;
-    }
-    if port.is_empty() {
-        return Some((name, None));
-    }
-    let port = port.strip_prefix(':')?;
-    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    Some((name, Some(port.parse().ok()?)))
 }

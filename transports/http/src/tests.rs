@@ -1,6 +1,7 @@
 use actix_web::http::header::HeaderValue;
 use actix_web::web::Bytes;
 use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
+use peeklock_core::contract::browser;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Message, MessageId, Value};
 use peeklock_core::path::SubQueue;
@@ -8,10 +9,10 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::api::openapi_json;
 use crate::broker_properties::{self, BrokerProperties};
+use crate::header_value;
 use crate::header_value::{is_property, parse, write, write_property};
 use crate::route::{self, ApiRoute, Probe, Route, encode_path, encode_segment, parameter};
 use crate::wire_time::{parse_instant, parse_time_span};
-use crate::{header_value, origin};
 use peeklock_json::{PropertyMap, write_value};
 
 fn noon() -> Timestamp {
@@ -282,7 +283,7 @@ fn what_is_encoded_is_read_again() {
 #[test]
 fn an_origin_is_the_same_when_host_and_port_are() {
     let check = |origin: &str, host: &str, expected: bool| {
-        assert_eq!(origin::is_same(origin, host), expected, "{origin} {host}");
+        assert_eq!(browser::is_same_origin(origin, host), expected, "{origin} {host}");
     };
     check("http://localhost:5380", "localhost:5380", true);
     check("http://LOCALHOST", "localhost:80", true);
@@ -294,11 +295,11 @@ fn an_origin_is_the_same_when_host_and_port_are() {
     check("null", "localhost", false);
     check("file://localhost", "localhost", false);
     check("http://localhost:5380@evil", "localhost:5380", false);
-    assert_eq!(origin::split("[::1"), None);
-    assert_eq!(origin::split("::1"), None);
-    assert_eq!(origin::split("a:+80"), None);
-    assert_eq!(origin::split("a:99999"), None);
-    assert_eq!(origin::split(""), None);
+    assert_eq!(browser::split_host("[::1"), None);
+    assert_eq!(browser::split_host("::1"), None);
+    assert_eq!(browser::split_host("a:+80"), None);
+    assert_eq!(browser::split_host("a:99999"), None);
+    assert_eq!(browser::split_host(""), None);
 }
 
 /// MSG-20

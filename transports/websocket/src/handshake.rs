@@ -1,7 +1,7 @@
 //! The upgrade: who may connect (SEC-23), and in which encoding.
 
 use peeklock_core::Broker;
-use std::net::{IpAddr, Ipv6Addr};
+use peeklock_core::contract::browser::{is_known_host, is_known_origin};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 
@@ -17,7 +17,9 @@ pub(crate) fn accept(
     mut response: Response,
 ) -> Result<(Encoding, Response), ErrorResponse> {
     let host = host(request);
-    if broker.allows_anonymous() && !host.is_some_and(|host| is_known(config, host)) {
+    if broker.allows_anonymous()
+        && !host.is_some_and(|host| is_known_host(host, &config.allowed_hosts))
+    {
         return Err(refuse(
             StatusCode::MISDIRECTED_REQUEST,
             "the Host of the request is not an IP address, `localhost` or one of the setting \
@@ -26,9 +28,7 @@ pub(crate) fn accept(
     }
     let mut origins = request.headers().get_all(header::ORIGIN).iter();
     if !origins.all(|origin| {
-        origin.to_str().is_ok_and(|origin| {
-            is_configured(config, origin) || host.is_some_and(|host| is_same(origin, host))
-        })
+        origin.to_str().is_ok_and(|origin| is_known_origin(origin, host, &config.allowed_origins))
     }) {
         return Err(refuse(
             StatusCode::FORBIDDEN,
@@ -84,62 +84,4 @@ fn host(request: &Request) -> Option<&str> {
         None => host,
         Some(target) => host.filter(|host| host.eq_ignore_ascii_case(target.as_str())),
     }
-}
-
-fn is_known(config: &WebSocketConfig, host: &str) -> bool {
-    let Some((name, _)) = split(host) else { return false };
-    let is_literal = name.parse::<IpAddr>().is_ok()
-        || name
-            .strip_prefix('[')
-            .and_then(|name| name.strip_suffix(']'))
-            .is_some_and(|name| name.parse::<Ipv6Addr>().is_ok());
-    is_literal
-        || name.eq_ignore_ascii_case("localhost")
-        || config
-            .allowed_hosts
-            .iter()
-            .any(|allowed| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(host))
-}
-
-fn is_configured(config: &WebSocketConfig, origin: &str) -> bool {
-    let allowed = &config.allowed_origins;
-    allowed.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
-}
-
-/// Whether an origin has the host and port of `Host`; the origin's scheme gives both a default port.
-fn is_same(origin: &str, host: &str) -> bool {
-    let Some((scheme, authority)) = origin.split_once("://") else { return false };
-    let default_port = match scheme {
-        "http" => 80,
-        "https" => 443,
-        _ => return false,
-    };
-    match (split(authority), split(host)) {
-        (Some((left, left_port)), Some((right, right_port))) => {
-            left.eq_ignore_ascii_case(right)
-                && left_port.unwrap_or(default_port) == right_port.unwrap_or(default_port)
-        }
-        _ => false,
-    }
-}
-
-/// Name and port of a host; none if it is not one.
-fn split(host: &str) -> Option<(&str, Option<u16>)> {
-    let name_end = if host.starts_with('[') {
-        host.find(']')? + 1
-    } else {
-        host.find(':').unwrap_or(host.len())
-    };
-    let (name, port) = host.split_at_checked(name_end)?;
-    if name.is_empty() {
-        return None;
-    }
-    if port.is_empty() {
-        return Some((name, None));
-    }
-    let port = port.strip_prefix(':')?;
-    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    Some((name, Some(port.parse().ok()?)))
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::wire::{Reader, Wire, write_part};
 use crate::error::FrameError;
 
-#[cfg(any(test, feature = "client"))]
+#[cfg(feature = "client")]
 pub use peeklock_json::Cleared;
 pub(crate) use peeklock_json::{QueueProperties, QueueView};
 
