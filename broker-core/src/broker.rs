@@ -27,6 +27,7 @@ use crate::request::{Release, Request, release_all};
 use crate::store::Store;
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
+use crate::transaction::Room;
 
 /// What all handles of one broker share.
 pub struct Shared {
@@ -38,6 +39,7 @@ pub struct Shared {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
+    pub(crate) transactions: Room,
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
@@ -486,6 +488,7 @@ fn command_bytes(command: &Command) -> u64 {
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64
         }
+        Command::Commit { parts } => parts.iter().map(|part| part.operation.bytes()).sum(),
         _ => 0,
     }
 }

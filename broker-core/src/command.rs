@@ -17,6 +17,7 @@ use crate::message::{Content, Envelope, Overlay, Value};
 use crate::path::SubQueue;
 use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
+use crate::transaction::{Operation, Part, PartOutcome};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
 #[derive(Clone, Debug)]
@@ -263,6 +264,18 @@ pub enum Command {
         /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
         read_at: Option<Timestamp>,
     },
+    /// Whether an operation would be carried out now; changes nothing (TXN-07).
+    /// Answer: [`Outcome::Done`].
+    Check {
+        /// What a transaction is to do.
+        operation: Operation,
+    },
+    /// Carries out all operations of a transaction as one atomic unit, or none (TXN-01). Each part
+    /// names its own sub-queue (TXN-14). Answer: [`Outcome::Committed`].
+    Commit {
+        /// What it does, in its order.
+        parts: Vec<Part>,
+    },
     /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`].
     Describe,
 }
@@ -362,6 +375,8 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     SessionState(Option<S>),
     /// Session ids, ascending (SES-29).
     Sessions(Vec<Arc<str>>),
+    /// What became of the parts of a transaction, in their order.
+    Committed(Vec<PartOutcome>),
 }
 
 /// An outcome as a machine tells it.

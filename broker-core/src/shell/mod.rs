@@ -416,6 +416,7 @@ impl<M: Machine> Shell<M> {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
             }
             Outcome::Sessions(names) => Outcome::Sessions(names),
+            Outcome::Committed(parts) => Outcome::Committed(parts),
         })
     }
 

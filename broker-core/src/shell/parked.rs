@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, Shell, Turn};
-use crate::command::{Command, SessionCommand};
+use crate::command::{Command, InboundMessage, SessionCommand};
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::entity::Machine;
@@ -239,28 +239,34 @@ impl<M: Machine> Shell<M> {
     }
 }
 
-/// Whether a command stores content of any size: a send, or the state of a session.
+/// Whether a command stores content of any size: a send, the state of a session, or a transaction
+/// that sends.
 pub(super) fn needs_room(command: &Command) -> bool {
-    matches!(
-        command,
+    match command {
         Command::Send { .. }
-            | Command::SendBatch { .. }
-            | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. }
-    )
+        | Command::SendBatch { .. }
+        | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
+        Command::Commit { parts } => parts.iter().any(|part| !part.operation.messages().is_empty()),
+        _ => false,
+    }
 }
 
 fn send_bytes(command: &Command) -> u64 {
     match command {
-        Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
-        Command::SendBatch { messages } => messages
-            .iter()
-            .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
-            .sum(),
+        Command::Send { message } => message_bytes(message),
+        Command::SendBatch { messages } => messages.iter().map(message_bytes).sum(),
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64 + RECORD_OVERHEAD_BYTES
         }
+        Command::Commit { parts } => {
+            parts.iter().flat_map(|part| part.operation.messages()).map(message_bytes).sum()
+        }
         _ => 0,
     }
+}
+
+fn message_bytes(message: &InboundMessage) -> u64 {
+    u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES
 }
 
 #[cfg(test)]

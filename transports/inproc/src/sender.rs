@@ -34,6 +34,10 @@ impl Sender {
         }
     }
 
+    pub(crate) const fn entity(&self) -> &Entity {
+        &self.entity
+    }
+
     /// The same sender with another bound, at least 1: with a bound of N the N+1st send waits until
     /// one of the N has completed (SND-13). An unsent message counts from the call of send (SND-14).
     #[must_use]

@@ -16,8 +16,9 @@
 //! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
 //! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
 //!
-//! Absent on purpose: forwarding and transactions. They meet the queue at these places: a transfer
-//! freezes a slot, a transaction a set of them.
+//! A transaction meets the queue at its end only: one command carries all its operations out.
+//!
+//! Absent on purpose: forwarding. It meets the queue at this place: a transfer freezes a slot.
 
 mod browse;
 mod dead_letter;
@@ -35,6 +36,7 @@ mod send;
 mod session;
 mod settle;
 mod tally;
+mod transaction;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -359,6 +361,8 @@ impl Machine for Queue {
                 self.refuse_management(sub_queue)?;
                 self.update(description, read_at, ctx, step)
             }
+            Command::Check { operation } => self.check(sub_queue, operation, ctx),
+            Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Describe => {
                 self.refuse_management(sub_queue)?;
                 Ok(Answer::after_commit(Outcome::Described(Box::new(self.describe()))))

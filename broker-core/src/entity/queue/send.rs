@@ -38,28 +38,29 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        self.admit_batch(sub_queue, &messages, ctx)?;
         if messages.is_empty() {
-            self.refuse_sub_queue(sub_queue)?;
-            self.refuse_status()?;
             return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
         }
-        let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
-        self.admit_batch(sub_queue, &messages, total, ctx)?;
         let sequences =
             messages.into_iter().map(|message| self.accept(message, ctx, step)).collect();
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
-    fn admit_batch(
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
         &self,
         sub_queue: SubQueue,
         messages: &[InboundMessage],
-        total: u64,
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
         if total > ctx.limits.batch_bytes_max {
             return Err(Rejection::message_size_exceeded(
                 "batch",
@@ -68,22 +69,22 @@ impl Queue {
             ));
         }
         self.admit(sub_queue, messages, ctx)?;
-        let small: u64 = messages
-            .iter()
-            .map(|message| u64::from(message.envelope.size))
-            .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
-            .sum();
-        if small > ctx.limits.atomic_bytes_max {
-            return Err(Rejection::quota_exceeded(format!(
-                "atomic batch holds {small} bytes of small messages, limit is {}",
-                ctx.limits.atomic_bytes_max
-            )));
-        }
-        Ok(())
+        refuse_large_unit(messages, ctx)
+    }
+
+    /// The checks of all messages of one transaction: quota on their sum, and the bound on what is
+    /// stored as one unit (TXN-07, QUO-07). The limit of a batch is not theirs.
+    pub(super) fn admit_together(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.admit(SubQueue::Main, messages, ctx)?;
+        refuse_large_unit(messages, ctx)
     }
 
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
-    fn admit(
+    pub(super) fn admit(
         &self,
         sub_queue: SubQueue,
         messages: &[InboundMessage],
@@ -178,7 +179,7 @@ impl Queue {
 
     /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
     /// of the scheduled message that it repeats (DUP-02, DUP-12).
-    fn accept(
+    pub(super) fn accept(
         &mut self,
         message: InboundMessage,
         ctx: &Ctx<'_>,
@@ -235,4 +236,20 @@ impl Queue {
             None => enqueued_at.plus(own.min(self.description.default_message_time_to_live)),
         }
     }
+}
+
+/// Refuses more bytes of small contents than one atomic unit may hold (QUO-07).
+fn refuse_large_unit(messages: &[InboundMessage], ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    let small: u64 = messages
+        .iter()
+        .map(|message| u64::from(message.envelope.size))
+        .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
+        .sum();
+    if small > ctx.limits.atomic_bytes_max {
+        return Err(Rejection::quota_exceeded(format!(
+            "atomic batch holds {small} bytes of small messages, limit is {}",
+            ctx.limits.atomic_bytes_max
+        )));
+    }
+    Ok(())
 }
