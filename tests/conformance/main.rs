@@ -362,6 +362,41 @@ scenarios_of! { inproc_sessions, Inproc, sessions: [
     operations_of_sessions_are_refused_where_there_are_none,
 ] }
 
+/// Makes a test of each scenario of transactions and each transport that has them (TXN-16).
+macro_rules! transactions {
+    ($($module:ident on $transport:ident),* : $list:tt) => {
+        $(scenarios_of! { $module, $transport, transactions: $list })*
+    };
+}
+
+transactions! { inproc_transactions on Inproc: [
+    nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
+    after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
+    every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,
+    a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next,
+    a_transaction_times_out_two_minutes_after_its_first_operation,
+    an_operation_that_would_fail_is_refused_at_once_with_its_own_error,
+    a_commit_that_cannot_do_one_part_does_none,
+    a_commit_fails_with_the_state_of_the_queue,
+    the_quota_is_that_of_all_messages_together,
+    a_transaction_covers_one_queue,
+    messages_of_a_transaction_get_consecutive_numbers_at_its_commit,
+    a_dead_letter_is_completed_and_its_copy_sent_as_one,
+    a_restart_keeps_what_was_committed_and_nothing_else,
+    a_connection_has_at_most_1000_open_transactions,
+    ids_are_looked_at_when_a_transaction_commits,
+    a_lock_is_settled_once_in_a_transaction,
+    a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it,
+    a_basic_namespace_has_no_transactions with basic,
+    a_full_store_refuses_commits_that_send_and_no_others with small_store,
+] }
+
+scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
+    nothing_else_can_be_part_of_one,
+    a_dropped_transaction_is_rolled_back,
+    messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
+] }
+
 scenarios_of! { http_requests, Http, requests: [
     a_receive_whose_connection_is_cut_takes_nothing,
     rest_and_the_json_api_see_the_same_messages,

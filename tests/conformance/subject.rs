@@ -11,6 +11,7 @@ use peeklock_core::command::{Described, MessageState, ReceiveMode};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::PartOutcome;
 
 /// What an operation answers.
 pub type Answer<T> = Result<T, Refusal>;
@@ -55,6 +56,15 @@ pub enum Decision {
         description: Option<String>,
         properties: Vec<(String, Value)>,
     },
+}
+
+/// What can be part of a transaction (TXN-02).
+#[derive(Clone, Debug)]
+pub enum Work {
+    Send(Message),
+    SendBatch(Vec<Message>),
+    Settle { token: String, decision: Decision },
+    Renew { token: String },
 }
 
 /// An operation that not every transport has.
@@ -115,6 +125,25 @@ pub trait Subject {
     ) -> Answer<u64>;
     async fn purge(&self, path: &str) -> Answer<u64>;
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()>;
+
+    /// Begins a transaction. This and what follows are offered by transports that have them
+    /// (TXN-16).
+    async fn begin(&self) -> Answer<u64> {
+        panic!("the transport has no transactions")
+    }
+
+    /// Makes something part of a transaction.
+    async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
+        panic!("no transaction {transaction} for {work:?} at {path}")
+    }
+
+    async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
+        panic!("no transaction {transaction}")
+    }
+
+    async fn roll_back(&self, transaction: u64) -> Answer<()> {
+        panic!("no transaction {transaction}")
+    }
 
     /// Where the transport listens, if it does.
     fn address(&self) -> Option<SocketAddr>;

@@ -12,9 +12,10 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Message, Overlay};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_inproc::{Client, Received, Receiver};
+use peeklock_core::transaction::PartOutcome;
+use peeklock_inproc::{Client, Received, Receiver, Transaction};
 
-use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Subject};
+use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Subject, Work};
 
 /// A client. Each operation opens a handle and closes it again, so that nothing but the lock token
 /// ties a settlement to the receive before it (SET-24).
@@ -22,11 +23,16 @@ pub struct Inproc {
     client: Client,
     /// What was received under lock, by token.
     received: RefCell<HashMap<String, Received>>,
+    transactions: RefCell<HashMap<u64, Transaction>>,
 }
 
 impl Inproc {
     pub fn open(broker: &Broker) -> Self {
-        Self { client: Client::new(broker), received: RefCell::default() }
+        Self {
+            client: Client::new(broker),
+            received: RefCell::default(),
+            transactions: RefCell::default(),
+        }
     }
 
     fn receiver(&self, path: &str) -> Answer<Receiver> {
@@ -45,6 +51,43 @@ impl Inproc {
                 seen
             })
             .collect()
+    }
+
+    /// Adds to a transaction; a message that this client never got has no handle to be settled by.
+    async fn add(&self, transaction: &Transaction, path: &str, work: Work) -> Answer<()> {
+        let message = |token: &str| self.known(token).expect("a message that was received");
+        match work {
+            Work::Send(message) => transaction.send(&self.client.sender(path)?, message).await?,
+            Work::SendBatch(messages) => {
+                transaction.send_batch(&self.client.sender(path)?, messages).await?;
+            }
+            Work::Renew { token } => {
+                let receiver = self.receiver(path)?;
+                transaction.renew_lock(&receiver, &message(&token)).await?;
+                receiver.close().await?;
+            }
+            Work::Settle { token, decision } => {
+                let receiver = self.receiver(path)?;
+                let message = message(&token);
+                match decision {
+                    Decision::Complete => transaction.complete(&receiver, &message).await?,
+                    Decision::Abandon(properties) => {
+                        transaction.abandon(&receiver, &message, &properties).await?;
+                    }
+                    Decision::Defer(properties) => {
+                        transaction.defer(&receiver, &message, &properties).await?;
+                    }
+                    Decision::DeadLetter { reason, description, properties } => {
+                        let (why, what) = (reason.as_deref(), description.as_deref());
+                        transaction
+                            .dead_letter(&receiver, &message, why, what, &properties)
+                            .await?;
+                    }
+                }
+                receiver.close().await?;
+            }
+        }
+        Ok(())
     }
 
     fn known(&self, token: &str) -> Option<Received> {
@@ -237,6 +280,32 @@ impl Subject for Inproc {
 
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
         Ok(self.client.admin().delete_deferred(path, SequenceNumber(sequence)).await?)
+    }
+
+    async fn begin(&self) -> Answer<u64> {
+        let transaction = self.client.begin_transaction()?;
+        let id = transaction.id().0;
+        self.transactions.borrow_mut().insert(id, transaction);
+        Ok(id)
+    }
+
+    async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        let handle = handle.expect("a transaction that was begun");
+        let answer = self.add(&handle, path, work).await;
+        self.transactions.borrow_mut().insert(transaction, handle);
+        answer
+    }
+
+    async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        let committed = handle.expect("a transaction that was begun").commit().await?;
+        Ok(committed.parts().to_vec())
+    }
+
+    async fn roll_back(&self, transaction: u64) -> Answer<()> {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        Ok(handle.expect("a transaction that was begun").roll_back()?)
     }
 
     fn address(&self) -> Option<SocketAddr> {
