@@ -437,6 +437,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::AcceptedBatch(_)
         | Outcome::Peeked(_)
         | Outcome::Deleted(_)
+        | Outcome::Committed(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
         Outcome::SessionState(_) | Outcome::Sessions(_) => true,
