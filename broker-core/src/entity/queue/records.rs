@@ -160,6 +160,7 @@ impl Queue {
                 self.usage.last_at = counters.last_used_at;
                 self.usage.stored_at = counters.last_used_at;
             }
+            RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
                 let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
