@@ -10,11 +10,14 @@
     clippy::indexing_slicing
 )]
 
+mod admission;
 pub mod due;
+mod duplicate_history;
 pub mod lock_table;
 pub mod queue;
 pub mod sequence_set;
 pub mod slot;
+mod usage;
 
 use crate::change::{Change, Durability};
 use crate::command::Command;

@@ -40,14 +40,14 @@ mod update;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::demand::{Call, Grant, Lane, Link, Ring};
-use self::duplicate::DuplicateHistory;
-use self::idle::Usage;
 use self::session::{Accept, Sessions};
 use self::tally::Tally;
 use super::due::DueIndex;
+use super::duplicate_history::DuplicateHistory;
 use super::lock_table::LockTable;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
+use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{
@@ -239,7 +239,7 @@ impl Queue {
             last_sequence: self.last_sequence,
             created_at: self.created_at,
             updated_at: self.updated_at,
-            accessed_at: self.usage.accessed_at(),
+            accessed_at: self.usage.last_at,
             sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         }
     }

@@ -1,7 +1,6 @@
 //! Changes to records and back: the absolute value of every key that a change touched.
 
 use super::Queue;
-use super::idle::USE_STORED_EVERY;
 use crate::change::codec::{
     self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, slot_key,
 };
@@ -116,13 +115,11 @@ impl Queue {
         batch: &mut Batch,
     ) -> Option<Durability> {
         let numbered = self.last_sequence != self.stored_sequence;
-        let used = self.usage.last_at > self.usage.stored_at
-            && now >= self.usage.stored_at.plus(USE_STORED_EVERY);
-        if !numbered && !used {
+        if !numbered && !self.usage.wants_storing(now) {
             return None;
         }
         self.stored_sequence = self.last_sequence;
-        self.usage.stored_at = self.usage.last_at;
+        self.usage.stored();
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
         });
@@ -157,8 +154,7 @@ impl Queue {
                 self.stored_sequence = counters.last_sequence;
                 self.created_at = counters.created_at;
                 self.updated_at = counters.updated_at;
-                self.usage.last_at = counters.last_used_at;
-                self.usage.stored_at = counters.last_used_at;
+                self.usage.restore(counters.last_used_at);
             }
             RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
