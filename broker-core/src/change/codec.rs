@@ -14,6 +14,16 @@
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
 //! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
 //!
+//! In the namespace's space:
+//!
+//! | table | rest of the key | value |
+//! |---|---|---|
+//! | 01 ids | | up to which ids are taken |
+//! | 02 secrets | | the key of hashes |
+//! | 10 queue | id (8) | its path |
+//! | 11 topic | id (8) | its path |
+//! | 12 subscription | id (8) | id of its topic (8), name |
+//!
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
@@ -31,6 +41,12 @@ use crate::time::{TimeSpan, Timestamp};
 
 #[cfg(test)]
 mod tests;
+
+/// The space of the namespace's own records.
+pub(crate) const NAMESPACE_SPACE: u64 = 0;
+pub(crate) const QUEUE_ENTRY: u8 = 0x10;
+pub(crate) const TOPIC_ENTRY: u8 = 0x11;
+pub(crate) const SUBSCRIPTION_ENTRY: u8 = 0x12;
 
 const DESCRIPTION: u8 = 0x01;
 const COUNTERS: u8 = 0x02;
@@ -151,6 +167,47 @@ pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
 #[must_use]
 pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
     space_key(id).then(&[SESSION_STATE]).then(&session_hash.to_be_bytes())
+}
+
+/// Where the namespace notes a queue.
+#[must_use]
+pub fn queue_entry_key(id: EntityId) -> Key {
+    entry_key(QUEUE_ENTRY, id)
+}
+
+/// Where the namespace notes a topic.
+#[must_use]
+pub fn topic_entry_key(id: EntityId) -> Key {
+    entry_key(TOPIC_ENTRY, id)
+}
+
+/// Where the namespace notes a subscription.
+#[must_use]
+pub fn subscription_entry_key(id: EntityId) -> Key {
+    entry_key(SUBSCRIPTION_ENTRY, id)
+}
+
+fn entry_key(table: u8, id: EntityId) -> Key {
+    Key::of_space(NAMESPACE_SPACE).then(&[table]).then(&id.0.to_be_bytes())
+}
+
+/// Writes what the namespace notes of a subscription.
+pub fn write_subscription_entry(topic: EntityId, name: &str, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&topic.0.to_be_bytes());
+    write_text(name, value);
+}
+
+/// Reads what the namespace notes of a subscription: its topic and its name.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_subscription_entry(value: &[u8]) -> Read<(EntityId, Box<str>)> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let found = (EntityId(reader.u64()?), reader.text()?);
+    reader.end()?;
+    Ok(found)
 }
 
 type Read<T> = Result<T, &'static str>;

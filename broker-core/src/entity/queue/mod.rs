@@ -16,6 +16,9 @@
 //! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
 //! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
 //!
+//! A subscription of a topic is the same machine in another role (`subscription.rs`): nobody sends to it,
+//! its topic numbers and stores what arrives.
+//!
 //! Absent on purpose: forwarding and transactions. They meet the queue at these places: a transfer
 //! freezes a slot, a transaction a set of them.
 
@@ -34,6 +37,7 @@ mod schedule;
 mod send;
 mod session;
 mod settle;
+mod subscription;
 mod tally;
 mod update;
 
@@ -41,9 +45,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::demand::{Call, Grant, Lane, Link, Ring};
 use self::session::{Accept, Sessions};
+use self::subscription::SubscriptionRole;
 use self::tally::Tally;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
+use super::family::Family;
 use super::lock_table::LockTable;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
@@ -108,6 +114,8 @@ pub struct Queue {
     call_deadlines: BTreeSet<(Timestamp, Ticket)>,
     tally: Tally,
     usage: Usage,
+    /// What it is beside a queue, as a subscription of a topic.
+    subscription: Option<Box<SubscriptionRole>>,
 }
 
 /// What a queue keeps of each of its sub-queues; an empty one allocates nothing.
@@ -156,6 +164,7 @@ impl Queue {
             call_deadlines: BTreeSet::new(),
             tally: Tally::default(),
             usage: Usage::starting(now),
+            subscription: None,
         }
     }
 
@@ -301,6 +310,11 @@ impl Machine for Queue {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         match command {
+            Command::Send { .. } | Command::SendBatch { .. } | Command::CancelScheduled { .. }
+                if self.subscription.is_some() =>
+            {
+                Err(self.refuse_sending(sub_queue))
+            }
             Command::Send { message } => self.send(sub_queue, message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(sub_queue, messages, ctx, step),
             Command::CancelScheduled { sequences } => {
@@ -355,12 +369,25 @@ impl Machine for Queue {
             Command::DeleteDeferred { sequence } => {
                 self.delete_deferred(sub_queue, sequence, ctx, step)
             }
+            Command::UpdateSubscription { description, read_at } => {
+                self.refuse_management(sub_queue)?;
+                self.update_subscription(description, read_at, ctx, step)
+            }
+            Command::UpdateTopic { .. }
+            | Command::CreateSubscription { .. }
+            | Command::RemoveSubscription { .. }
+            | Command::InSubscription { .. } => Err(self.refuse_as_topic()),
             Command::Update { description, read_at } => {
                 self.refuse_management(sub_queue)?;
+                self.refuse_as_queue()?;
                 self.update(description, read_at, ctx, step)
             }
             Command::Describe => {
                 self.refuse_management(sub_queue)?;
+                if let Some(described) = self.describe_subscription() {
+                    let described = Box::new(described);
+                    return Ok(Answer::after_commit(Outcome::SubscriptionDescribed(described)));
+                }
                 Ok(Answer::after_commit(Outcome::Described(Box::new(self.describe()))))
             }
         }
@@ -503,6 +530,15 @@ impl Machine for Queue {
                 self.updated_at = *at;
                 self.rebuild_expiry();
             }
+            Change::SubscriptionDescribed { description, at } => {
+                if let Some(subscription) = &mut self.subscription {
+                    *self.description = subscription.describe_anew((**description).clone());
+                }
+                self.updated_at = *at;
+                self.rebuild_expiry();
+            }
+            // Of its topic.
+            Change::OfTopic(_) => {}
         }
     }
 
@@ -525,6 +561,14 @@ impl Machine for Queue {
             self.offer(sequence);
         }
         self.usage.restart(now);
+    }
+
+    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
+        self.take_arrivals(family, now);
+    }
+
+    fn give_out(&self, family: &mut Family) {
+        self.tell_family(family);
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {

@@ -66,14 +66,11 @@ impl Queue {
                     None => batch.delete(&key),
                 }
             }
-            Change::Described { .. } => {
-                batch.put(&codec::description_key(self.id), |value| {
-                    codec::write_description(&self.description, value);
-                });
-                batch.put(&codec::counters_key(self.id), |value| {
-                    codec::write_counters(&self.counters(), value);
-                });
+            Change::Described { .. } | Change::SubscriptionDescribed { .. } => {
+                self.write_creation(batch);
             }
+            // Of its topic, which writes them.
+            Change::OfTopic(_) => {}
         }
     }
 
@@ -128,8 +125,11 @@ impl Queue {
 
     /// The records that make a new queue exist.
     pub fn write_creation(&self, batch: &mut Batch) {
-        batch.put(&codec::description_key(self.id), |value| {
-            codec::write_description(&self.description, value);
+        batch.put(&codec::description_key(self.id), |value| match &self.subscription {
+            Some(subscription) => {
+                codec::write_subscription(subscription.description(), value);
+            }
+            None => codec::write_description(&self.description, value),
         });
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
@@ -140,7 +140,13 @@ impl Queue {
         let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
-                *self.description = codec::read_description(value).map_err(corrupt)?;
+                match &mut self.subscription {
+                    Some(subscription) => {
+                        let description = codec::read_subscription(value).map_err(corrupt)?;
+                        *self.description = subscription.describe_anew(description);
+                    }
+                    None => *self.description = codec::read_description(value).map_err(corrupt)?,
+                }
                 if self.duplicates.is_none() && self.description.requires_duplicate_detection {
                     self.duplicates = Some(Box::default());
                 }

@@ -88,12 +88,8 @@ impl Queue {
     pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let size_bytes_max = self.size_bytes_max();
         if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
-            return Err(Rejection::entity_full(
-                "queue",
-                self.path(),
-                ctx.stored_bytes,
-                size_bytes_max,
-            ));
+            let (kind, path) = self.quota_of();
+            return Err(Rejection::entity_full(kind, path, ctx.stored_bytes, size_bytes_max));
         }
         Ok(())
     }
