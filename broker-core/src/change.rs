@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::description::QueueDescription;
+use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use crate::entity::slot::Slot;
-use crate::ids::SequenceNumber;
+use crate::ids::{EntityId, SequenceNumber};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
+use crate::rule::RuleDescription;
 use crate::time::Timestamp;
 
 /// Whether an answer may rest on a change before it is synced (DESIGN D5).
@@ -130,6 +131,96 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// The description of a subscription was replaced.
+    SubscriptionDescribed {
+        /// The new one.
+        description: Box<SubscriptionDescription>,
+        /// When.
+        at: Timestamp,
+    },
+    /// Something that only happens to topics.
+    OfTopic(TopicChange),
+}
+
+/// One durable fact about a topic.
+#[derive(Clone, Debug)]
+pub enum TopicChange {
+    /// A message was published: it is in the subscriptions, all copies at once (TOP-07).
+    Published {
+        /// The number that the topic gave it.
+        sequence: SequenceNumber,
+        /// What is stored once for all copies.
+        content: PublishedContent,
+        /// The copies, numbered; none if no subscription selects it (SND-27).
+        copies: Vec<SubscriptionCopy>,
+    },
+    /// The description was replaced.
+    Described {
+        /// The new one.
+        description: Box<TopicDescription>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A subscription was created, with its rules (TOP-17).
+    SubscriptionCreated {
+        /// Its identity.
+        id: EntityId,
+        /// Its description.
+        description: Box<SubscriptionDescription>,
+        /// Its rules.
+        rules: Vec<RuleDescription>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A subscription is gone with everything in it (ENT-14).
+    SubscriptionRemoved {
+        /// Its identity.
+        id: EntityId,
+    },
+    /// A rule was added, or replaced under its name (TOP-13, TOP-24).
+    RuleSet {
+        /// The subscription.
+        subscription: EntityId,
+        /// The rule.
+        rule: Box<RuleDescription>,
+        /// Whether it is a new one, which counts as use of the subscription (TMP-11).
+        is_new: bool,
+        /// When.
+        at: Timestamp,
+    },
+    /// A rule was removed (TOP-13).
+    RuleRemoved {
+        /// The subscription.
+        subscription: EntityId,
+        /// Its name.
+        name: Box<str>,
+    },
+}
+
+/// The content of a published message.
+#[derive(Clone, Debug)]
+pub enum PublishedContent {
+    /// It came with the command.
+    New(Content),
+    /// It was stored while the message was scheduled, under this number, which is gone now (SCH-03).
+    Scheduled(SequenceNumber),
+}
+
+/// One copy of a published message.
+#[derive(Clone, Debug)]
+pub struct SubscriptionCopy {
+    /// Where it is.
+    pub subscription: EntityId,
+    /// Its number there.
+    pub sequence: SequenceNumber,
+    /// Its slot; a copy that was refused is born in the dead-letter queue.
+    pub slot: Slot,
+    /// The session it belongs to, in a subscription that requires sessions.
+    pub session: Option<Arc<str>>,
+    /// How it differs from what was published: what its rule changed, and why it was refused.
+    pub overlays: [Option<Overlay>; 2],
+    /// Why it was refused, for the metrics.
+    pub refused: Option<DeadLetterCause>,
 }
 
 /// Why a message is gone.
@@ -156,6 +247,12 @@ pub enum DeadLetterCause {
     DeliveryCount,
     /// A receiver asked for it (SET-05).
     Application,
+    /// A rule of a subscription failed on it (DLQ-23).
+    Rule,
+    /// A rule made its header too large (DLQ-20).
+    HeaderSize,
+    /// It has no session where one is required (DLQ-21).
+    NoSession,
 }
 
 impl Removal {
@@ -174,9 +271,10 @@ impl Removal {
 
 impl DeadLetterCause {
     /// How many causes there are.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 6;
     /// All causes with their names in metrics, in the order of [`DeadLetterCause::place`].
-    pub const NAMES: [&'static str; Self::COUNT] = ["expired", "delivery_count", "application"];
+    pub const NAMES: [&'static str; Self::COUNT] =
+        ["expired", "delivery_count", "application", "rule", "header_size", "no_session"];
 
     /// The place of the cause in a table of counts.
     #[must_use]

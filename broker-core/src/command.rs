@@ -9,12 +9,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::content_ref::ContentRef;
-use crate::description::QueueDescription;
+use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use crate::error::Rejection;
-use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
 use crate::message::{Content, Envelope, Overlay, Value};
 use crate::path::SubQueue;
+use crate::rule::{Explanation, RuleDescription};
 use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::{Operation, Part, PartOutcome};
@@ -276,8 +277,69 @@ pub enum Command {
         /// What it does, in its order.
         parts: Vec<Part>,
     },
-    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`].
+    /// Replaces the description of a topic; it was validated before (ENT-17). Answer: [`Outcome::Done`].
+    UpdateTopic {
+        /// The new description.
+        description: Box<TopicDescription>,
+        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        read_at: Option<Timestamp>,
+    },
+    /// Replaces the description of a subscription; it was validated before (ENT-17).
+    /// Answer: [`Outcome::Done`].
+    UpdateSubscription {
+        /// The new description.
+        description: Box<SubscriptionDescription>,
+        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        read_at: Option<Timestamp>,
+    },
+    /// Stores a new subscription of a topic with its rules, which are judged here (TOP-17); for the
+    /// namespace, which has given it its identity. Answer: [`Outcome::Done`].
+    CreateSubscription {
+        /// Its identity.
+        id: EntityId,
+        /// Its description, validated before.
+        description: Box<SubscriptionDescription>,
+        /// Its rules; with none it gets `$Default` (TOP-12).
+        rules: Vec<RuleDescription>,
+    },
+    /// Removes a subscription of a topic with everything in it (ENT-14); for the namespace, which has
+    /// retired it. Answer: [`Outcome::Done`].
+    RemoveSubscription {
+        /// Its identity.
+        id: EntityId,
+    },
+    /// Asked of a topic about the rules of one of its subscriptions.
+    InSubscription {
+        /// The subscription.
+        subscription: EntityId,
+        /// What is asked.
+        command: RuleCommand,
+    },
+    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`], of a
+    /// topic [`Outcome::TopicDescribed`], of a subscription [`Outcome::SubscriptionDescribed`].
     Describe,
+}
+
+/// What can be asked about the rules of a subscription.
+#[derive(Clone, Debug)]
+pub enum RuleCommand {
+    /// Adds a rule (TOP-13). Answer: [`Outcome::Done`].
+    Create(Box<RuleDescription>),
+    /// Replaces filter and action of a rule (TOP-24). Answer: [`Outcome::Done`].
+    Update(Box<RuleDescription>),
+    /// Removes a rule (TOP-13). Answer: [`Outcome::Done`].
+    Delete(Box<str>),
+    /// Reads one rule. Answer: [`Outcome::Rules`] with one.
+    Get(Box<str>),
+    /// Reads rules in the order of their names (ENT-30). Answer: [`Outcome::Rules`].
+    List {
+        /// So many of the first are left out.
+        skip: usize,
+        /// At most this many.
+        top: usize,
+    },
+    /// Tells which rules select a message, and why; nothing is stored. Answer: [`Outcome::Explained`].
+    Explain(Box<InboundMessage>),
 }
 
 /// What the holder of a session may ask.
@@ -362,6 +424,14 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     Deleted(u64),
     /// The description with its runtime part.
     Described(Box<Described>),
+    /// The description of a topic with its runtime part.
+    TopicDescribed(Box<DescribedTopic>),
+    /// The description of a subscription with its runtime part.
+    SubscriptionDescribed(Box<DescribedSubscription>),
+    /// Rules, in the order of their names (ENT-30).
+    Rules(Vec<RuleDescription>),
+    /// What each rule makes of a message, in the order of their names.
+    Explained(Vec<Explanation>),
     /// A session is locked for the receiver (SES-10).
     SessionAccepted {
         /// The session.
@@ -517,5 +587,47 @@ pub struct Described {
     /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
     pub accessed_at: Timestamp,
     /// Counts of sessions, if the entity requires them (CNT-11).
+    pub sessions: Option<SessionCounts>,
+}
+
+/// A topic's description with its runtime part (ENT-31, CNT-04).
+#[derive(Clone, Debug)]
+pub struct DescribedTopic {
+    /// All settable properties with their effective values.
+    pub description: TopicDescription,
+    /// How many subscriptions it has.
+    pub subscription_count: u64,
+    /// How many messages wait for their instant.
+    pub scheduled: u64,
+    /// Sum of stored sizes, over its subscriptions too (CNT-08, TOP-10).
+    pub size_bytes: u64,
+    /// The highest sequence number given so far, 0 if none (CNT-13).
+    pub last_sequence: SequenceNumber,
+    /// When the topic was created.
+    pub created_at: Timestamp,
+    /// Last change of the description.
+    pub updated_at: Timestamp,
+    /// Last activity, on its subscriptions too, [`Timestamp::NONE`] if none yet (CNT-09).
+    pub accessed_at: Timestamp,
+}
+
+/// A subscription's description with its runtime part (ENT-31, CNT-01).
+#[derive(Clone, Debug)]
+pub struct DescribedSubscription {
+    /// All settable properties with their effective values.
+    pub description: SubscriptionDescription,
+    /// Message counts.
+    pub counts: Counts,
+    /// Sum of stored sizes, which count for the topic's quota.
+    pub size_bytes: u64,
+    /// The highest sequence number given so far, 0 if none (CNT-13).
+    pub last_sequence: SequenceNumber,
+    /// When the subscription was created.
+    pub created_at: Timestamp,
+    /// Last change of the description.
+    pub updated_at: Timestamp,
+    /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
+    pub accessed_at: Timestamp,
+    /// Counts of sessions, if the subscription requires them (CNT-11).
     pub sessions: Option<SessionCounts>,
 }

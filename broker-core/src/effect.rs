@@ -2,7 +2,7 @@
 
 use crate::command::{MachineOutcome, MessageFacts};
 use crate::error::Rejection;
-use crate::ids::{ReceiverId, Ticket};
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 
 /// When an effect may leave the broker (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,9 @@ pub enum Effect {
     },
     /// The entity has been idle for its whole AutoDeleteOnIdle (TMP-07).
     IdleElapsed,
+    /// The entity needs the contents of these messages, and gets them by
+    /// [`crate::entity::Machine::loaded`], in this order.
+    Load(Vec<SequenceNumber>),
 }
 
 /// How a command is answered.

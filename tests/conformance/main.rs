@@ -397,6 +397,30 @@ scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
 
+scenarios_of! { inproc_topics, Inproc, topics: [
+    a_published_message_is_in_every_subscription_when_it_is_acknowledged,
+    rules_without_action_give_one_copy_and_each_action_one_more,
+    a_message_that_nobody_selects_is_accepted_and_dropped,
+    rules_are_created_listed_replaced_and_deleted_by_name,
+    a_subscription_with_an_invalid_rule_is_not_created,
+    initial_rules_replace_the_default_one,
+    the_quota_of_a_topic_counts_every_copy,
+    a_scheduled_message_meets_the_rules_of_its_instant,
+    duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
+    a_copy_without_session_goes_to_the_dead_letter_queue,
+    a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on,
+    a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue,
+    the_lowest_time_to_live_counts,
+    statuses_block_what_they_say,
+    topics_and_subscriptions_are_what_their_paths_say,
+    a_deleted_topic_takes_its_subscriptions_along,
+    idle_subscriptions_go_alone_and_idle_topics_with_all,
+    a_topic_has_so_many_subscriptions_rules_and_receivers with few,
+    rules_explain_what_they_make_of_a_message,
+    a_batch_is_published_whole_and_in_order,
+    a_topic_outlives_a_restart_with_all_it_has,
+] }
+
 scenarios_of! { http_requests, Http, requests: [
     a_receive_whose_connection_is_cut_takes_nothing,
     rest_and_the_json_api_see_the_same_messages,

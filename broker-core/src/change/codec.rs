@@ -2,16 +2,27 @@
 //!
 //! A key is its space (the entity id, 8 bytes big-endian), a table (1 byte) and the rest, so that a
 //! scan of a space meets the description first and messages in order of their numbers. The namespace
-//! has space 0.
+//! has space 0, whose records say of which kind an entity is.
 //!
 //! | table | rest of the key | value |
 //! |---|---|---|
-//! | 01 description | | properties of the queue |
+//! | 01 description | | properties of the queue, topic or subscription |
 //! | 02 counters | | last number, created, updated, last used |
+//! | 03 rule | keyed hash of the name in lower case (16) | the rule; in the space of its subscription |
 //! | 10 slot | number (8) | the slot; the content is the message |
 //! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
 //! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
+//!
+//! In the namespace's space:
+//!
+//! | table | rest of the key | value |
+//! |---|---|---|
+//! | 01 ids | | up to which ids are taken |
+//! | 02 secrets | | the key of hashes |
+//! | 10 queue | id (8) | its path |
+//! | 11 topic | id (8) | its path |
+//! | 12 subscription | id (8) | id of its topic (8), name |
 //!
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
@@ -20,7 +31,9 @@
 //! that belongs to a session, whose id it ends with. A store without sessions has no version 2 in it.
 
 use super::super::entity::slot::{Slot, SlotState};
-use crate::description::{EntityStatus, QueueDescription};
+use crate::description::{
+    EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription,
+};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::store::{Key, SPACE_BYTES};
@@ -29,8 +42,15 @@ use crate::time::{TimeSpan, Timestamp};
 #[cfg(test)]
 mod tests;
 
+/// The space of the namespace's own records.
+pub(crate) const NAMESPACE_SPACE: u64 = 0;
+pub(crate) const QUEUE_ENTRY: u8 = 0x10;
+pub(crate) const TOPIC_ENTRY: u8 = 0x11;
+pub(crate) const SUBSCRIPTION_ENTRY: u8 = 0x12;
+
 const DESCRIPTION: u8 = 0x01;
 const COUNTERS: u8 = 0x02;
+const RULE: u8 = 0x03;
 const SLOT: u8 = 0x10;
 const OVERLAY: u8 = 0x11;
 const ID: u8 = 0x20;
@@ -47,6 +67,8 @@ pub enum RecordKey {
     Description,
     /// The counters.
     Counters,
+    /// A rule of a subscription.
+    Rule,
     /// The slot of a message.
     Slot(SequenceNumber),
     /// An overlay of a message.
@@ -104,6 +126,13 @@ pub fn counters_key(id: EntityId) -> Key {
     space_key(id).then(&[COUNTERS])
 }
 
+/// Where a rule of a subscription lies, by a keyed hash of its name in lower case: a name can be longer
+/// than a key.
+#[must_use]
+pub fn rule_key(subscription: EntityId, name_hash: u128) -> Key {
+    space_key(subscription).then(&[RULE]).then(&name_hash.to_be_bytes())
+}
+
 /// Where a message lies.
 #[must_use]
 pub fn slot_key(id: EntityId, sequence: SequenceNumber) -> Key {
@@ -140,6 +169,47 @@ pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
     space_key(id).then(&[SESSION_STATE]).then(&session_hash.to_be_bytes())
 }
 
+/// Where the namespace notes a queue.
+#[must_use]
+pub fn queue_entry_key(id: EntityId) -> Key {
+    entry_key(QUEUE_ENTRY, id)
+}
+
+/// Where the namespace notes a topic.
+#[must_use]
+pub fn topic_entry_key(id: EntityId) -> Key {
+    entry_key(TOPIC_ENTRY, id)
+}
+
+/// Where the namespace notes a subscription.
+#[must_use]
+pub fn subscription_entry_key(id: EntityId) -> Key {
+    entry_key(SUBSCRIPTION_ENTRY, id)
+}
+
+fn entry_key(table: u8, id: EntityId) -> Key {
+    Key::of_space(NAMESPACE_SPACE).then(&[table]).then(&id.0.to_be_bytes())
+}
+
+/// Writes what the namespace notes of a subscription.
+pub fn write_subscription_entry(topic: EntityId, name: &str, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&topic.0.to_be_bytes());
+    write_text(name, value);
+}
+
+/// Reads what the namespace notes of a subscription: its topic and its name.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_subscription_entry(value: &[u8]) -> Read<(EntityId, Box<str>)> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let found = (EntityId(reader.u64()?), reader.text()?);
+    reader.end()?;
+    Ok(found)
+}
+
 type Read<T> = Result<T, &'static str>;
 
 /// Takes a key of an entity's space apart.
@@ -151,6 +221,10 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
     let found = match reader.u8()? {
         DESCRIPTION => RecordKey::Description,
         COUNTERS => RecordKey::Counters,
+        RULE => {
+            reader.u128()?;
+            RecordKey::Rule
+        }
         SLOT => RecordKey::Slot(SequenceNumber(reader.u64()?)),
         OVERLAY => {
             reader.u64()?;
@@ -304,7 +378,7 @@ pub fn read_counters(value: &[u8]) -> Read<Counters> {
     Ok(found)
 }
 
-/// Writes a description.
+/// Writes the description of a queue.
 pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
     let QueueDescription {
         path,
@@ -351,12 +425,11 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
     }
     write_text(status.name(), value);
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
-        value.push(u8::from(text.is_some()));
-        write_text(text.as_deref().unwrap_or_default(), value);
+        write_optional_text(text.as_deref(), value);
     }
 }
 
-/// Reads a description.
+/// Reads the description of a queue.
 ///
 /// # Errors
 /// With what is wrong with it.
@@ -385,6 +458,142 @@ pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
     };
     reader.end()?;
     Ok(description)
+}
+
+/// Writes the description of a topic.
+pub fn write_topic(description: &TopicDescription, value: &mut Vec<u8>) {
+    let TopicDescription {
+        path,
+        max_size_in_megabytes,
+        requires_duplicate_detection,
+        duplicate_detection_history_time_window,
+        default_message_time_to_live,
+        enable_batched_operations,
+        status,
+        auto_delete_on_idle,
+        enable_partitioning,
+        enable_express,
+        support_ordering,
+        max_message_size_in_kilobytes,
+        user_metadata,
+    } = description;
+    value.push(VERSION);
+    write_text(path, value);
+    for span in
+        [duplicate_detection_history_time_window, default_message_time_to_live, auto_delete_on_idle]
+    {
+        value.extend_from_slice(&span.ticks().to_be_bytes());
+    }
+    value.extend_from_slice(&max_size_in_megabytes.to_be_bytes());
+    value.extend_from_slice(&max_message_size_in_kilobytes.to_be_bytes());
+    for switch in [
+        requires_duplicate_detection,
+        enable_batched_operations,
+        enable_partitioning,
+        enable_express,
+        support_ordering,
+    ] {
+        value.push(u8::from(*switch));
+    }
+    write_text(status.name(), value);
+    write_optional_text(user_metadata.as_deref(), value);
+}
+
+/// Reads the description of a topic.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_topic(value: &[u8]) -> Read<TopicDescription> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let description = TopicDescription {
+        path: reader.text()?,
+        duplicate_detection_history_time_window: reader.span()?,
+        default_message_time_to_live: reader.span()?,
+        auto_delete_on_idle: reader.span()?,
+        max_size_in_megabytes: reader.u64()?,
+        max_message_size_in_kilobytes: reader.u64()?,
+        requires_duplicate_detection: reader.switch()?,
+        enable_batched_operations: reader.switch()?,
+        enable_partitioning: reader.switch()?,
+        enable_express: reader.switch()?,
+        support_ordering: reader.switch()?,
+        status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
+        user_metadata: reader.optional_text()?,
+    };
+    reader.end()?;
+    Ok(description)
+}
+
+/// Writes the description of a subscription.
+pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec<u8>) {
+    let SubscriptionDescription {
+        topic,
+        name,
+        lock_duration,
+        requires_session,
+        default_message_time_to_live,
+        dead_lettering_on_message_expiration,
+        enable_dead_lettering_on_filter_evaluation_exceptions,
+        max_delivery_count,
+        enable_batched_operations,
+        status,
+        forward_to,
+        forward_dead_lettered_messages_to,
+        auto_delete_on_idle,
+        user_metadata,
+    } = description;
+    value.push(VERSION);
+    write_text(topic, value);
+    write_text(name, value);
+    for span in [lock_duration, default_message_time_to_live, auto_delete_on_idle] {
+        value.extend_from_slice(&span.ticks().to_be_bytes());
+    }
+    value.extend_from_slice(&max_delivery_count.to_be_bytes());
+    for switch in [
+        requires_session,
+        dead_lettering_on_message_expiration,
+        enable_dead_lettering_on_filter_evaluation_exceptions,
+        enable_batched_operations,
+    ] {
+        value.push(u8::from(*switch));
+    }
+    write_text(status.name(), value);
+    for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
+        write_optional_text(text.as_deref(), value);
+    }
+}
+
+/// Reads the description of a subscription.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let description = SubscriptionDescription {
+        topic: reader.text()?,
+        name: reader.text()?,
+        lock_duration: reader.span()?,
+        default_message_time_to_live: reader.span()?,
+        auto_delete_on_idle: reader.span()?,
+        max_delivery_count: reader.u32()?,
+        requires_session: reader.switch()?,
+        dead_lettering_on_message_expiration: reader.switch()?,
+        enable_dead_lettering_on_filter_evaluation_exceptions: reader.switch()?,
+        enable_batched_operations: reader.switch()?,
+        status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
+        forward_to: reader.optional_text()?,
+        forward_dead_lettered_messages_to: reader.optional_text()?,
+        user_metadata: reader.optional_text()?,
+    };
+    reader.end()?;
+    Ok(description)
+}
+
+fn write_optional_text(text: Option<&str>, value: &mut Vec<u8>) {
+    value.push(u8::from(text.is_some()));
+    write_text(text.unwrap_or_default(), value);
 }
 
 pub(crate) fn write_text(text: &str, value: &mut Vec<u8>) {

@@ -65,6 +65,11 @@ impl Right {
             Command::DeleteDeferred { .. }
             | Command::DeleteBatchUnlocked { .. }
             | Command::Update { .. }
+            | Command::UpdateTopic { .. }
+            | Command::UpdateSubscription { .. }
+            | Command::CreateSubscription { .. }
+            | Command::RemoveSubscription { .. }
+            | Command::InSubscription { .. }
             | Command::Describe => Self::Manage,
         }
     }

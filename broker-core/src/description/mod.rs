@@ -4,15 +4,20 @@
 //! one changes nothing. Absent on purpose: runtime counts, which the tree's account has, and
 //! AuthorizationRules, which come with the shared access signature authorizer.
 
+mod bounds;
 mod queue;
 mod status;
+mod subscription;
 #[cfg(test)]
 mod tests;
+mod topic;
 
 use std::fmt;
 
 pub use queue::{QueueDescription, QueueUpdate};
 pub use status::EntityStatus;
+pub use subscription::{SubscriptionDescription, SubscriptionUpdate};
+pub use topic::{TopicDescription, TopicUpdate};
 
 use crate::error::Rejection;
 use crate::limits::{Limits, Tier};
@@ -83,6 +88,28 @@ impl Settings {
         QueueDescription {
             auto_delete_on_idle: self.auto_delete_on_idle_default,
             ..QueueDescription::new(path, &self.limits)
+        }
+    }
+
+    /// A topic with only a path, as [`Settings::new_queue`].
+    #[must_use]
+    pub fn new_topic(&self, path: impl Into<Box<str>>) -> TopicDescription {
+        TopicDescription {
+            auto_delete_on_idle: self.auto_delete_on_idle_default,
+            ..TopicDescription::new(path, &self.limits)
+        }
+    }
+
+    /// A subscription with only its names, as [`Settings::new_queue`].
+    #[must_use]
+    pub fn new_subscription(
+        &self,
+        topic: impl Into<Box<str>>,
+        name: impl Into<Box<str>>,
+    ) -> SubscriptionDescription {
+        SubscriptionDescription {
+            auto_delete_on_idle: self.auto_delete_on_idle_default,
+            ..SubscriptionDescription::new(topic, name, &self.limits)
         }
     }
 

@@ -1,3 +1,5 @@
+mod topic;
+
 use super::*;
 use crate::condition::Condition;
 

@@ -4,6 +4,7 @@
 //! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
 //! lets effects out by the rules of DESIGN D5.
 
+pub mod load;
 mod parked;
 pub mod tree;
 pub mod writer;
@@ -13,10 +14,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::change::{Change, DeadLetterCause, Removal};
+use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::{Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
 use crate::content_ref::ContentRef;
 use crate::effect::{Answer, Effect, Gate};
+use crate::entity::family::MemberNumber;
 use crate::entity::{Ctx, Machine, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
@@ -26,6 +28,7 @@ use crate::request::{Outlet, Release, Released, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
 
+use self::load::Load;
 use self::parked::Parked;
 use self::tree::Tree;
 
@@ -51,6 +54,8 @@ pub struct Turn {
     pub dead_lettered: [u64; DeadLetterCause::COUNT],
     /// The entity has been idle for its whole AutoDeleteOnIdle.
     pub idle_elapsed: bool,
+    /// Contents have to be loaded; see [`Shell::take_load`].
+    pub wants_load: bool,
 }
 
 impl Turn {
@@ -67,7 +72,22 @@ impl Turn {
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
             | Change::SessionStateSet { .. }
-            | Change::Described { .. } => {}
+            | Change::Described { .. }
+            | Change::SubscriptionDescribed { .. } => {}
+            Change::OfTopic(change) => self.count_of_topic(change),
+        }
+    }
+}
+
+impl Turn {
+    fn count_of_topic(&mut self, change: &TopicChange) {
+        let TopicChange::Published { content, copies, .. } = change else { return };
+        match content {
+            PublishedContent::New(_) => self.accepted += 1,
+            PublishedContent::Scheduled(_) => self.materialised += 1,
+        }
+        for cause in copies.iter().filter_map(|copy| copy.refused) {
+            self.dead_lettered[cause.place()] += 1;
         }
     }
 }
@@ -76,6 +96,9 @@ impl Turn {
 pub struct Shell<M> {
     machine: M,
     tree: Rc<RefCell<Tree>>,
+    /// Its place among the machines of the tree, and the last stage that it has something in.
+    number: MemberNumber,
+    marked: StageNumber,
     store: Arc<dyn Store>,
     limits: Arc<Limits>,
     tokens: Box<dyn FnMut() -> u64>,
@@ -83,6 +106,8 @@ pub struct Shell<M> {
     waiting: HashMap<Ticket, Reply>,
     links: HashMap<ReceiverId, Arc<dyn Outlet>>,
     parked: Parked,
+    /// Contents that the machine has asked for.
+    load: Option<Load>,
     step: Step,
     keys: Vec<crate::store::Key>,
 }
@@ -99,15 +124,19 @@ impl<M: Machine> Shell<M> {
         parking: Budget,
         waker: Box<dyn Fn() -> Waker>,
     ) -> Self {
+        let number = tree.borrow_mut().join();
         Self {
             machine,
             tree,
+            number,
+            marked: StageNumber(0),
             store,
             limits,
             tokens,
             waiting: HashMap::new(),
             links: HashMap::new(),
             parked: Parked::new(parking, waker),
+            load: None,
             step: Step::default(),
             keys: Vec::new(),
         }
@@ -116,6 +145,11 @@ impl<M: Machine> Shell<M> {
     /// The machine.
     pub const fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// Its place among the machines of the tree.
+    pub const fn number(&self) -> MemberNumber {
+        self.number
     }
 
     /// The tree that carries its changes.
@@ -134,7 +168,7 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
     ) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
-        self.catch_up()?;
+        self.catch_up(now)?;
         self.let_time_pass(now, out, &mut turn)?;
         for request in requests {
             self.take(request, now, out, &mut turn)?;
@@ -157,14 +191,17 @@ impl<M: Machine> Shell<M> {
         self.run([], now, out)
     }
 
-    /// Tells the machine what is durable by now, and ends a tree of which an append failed: its
-    /// answers would rest on what the store does not have.
-    fn catch_up(&mut self) -> Result<(), Failure> {
-        let tree = self.tree.borrow();
+    /// Tells the machine what has come from the others of its tree and what is durable by now, and ends
+    /// a tree of which an append failed: its answers would rest on what the store does not have.
+    fn catch_up(&mut self, now: Timestamp) -> Result<(), Failure> {
+        let mut tree = self.tree.borrow_mut();
         if tree.is_lost() {
             return Err(Failure("an append failed".to_owned()));
         }
         let durable = tree.durable_stage();
+        if let Some(family) = tree.family() {
+            self.machine.take_in(family, now);
+        }
         drop(tree);
         self.machine.committed(durable);
         Ok(())
@@ -172,9 +209,14 @@ impl<M: Machine> Shell<M> {
 
     /// The next instant at which [`Shell::run`] has something to do, even without commands.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let parked = self.parked.next_deadline();
         let flush = self.tree.borrow().flush_deadline();
-        [self.machine.next_deadline(), parked, flush].into_iter().flatten().min()
+        self.own_deadline().into_iter().chain(flush).min()
+    }
+
+    /// The next instant at which something other than the stage of the tree is due.
+    pub fn own_deadline(&self) -> Option<Timestamp> {
+        let parked = self.parked.next_deadline();
+        self.machine.next_deadline().into_iter().chain(parked).min()
     }
 
     /// Ends everything that waits: calls and links get this reason. What is staged stays staged.
@@ -220,6 +262,7 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        self.hand_over_loaded(now, out, turn)?;
         self.take_up_parked(now, out, turn)
     }
 
@@ -293,9 +336,13 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
             tree.require(durability, now);
+        }
+        if let Some(family) = tree.family() {
+            self.machine.give_out(family);
         }
         Ok(())
     }
@@ -324,9 +371,16 @@ impl<M: Machine> Shell<M> {
         };
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
+            if tree.stage_number() > self.marked {
+                self.marked = tree.stage_number();
+                tree.mark(self.number);
+            }
             for change in step.changes.drain(..) {
                 self.machine.records(&change, tree.batch());
                 turn.count(&change);
+                if let Change::OfTopic(change) = change {
+                    step.bytes_freed += tree.learn(change);
+                }
             }
             tree.account(step.bytes_added, step.bytes_freed);
             if let Some(durability) = step.durability.take() {
@@ -384,6 +438,7 @@ impl<M: Machine> Shell<M> {
                 }
             }
             Effect::IdleElapsed => turn.idle_elapsed = true,
+            Effect::Load(sequences) => self.load(&sequences)?,
         }
         Ok(())
     }
@@ -409,6 +464,10 @@ impl<M: Machine> Shell<M> {
             Outcome::Granted { unused } => Outcome::Granted { unused },
             Outcome::Deleted(count) => Outcome::Deleted(count),
             Outcome::Described(described) => Outcome::Described(described),
+            Outcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
+            Outcome::SubscriptionDescribed(described) => Outcome::SubscriptionDescribed(described),
+            Outcome::Rules(rules) => Outcome::Rules(rules),
+            Outcome::Explained(explained) => Outcome::Explained(explained),
             Outcome::SessionAccepted { session, receiver, locked_until } => {
                 Outcome::SessionAccepted { session, receiver, locked_until }
             }

@@ -408,7 +408,9 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::IdRecorded { .. }
         | Change::IdsForgotten { .. }
         | Change::SessionStateSet { .. }
-        | Change::Described { .. } => None,
+        | Change::Described { .. }
+        | Change::SubscriptionDescribed { .. }
+        | Change::OfTopic(_) => None,
     }
 }
 

@@ -119,6 +119,10 @@ impl Book {
                         DeadLetterCause::Application => {
                             entry.state != MessageState::Scheduled && *delivery_count == entry.count
                         }
+                        // Copies of a topic are born there.
+                        DeadLetterCause::Rule
+                        | DeadLetterCause::HeaderSize
+                        | DeadLetterCause::NoSession => false,
                     };
                 expect(entry, is_right, change)?;
                 entry.sub_queue = *into;
@@ -129,6 +133,9 @@ impl Book {
             | Change::IdsForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
+            Change::SubscriptionDescribed { .. } | Change::OfTopic(_) => {
+                return Err("a change of a topic in a queue".to_owned());
+            }
         }
         Ok(())
     }

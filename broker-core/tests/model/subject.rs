@@ -197,6 +197,7 @@ impl Subject {
             Effect::Detached { receiver, reason } => {
                 self.heard.push(Heard::Detached(receiver.0, reason));
             }
+            Effect::Load(_) => panic!("a queue asks for no contents"),
             Effect::IdleElapsed => self.heard.push(Heard::IdleElapsed),
         }
     }
@@ -440,7 +441,12 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::Committed(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
-        Outcome::SessionState(_) | Outcome::Sessions(_) => true,
+        Outcome::SessionState(_)
+        | Outcome::Sessions(_)
+        | Outcome::TopicDescribed(_)
+        | Outcome::SubscriptionDescribed(_)
+        | Outcome::Rules(_)
+        | Outcome::Explained(_) => true,
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::Granted { .. }

@@ -159,7 +159,7 @@ impl Stand {
                 Effect::Detached { receiver, reason } => {
                     self.detached.insert(receiver, reason.condition());
                 }
-                Effect::IdleElapsed => {}
+                Effect::IdleElapsed | Effect::Load(_) => {}
             }
         }
         self.machine.check_invariants().unwrap();

@@ -26,6 +26,7 @@ pub mod send;
 pub mod sessions;
 pub mod settle;
 pub mod status;
+pub mod topics;
 pub mod transactions;
 
 use std::collections::BTreeSet;

@@ -1,16 +1,18 @@
-//! Management of queues (files 03 and 17 of the specification).
+//! Management of entities (files 03, 13 and 17 of the specification).
+
+mod topics;
 
 use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, Described, Outcome};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
 
-/// Creates, reads, changes and deletes queues.
+/// Creates, reads, changes and deletes queues, topics, subscriptions and rules.
 #[derive(Clone)]
 pub struct Admin {
     broker: Broker,
@@ -79,7 +81,7 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn delete_queue(&self, path: &str) -> Result<(), BrokerError> {
-        self.broker.delete_entity(path).await
+        self.broker.delete(path, EntityKind::Queue).await
     }
 
     /// The paths of queues in case-insensitive order (ENT-30).

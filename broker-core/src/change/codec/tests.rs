@@ -70,3 +70,70 @@ fn what_is_not_a_record_is_refused() {
     assert!(read_slot(&[b"\x02", SLOT_FIELDS, b"\0\0\0\x01\xff"].concat()).is_err());
     assert!(read_session_state(b"\x02").is_err());
 }
+
+/// DESIGN D11: the description of a topic.
+#[test]
+fn the_description_of_a_topic_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00\x00\x22\x01\x00\x01\x00\x01\
+        \x00\x00\x00\x0cSendDisabled\x01\x00\x00\x00\x02me";
+    let description = TopicDescription {
+        path: "events".into(),
+        max_size_in_megabytes: 0x21,
+        requires_duplicate_detection: true,
+        duplicate_detection_history_time_window: TimeSpan::from_ticks(0x11),
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        enable_batched_operations: false,
+        status: EntityStatus::SendDisabled,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        enable_partitioning: true,
+        enable_express: false,
+        support_ordering: true,
+        max_message_size_in_kilobytes: 0x22,
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_topic(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_topic(golden), Ok(description));
+    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: the description of a subscription.
+#[test]
+fn the_description_of_a_subscription_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\x00\x00\x00\x05audit\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x31\x01\x00\x01\x00\
+        \x00\x00\x00\x0fReceiveDisabled\x01\x00\x00\x00\x01q\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02me";
+    let description = SubscriptionDescription {
+        topic: "events".into(),
+        name: "audit".into(),
+        lock_duration: TimeSpan::from_ticks(0x11),
+        requires_session: true,
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        dead_lettering_on_message_expiration: false,
+        enable_dead_lettering_on_filter_evaluation_exceptions: true,
+        max_delivery_count: 0x31,
+        enable_batched_operations: false,
+        status: EntityStatus::ReceiveDisabled,
+        forward_to: Some("q".into()),
+        forward_dead_lettered_messages_to: None,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_subscription(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_subscription(golden), Ok(description));
+    assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: where a rule lies.
+#[test]
+fn the_key_of_a_rule_stays_the_same() {
+    let key = rule_key(EntityId(7), 0x0f);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
+}

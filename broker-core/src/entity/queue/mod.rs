@@ -16,6 +16,9 @@
 //! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
 //! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
 //!
+//! A subscription of a topic is the same machine in another role (`subscription.rs`): nobody sends to it,
+//! its topic numbers and stores what arrives.
+//!
 //! A transaction meets the queue at its end only: one command carries all its operations out.
 //!
 //! Absent on purpose: forwarding. It meets the queue at this place: a transfer freezes a slot.
@@ -35,6 +38,7 @@ mod schedule;
 mod send;
 mod session;
 mod settle;
+mod subscription;
 mod tally;
 mod transaction;
 mod update;
@@ -42,14 +46,16 @@ mod update;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::demand::{Call, Grant, Lane, Link, Ring};
-use self::duplicate::DuplicateHistory;
-use self::idle::Usage;
 use self::session::{Accept, Sessions};
+use self::subscription::SubscriptionRole;
 use self::tally::Tally;
 use super::due::DueIndex;
+use super::duplicate_history::DuplicateHistory;
+use super::family::Family;
 use super::lock_table::LockTable;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
+use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{
@@ -110,6 +116,8 @@ pub struct Queue {
     call_deadlines: BTreeSet<(Timestamp, Ticket)>,
     tally: Tally,
     usage: Usage,
+    /// What it is beside a queue, as a subscription of a topic.
+    subscription: Option<Box<SubscriptionRole>>,
 }
 
 /// What a queue keeps of each of its sub-queues; an empty one allocates nothing.
@@ -158,6 +166,7 @@ impl Queue {
             call_deadlines: BTreeSet::new(),
             tally: Tally::default(),
             usage: Usage::starting(now),
+            subscription: None,
         }
     }
 
@@ -241,7 +250,7 @@ impl Queue {
             last_sequence: self.last_sequence,
             created_at: self.created_at,
             updated_at: self.updated_at,
-            accessed_at: self.usage.accessed_at(),
+            accessed_at: self.usage.last_at,
             sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         }
     }
@@ -303,6 +312,11 @@ impl Machine for Queue {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         match command {
+            Command::Send { .. } | Command::SendBatch { .. } | Command::CancelScheduled { .. }
+                if self.subscription.is_some() =>
+            {
+                Err(self.refuse_sending(sub_queue))
+            }
             Command::Send { message } => self.send(sub_queue, message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(sub_queue, messages, ctx, step),
             Command::CancelScheduled { sequences } => {
@@ -357,14 +371,27 @@ impl Machine for Queue {
             Command::DeleteDeferred { sequence } => {
                 self.delete_deferred(sub_queue, sequence, ctx, step)
             }
+            Command::UpdateSubscription { description, read_at } => {
+                self.refuse_management(sub_queue)?;
+                self.update_subscription(description, read_at, ctx, step)
+            }
+            Command::UpdateTopic { .. }
+            | Command::CreateSubscription { .. }
+            | Command::RemoveSubscription { .. }
+            | Command::InSubscription { .. } => Err(self.refuse_as_topic()),
             Command::Update { description, read_at } => {
                 self.refuse_management(sub_queue)?;
+                self.refuse_as_queue()?;
                 self.update(description, read_at, ctx, step)
             }
             Command::Check { operation } => self.check(sub_queue, operation, ctx),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Describe => {
                 self.refuse_management(sub_queue)?;
+                if let Some(described) = self.describe_subscription() {
+                    let described = Box::new(described);
+                    return Ok(Answer::after_commit(Outcome::SubscriptionDescribed(described)));
+                }
                 Ok(Answer::after_commit(Outcome::Described(Box::new(self.describe()))))
             }
         }
@@ -507,6 +534,15 @@ impl Machine for Queue {
                 self.updated_at = *at;
                 self.rebuild_expiry();
             }
+            Change::SubscriptionDescribed { description, at } => {
+                if let Some(subscription) = &mut self.subscription {
+                    *self.description = subscription.describe_anew((**description).clone());
+                }
+                self.updated_at = *at;
+                self.rebuild_expiry();
+            }
+            // Of its topic.
+            Change::OfTopic(_) => {}
         }
     }
 
@@ -529,6 +565,14 @@ impl Machine for Queue {
             self.offer(sequence);
         }
         self.usage.restart(now);
+    }
+
+    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
+        self.take_arrivals(family, now);
+    }
+
+    fn give_out(&self, family: &mut Family) {
+        self.tell_family(family);
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {

@@ -1,7 +1,6 @@
 //! Changes to records and back: the absolute value of every key that a change touched.
 
 use super::Queue;
-use super::idle::USE_STORED_EVERY;
 use crate::change::codec::{
     self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, slot_key,
 };
@@ -67,14 +66,11 @@ impl Queue {
                     None => batch.delete(&key),
                 }
             }
-            Change::Described { .. } => {
-                batch.put(&codec::description_key(self.id), |value| {
-                    codec::write_description(&self.description, value);
-                });
-                batch.put(&codec::counters_key(self.id), |value| {
-                    codec::write_counters(&self.counters(), value);
-                });
+            Change::Described { .. } | Change::SubscriptionDescribed { .. } => {
+                self.write_creation(batch);
             }
+            // Of its topic, which writes them.
+            Change::OfTopic(_) => {}
         }
     }
 
@@ -116,13 +112,11 @@ impl Queue {
         batch: &mut Batch,
     ) -> Option<Durability> {
         let numbered = self.last_sequence != self.stored_sequence;
-        let used = self.usage.last_at > self.usage.stored_at
-            && now >= self.usage.stored_at.plus(USE_STORED_EVERY);
-        if !numbered && !used {
+        if !numbered && !self.usage.wants_storing(now) {
             return None;
         }
         self.stored_sequence = self.last_sequence;
-        self.usage.stored_at = self.usage.last_at;
+        self.usage.stored();
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
         });
@@ -131,8 +125,11 @@ impl Queue {
 
     /// The records that make a new queue exist.
     pub fn write_creation(&self, batch: &mut Batch) {
-        batch.put(&codec::description_key(self.id), |value| {
-            codec::write_description(&self.description, value);
+        batch.put(&codec::description_key(self.id), |value| match &self.subscription {
+            Some(subscription) => {
+                codec::write_subscription(subscription.description(), value);
+            }
+            None => codec::write_description(&self.description, value),
         });
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
@@ -143,7 +140,13 @@ impl Queue {
         let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
-                *self.description = codec::read_description(value).map_err(corrupt)?;
+                match &mut self.subscription {
+                    Some(subscription) => {
+                        let description = codec::read_subscription(value).map_err(corrupt)?;
+                        *self.description = subscription.describe_anew(description);
+                    }
+                    None => *self.description = codec::read_description(value).map_err(corrupt)?,
+                }
                 if self.duplicates.is_none() && self.description.requires_duplicate_detection {
                     self.duplicates = Some(Box::default());
                 }
@@ -157,9 +160,9 @@ impl Queue {
                 self.stored_sequence = counters.last_sequence;
                 self.created_at = counters.created_at;
                 self.updated_at = counters.updated_at;
-                self.usage.last_at = counters.last_used_at;
-                self.usage.stored_at = counters.last_used_at;
+                self.usage.restore(counters.last_used_at);
             }
+            RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
                 let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;

@@ -67,7 +67,10 @@ impl Queue {
                 Planned::Renew(held) if settled.contains(&held.token) => {
                     Err(Rejection::message_lock_lost(held.token))
                 }
-                _ => Ok(one),
+                Planned::Send(_)
+                | Planned::SendBatch(_)
+                | Planned::Settle(..)
+                | Planned::Renew(_) => Ok(one),
             });
             let why = format!("operation {number} of the transaction, {name}");
             planned.push(one.map_err(|rejection| in_transaction(&why, &rejection))?);
