@@ -15,6 +15,8 @@ use actix::{ActorFutureExt, Addr};
 use super::desk::Desk;
 use super::inlet::{Group, Inlet};
 use super::namespace::{IdleElapsed, NamespaceActor, TreeFailed};
+use super::transfer::Courier;
+use crate::broker::Shared;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::queue::Queue;
@@ -24,6 +26,7 @@ use crate::request::{Release, release_all};
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
+use crate::transfer::passage::Passages;
 
 /// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
 const TURN_COMMANDS_MAX: usize = 256;
@@ -88,6 +91,8 @@ pub struct EntityActor {
     desk: Rc<Desk>,
     seat: u64,
     namespace: Addr<NamespaceActor>,
+    /// Brings messages to other entities.
+    courier: Courier,
     groups: VecDeque<Group>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
@@ -103,6 +108,8 @@ pub(super) struct Parts {
     pub(super) id: EntityId,
     pub(super) shell: Shell<Queue>,
     pub(super) inlet: Arc<Inlet>,
+    pub(super) passages: Arc<Passages>,
+    pub(super) shared: Arc<Shared>,
     pub(super) observed: Arc<Observed>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
@@ -112,7 +119,8 @@ pub(super) struct Parts {
 
 impl EntityActor {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace } = parts;
+        let Parts { id, shell, inlet, passages, shared, observed, clock, desk, seat, namespace } =
+            parts;
         observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
         Self {
             id,
@@ -124,6 +132,7 @@ impl EntityActor {
             desk,
             seat,
             namespace,
+            courier: Courier::new(shared, passages),
             groups: VecDeque::new(),
             turn_size: TURN_COMMANDS_MAX,
             armed: None,
@@ -134,8 +143,12 @@ impl EntityActor {
         }
     }
 
+    pub(super) const fn courier(&self) -> &Courier {
+        &self.courier
+    }
+
     /// Runs one turn of the shell and lets out what may leave.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         context: &mut Context<Self>,
         run: impl FnOnce(&mut Shell<Queue>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
@@ -153,6 +166,9 @@ impl EntityActor {
                     self.namespace.do_send(IdleElapsed(self.id));
                 }
                 release_all(&mut releases);
+                for list in shell.take_outgoing() {
+                    self.courier.carry(list, context.address());
+                }
                 if self.tree.borrow().wants_submit(now) {
                     self.desk.mark_dirty(self.seat);
                 }

@@ -36,9 +36,10 @@ impl Right {
     #[must_use]
     pub const fn for_command(command: &Command) -> Self {
         match command {
-            Command::Send { .. } | Command::SendBatch { .. } | Command::CancelScheduled { .. } => {
-                Self::Send
-            }
+            Command::Send { .. }
+            | Command::SendBatch { .. }
+            | Command::SendVia { .. }
+            | Command::CancelScheduled { .. } => Self::Send,
             Command::Receive { .. }
             | Command::CancelReceive { .. }
             | Command::ReceiveDeferred { .. }
@@ -56,6 +57,8 @@ impl Right {
             Command::DeleteDeferred { .. }
             | Command::DeleteBatchUnlocked { .. }
             | Command::Update { .. }
+            | Command::TransferIn { .. }
+            | Command::TransferOut { .. }
             | Command::Describe => Self::Manage,
         }
     }

@@ -245,6 +245,7 @@ pub(super) fn needs_room(command: &Command) -> bool {
         command,
         Command::Send { .. }
             | Command::SendBatch { .. }
+            | Command::SendVia { .. }
             | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. }
     )
 }
@@ -252,7 +253,7 @@ pub(super) fn needs_room(command: &Command) -> bool {
 fn send_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
-        Command::SendBatch { messages } => messages
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => messages
             .iter()
             .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
             .sum(),

@@ -102,6 +102,7 @@ impl Subject {
             release_on_detach: profile.release_on_detach,
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
         };
         let machine = Queue::new(ENTITY, profile.description.clone(), config, now);
         let mut creation = Batch::default();
@@ -197,6 +198,7 @@ impl Subject {
             Effect::Detached { receiver, reason } => {
                 self.heard.push(Heard::Detached(receiver.0, reason));
             }
+            Effect::HandOver(list) => panic!("nothing is transferred here: {list:?}"),
             Effect::IdleElapsed => self.heard.push(Heard::IdleElapsed),
         }
     }
@@ -439,7 +441,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::Deleted(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
-        Outcome::SessionState(_) | Outcome::Sessions(_) => true,
+        Outcome::SessionState(_) | Outcome::Sessions(_) | Outcome::Admitted(_) => true,
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::Granted { .. }

@@ -99,7 +99,7 @@ impl Handler<Retired> for NamespaceActor {
         self.directory().remove(&key);
         // A failure while it was retired has left the shard to be taken over.
         self.recover_writer(id);
-        self.write_deletion(id, context.address());
+        self.settle(id, context.address());
         if self.stopping {
             self.end_if_retired();
         }

@@ -15,13 +15,14 @@ use crate::broker::Shared;
 use crate::change::codec;
 use crate::description::QueueDescription;
 use crate::entity::Machine;
-use crate::entity::queue::{Queue, QueueConfig};
+use crate::entity::queue::Queue;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
+use crate::transfer::passage::Passages;
 
 /// An entity was opened on its arbiter, or could not be.
 #[derive(Message)]
@@ -40,6 +41,7 @@ impl NamespaceActor {
             return;
         };
         entity.state = State::Opening;
+        entity.passages = Arc::default();
         let opening = Opening {
             id,
             path: Arc::clone(&entity.path),
@@ -48,6 +50,7 @@ impl NamespaceActor {
             shared: Arc::clone(&self.shared),
             writer,
             inlet: Arc::clone(&entity.inlet),
+            passages: Arc::clone(&entity.passages),
             observed: Arc::clone(&entity.observed),
             namespace: itself.clone(),
         };
@@ -69,6 +72,7 @@ impl NamespaceActor {
         if self.opening == 0
             && let Some(opened) = self.opened.take()
         {
+            self.shared.are_open.send_replace(true);
             opened.send(()).ok();
         }
     }
@@ -116,6 +120,7 @@ struct Opening {
     shared: Arc<Shared>,
     writer: Arc<ShardWriter>,
     inlet: Arc<Inlet>,
+    passages: Arc<Passages>,
     observed: Arc<crate::telemetry::Observed>,
     namespace: Addr<NamespaceActor>,
 }
@@ -129,11 +134,7 @@ impl Opening {
     fn open(self) -> Result<Addr<EntityActor>, String> {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let config = QueueConfig {
-            release_on_detach: shared.settings.locks_release_on_detach,
-            expire_whole_sessions: shared.settings.sessions_expire_whole,
-            duplicate_key: self.duplicate_key,
-        };
+        let config = shared.settings.queue_config(self.duplicate_key);
         let description =
             self.description.unwrap_or_else(|| shared.settings.new_queue(&*self.path));
         let mut queue = Queue::new(self.id, description, config, now);
@@ -180,6 +181,8 @@ impl Opening {
             id: self.id,
             shell,
             inlet: self.inlet,
+            passages: self.passages,
+            shared: Arc::clone(shared),
             observed: self.observed,
             clock: Arc::clone(&shared.clock),
             desk,

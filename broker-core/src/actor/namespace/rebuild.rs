@@ -76,6 +76,6 @@ impl Handler<TreeFailed> for NamespaceActor {
             self.close(id, &why);
             return;
         }
-        self.open(id, context.address());
+        self.settle(id, context.address());
     }
 }

@@ -58,6 +58,17 @@ impl Queue {
         total: u64,
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
+        self.refuse_batch(sub_queue, total, ctx)?;
+        self.admit(sub_queue, messages, ctx)?;
+        refuse_large_unit(messages, ctx)
+    }
+
+    fn refuse_batch(
+        &self,
+        sub_queue: SubQueue,
+        total: u64,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
         if total > ctx.limits.batch_bytes_max {
@@ -67,19 +78,22 @@ impl Queue {
                 ctx.limits.batch_bytes_max,
             ));
         }
-        self.admit(sub_queue, messages, ctx)?;
-        let small: u64 = messages
-            .iter()
-            .map(|message| u64::from(message.envelope.size))
-            .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
-            .sum();
-        if small > ctx.limits.atomic_bytes_max {
-            return Err(Rejection::quota_exceeded(format!(
-                "atomic batch holds {small} bytes of small messages, limit is {}",
-                ctx.limits.atomic_bytes_max
-            )));
-        }
         Ok(())
+    }
+
+    /// The checks of SND-19 for messages that only pass through.
+    pub(super) fn admit_via(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        total: u64,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_batch(sub_queue, total, ctx)?;
+        self.refuse_messages(sub_queue, messages)?;
+        self.refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
+        refuse_large_unit(messages, ctx)
     }
 
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
@@ -89,25 +103,7 @@ impl Queue {
         messages: &[InboundMessage],
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
-        self.refuse_sub_queue(sub_queue)?;
-        self.refuse_status()?;
-        let size_max = self.message_bytes_max();
-        let mut total = 0u64;
-        for message in messages {
-            let size = u64::from(message.envelope.size);
-            if size > size_max {
-                return Err(Rejection::message_size_exceeded("message", size, size_max));
-            }
-            if let Some(Defect::Size(rejection)) = &message.envelope.defect {
-                return Err(rejection.clone());
-            }
-            total += size;
-        }
-        for message in messages {
-            if let Some(Defect::Property(rejection)) = &message.envelope.defect {
-                return Err(rejection.clone());
-            }
-        }
+        self.refuse_messages(sub_queue, messages)?;
         if self.sessions.is_some()
             && messages.iter().any(|message| message.envelope.session_id.is_none())
         {
@@ -116,9 +112,36 @@ impl Queue {
                 self.path()
             )));
         }
+        let total = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
         self.refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
         self.refuse_full_history(messages, ctx)
+    }
+
+    /// Refuses messages that nobody takes: of any entity but one that takes sends, too large, malformed.
+    fn refuse_messages(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        let size_max = self.message_bytes_max();
+        for message in messages {
+            let size = u64::from(message.envelope.size);
+            if size > size_max {
+                return Err(Rejection::message_size_exceeded("message", size, size_max));
+            }
+            if let Some(Defect::Size(rejection)) = &message.envelope.defect {
+                return Err(rejection.clone());
+            }
+        }
+        for message in messages {
+            if let Some(Defect::Property(rejection)) = &message.envelope.defect {
+                return Err(rejection.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Refuses what the store has no room for (QUO-05).
@@ -159,7 +182,7 @@ impl Queue {
         }
     }
 
-    fn refuse_status(&self) -> Result<(), Rejection> {
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
         if !self.description.status.allows_send() {
             return Err(Rejection::entity_disabled(self.path(), self.description.status));
         }
@@ -204,6 +227,7 @@ impl Queue {
             sub_queue: SubQueue::Main,
             hops: 0,
             in_flight: false,
+            transferring: false,
         };
         let id_hash = envelope.message_id_hash;
         let session = match self.sessions {
@@ -223,7 +247,7 @@ impl Queue {
 
     /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
     /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
-    fn own_expiry(
+    pub(super) fn own_expiry(
         &self,
         time_to_live: Option<crate::time::TimeSpan>,
         enqueued_at: Timestamp,
@@ -235,4 +259,20 @@ impl Queue {
             None => enqueued_at.plus(own.min(self.description.default_message_time_to_live)),
         }
     }
+}
+
+/// Refuses small contents that are too many for one atomic unit (QUO-07).
+fn refuse_large_unit(messages: &[InboundMessage], ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    let small: u64 = messages
+        .iter()
+        .map(|message| u64::from(message.envelope.size))
+        .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
+        .sum();
+    if small > ctx.limits.atomic_bytes_max {
+        return Err(Rejection::quota_exceeded(format!(
+            "atomic batch holds {small} bytes of small messages, limit is {}",
+            ctx.limits.atomic_bytes_max
+        )));
+    }
+    Ok(())
 }

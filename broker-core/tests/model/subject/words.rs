@@ -62,7 +62,8 @@ impl Subject {
             Ok(
                 other @ (Outcome::SessionAccepted { .. }
                 | Outcome::SessionState(_)
-                | Outcome::Sessions(_)),
+                | Outcome::Sessions(_)
+                | Outcome::Admitted(_)),
             ) => panic!("an entity without sessions answers {other:?}"),
         }
     }
