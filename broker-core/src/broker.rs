@@ -18,7 +18,7 @@ use crate::call::{Call, CallList};
 use crate::clock::Clock;
 use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, SessionCommand};
 use crate::contract::{Authorizer, Principal, Right};
-use crate::description::{EntityKind, QueueUpdate, Settings};
+use crate::description::{Destination, EntityKind, QueueDescription, QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
 use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
@@ -45,6 +45,8 @@ pub struct Shared {
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
+    /// Whether every entity that the store has was opened.
+    pub(crate) are_open: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -196,7 +198,8 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `NotImplemented` for forwarding.
+    /// `EntityNotFound` for a destination that does not exist (FWD-02), `InvalidOperation` for one that
+    /// cannot be (FWD-03, FWD-04).
     pub async fn create_queue(
         &self,
         path: &str,
@@ -209,13 +212,51 @@ impl Broker {
         }
         let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        if let Some(rejection) = description.unsupported() {
-            return Err(refuse(rejection));
-        }
+        self.check_destinations(&description).map_err(refuse)?;
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(Create { root: Root::Queue(description), answer });
         answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
         self.describe_queue(path).await
+    }
+
+    /// The path of an entity that messages can be sent to by way of another, for
+    /// [`Command::SendVia`] (VIA-02). The Send right on both is the transport's to ask for.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
+    /// itself.
+    pub fn transfer_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, BrokerError> {
+        let found = Destination::parse(path).and_then(|destination| match destination {
+            Destination::Entity(key) if key == via.0.key => Err(Rejection::invalid_operation(
+                format!("`{path}` cannot be sent to by way of itself"),
+            )),
+            Destination::Entity(key) => match self.shared.directory.get(&key) {
+                Some(entry) => Ok(entry.path),
+                None => Err(Rejection::entity_not_found(path)),
+            },
+            Destination::Foreign(_) => Err(Rejection::entity_not_found(path)),
+        });
+        found.map_err(|rejection| self.refuse(rejection, path))
+    }
+
+    /// What a queue forwards to must be there when it is created or updated (FWD-02).
+    fn check_destinations(&self, description: &QueueDescription) -> Result<(), Rejection> {
+        let destinations =
+            [&description.forward_to, &description.forward_dead_lettered_messages_to];
+        for text in destinations.into_iter().flatten() {
+            match Destination::parse(text)? {
+                Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {
+                    return Err(Rejection::entity_not_found(text));
+                }
+                Destination::Entity(_) => {}
+                Destination::Foreign(scheme) => {
+                    return Err(Rejection::argument(format!(
+                        "no forwarder serves destinations that begin with `{scheme}://`"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads a queue's description and runtime part (ENT-31).
@@ -249,9 +290,7 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(refuse)?;
-            if let Some(rejection) = description.unsupported() {
-                return Err(refuse(rejection));
-            }
+            self.check_destinations(&description).map_err(refuse)?;
             let command = Command::Update {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),
@@ -521,7 +560,7 @@ impl Entity {
 fn command_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => u64::from(message.envelope.size),
-        Command::SendBatch { messages } => {
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             messages.iter().map(|message| u64::from(message.envelope.size)).sum()
         }
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {

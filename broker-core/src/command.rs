@@ -19,6 +19,8 @@ use crate::rule::{Explanation, RuleDescription};
 use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::{Operation, Part, PartOutcome};
+use crate::transfer::passage::Passage;
+use crate::transfer::{Admission, Arrival, Departure, ListNumber, WhenFull};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
 #[derive(Clone, Debug)]
@@ -116,6 +118,32 @@ pub enum Command {
     SendBatch {
         /// The messages, in the order in which they are numbered (SND-31).
         messages: Vec<InboundMessage>,
+    },
+    /// Stores messages, all or none, that wait here for their transfer to another entity and are seen
+    /// by nobody (VIA-01). Answer: [`Outcome::AcceptedBatch`].
+    SendVia {
+        /// The path of the destination, which was there when the sender attached (VIA-02).
+        destination: Arc<str>,
+        /// The messages, in their order.
+        messages: Vec<InboundMessage>,
+    },
+    /// Takes messages over from another entity, whose records of them go in the same batch (FND-03).
+    /// Asked by the broker only. Answer: [`Outcome::Admitted`].
+    TransferIn {
+        /// The messages, in the order of their source (FWD-10).
+        messages: Vec<Arrival>,
+        /// What becomes of the rest when there is no room.
+        when_full: WhenFull,
+        /// The guard of the list; the shell's, not the machine's.
+        passage: Passage,
+    },
+    /// Says what became of a list of messages that the entity has handed over. Asked by the broker
+    /// only. Answer: [`Outcome::Done`].
+    TransferOut {
+        /// The list.
+        list: ListNumber,
+        /// One for each message; those without one are kept.
+        departures: Vec<Departure>,
     },
     /// Removes scheduled messages, all or none (SCH-05). Answer: [`Outcome::Done`].
     CancelScheduled {
@@ -447,6 +475,8 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     Sessions(Vec<Arc<str>>),
     /// What became of the parts of a transaction, in their order.
     Committed(Vec<PartOutcome>),
+    /// What became of each message of a list that came in from another entity.
+    Admitted(Vec<Admission>),
 }
 
 /// An outcome as a machine tells it.

@@ -343,6 +343,31 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     operations_of_one_entity_are_applied_in_one_order,
 ] }
 
+scenarios_of! { inproc_forwarding, Inproc, forwarding: [
+    messages_go_to_the_destination_in_their_order,
+    a_destination_must_be_there_and_be_another,
+    messages_that_are_there_are_forwarded_too,
+    a_message_leaves_when_its_lock_has_ended,
+    an_expired_message_is_not_forwarded,
+    the_time_to_live_counts_anew_at_the_destination,
+    a_source_is_not_received_from,
+    a_source_is_never_idle_and_a_transfer_is_a_use,
+    a_message_makes_four_hops_and_no_fifth,
+    a_circle_ends_by_the_hop_limit,
+    what_a_destination_does_not_take_is_dead_lettered_at_the_source,
+    a_full_destination_and_a_small_one_dead_letter_at_the_source,
+    failures_can_go_to_the_dead_letter_queue with into_the_dead_letter_queue,
+    a_duplicate_is_a_successful_transfer,
+    a_message_without_session_is_dead_lettered_at_a_session_queue,
+    a_source_that_gives_no_receives_forwards_nothing,
+    dead_letters_are_forwarded_with_their_reason,
+    a_forwarded_dead_letter_queue_is_not_received_from,
+    a_dead_letter_waits_for_its_destination,
+    a_dead_letter_that_may_not_hop_can_be_received,
+    forwarding_goes_on_after_a_restart,
+    a_backlog_arrives_in_its_order,
+] }
+
 scenarios_of! { inproc_sessions, Inproc, sessions: [
     a_queue_that_requires_sessions_gives_and_takes_by_session_only,
     a_session_is_accepted_by_id_by_one_receiver,

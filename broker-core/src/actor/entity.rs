@@ -15,6 +15,8 @@ use actix::{ActorFutureExt, Addr};
 use super::desk::Desk;
 use super::inlet::{Group, Inlet};
 use super::namespace::{IdleElapsed, NamespaceActor};
+use super::transfer::Courier;
+use crate::broker::Shared;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
@@ -26,6 +28,7 @@ use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
+use crate::transfer::passage::Passages;
 
 /// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
 const TURN_COMMANDS_MAX: usize = 256;
@@ -92,6 +95,8 @@ pub struct EntityActor {
     desk: Rc<Desk>,
     seat: u64,
     namespace: Addr<NamespaceActor>,
+    /// Brings messages to other entities.
+    courier: Courier,
     groups: VecDeque<Group>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
@@ -106,6 +111,8 @@ pub(super) struct Parts {
     pub(super) id: EntityId,
     pub(super) shell: Shell<AnyMachine>,
     pub(super) inlet: Arc<Inlet>,
+    pub(super) passages: Arc<Passages>,
+    pub(super) shared: Arc<Shared>,
     pub(super) observed: Arc<Observed>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
@@ -115,7 +122,8 @@ pub(super) struct Parts {
 
 impl EntityActor {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace } = parts;
+        let Parts { id, shell, inlet, passages, shared, observed, clock, desk, seat, namespace } =
+            parts;
         observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
         Self {
             id,
@@ -128,6 +136,7 @@ impl EntityActor {
             desk,
             seat,
             namespace,
+            courier: Courier::new(shared, passages),
             groups: VecDeque::new(),
             turn_size: TURN_COMMANDS_MAX,
             armed: None,
@@ -136,8 +145,12 @@ impl EntityActor {
         }
     }
 
+    pub(super) const fn courier(&self) -> &Courier {
+        &self.courier
+    }
+
     /// Runs one turn of the shell and lets out what may leave.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         context: &mut Context<Self>,
         run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
@@ -159,6 +172,9 @@ impl EntityActor {
                     self.desk.wake(self.seat, &to_wake);
                 }
                 release_all(&mut releases);
+                for list in shell.take_outgoing() {
+                    self.courier.carry(list, context.address());
+                }
                 if turn.wants_load {
                     self.load(context);
                 }

@@ -27,8 +27,10 @@
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
-//! All types are of version 1 but the slot, which has two: 1 for a message without session, 2 for one
-//! that belongs to a session, whose id it ends with. A store without sessions has no version 2 in it.
+//! All types are of version 1 but the slot, which has three: 1 for a message without session, 2 for one
+//! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
+//! with the path of its destination. A store without sessions has no version 2 in it, one without
+//! send-via no version 3.
 
 use super::super::entity::slot::{Slot, SlotState};
 use crate::description::{
@@ -59,6 +61,8 @@ const SESSION_STATE: u8 = 0x30;
 pub(crate) const VERSION: u8 = 1;
 /// The version of a slot whose message belongs to a session.
 const VERSION_IN_SESSION: u8 = 2;
+/// The version of a slot whose message waits for its transfer.
+const VERSION_PENDING: u8 = 3;
 
 /// What a key of an entity's space names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,20 +246,25 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
     Ok(found)
 }
 
-/// Writes a slot, and the session its message belongs to. Its lock does not survive a restart, and
-/// what is read was durable.
-pub fn write_slot(slot: &Slot, session: Option<&str>, value: &mut Vec<u8>) {
+/// Writes a slot, and the session its message belongs to; of a pending one, its destination instead.
+/// Its lock does not survive a restart, and what is read was durable.
+pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     let state = match slot.state {
         SlotState::Scheduled => 0,
         SlotState::Active => 1,
         SlotState::Deferred => 2,
+        SlotState::Pending => 3,
     };
     let sub_queue = match slot.sub_queue {
         SubQueue::Main => 0,
         SubQueue::DeadLetter => 1,
         SubQueue::TransferDeadLetter => 2,
     };
-    let version = if session.is_some() { VERSION_IN_SESSION } else { VERSION };
+    let version = match (slot.state, text) {
+        (SlotState::Pending, _) => VERSION_PENDING,
+        (_, Some(_)) => VERSION_IN_SESSION,
+        (_, None) => VERSION,
+    };
     value.extend_from_slice(&[version, state, sub_queue, slot.hops]);
     value.extend_from_slice(&slot.enqueued_at.ticks().to_be_bytes());
     value.extend_from_slice(&slot.expires_at.ticks().to_be_bytes());
@@ -264,26 +273,26 @@ pub fn write_slot(slot: &Slot, session: Option<&str>, value: &mut Vec<u8>) {
     value.extend_from_slice(&slot.header_size.to_be_bytes());
     value.extend_from_slice(&slot.delivery_count.to_be_bytes());
     value.extend_from_slice(&slot.overlay_count.to_be_bytes());
-    if let Some(session) = session {
-        write_text(session, value);
+    if version != VERSION {
+        write_text(text.unwrap_or_default(), value);
     }
 }
 
-/// Reads a slot, and the session its message belongs to.
+/// Reads a slot, and the session its message belongs to; of a pending one, its destination instead.
 ///
 /// # Errors
 /// With what is wrong with it.
 pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader(value);
-    let in_session = match reader.u8()? {
-        VERSION => false,
-        VERSION_IN_SESSION => true,
-        _ => return Err("version is not known"),
-    };
+    let version = reader.u8()?;
+    if !matches!(version, VERSION | VERSION_IN_SESSION | VERSION_PENDING) {
+        return Err("version is not known");
+    }
     let state = match reader.u8()? {
         0 => SlotState::Scheduled,
         1 => SlotState::Active,
         2 => SlotState::Deferred,
+        3 => SlotState::Pending,
         _ => return Err("unknown state"),
     };
     let sub_queue = match reader.u8()? {
@@ -306,10 +315,14 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         sub_queue,
         hops,
         in_flight: false,
+        transferring: false,
     };
-    let session = if in_session { Some(reader.str()?) } else { None };
+    if (slot.state == SlotState::Pending) != (version == VERSION_PENDING) {
+        return Err("only a pending message has a destination");
+    }
+    let text = if version == VERSION { None } else { Some(reader.str()?) };
     reader.end()?;
-    Ok((slot, session))
+    Ok((slot, text))
 }
 
 /// Writes what is stored of a session's state beside its bytes.

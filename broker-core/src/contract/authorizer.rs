@@ -40,6 +40,7 @@ impl Right {
         match command {
             Command::Send { .. }
             | Command::SendBatch { .. }
+            | Command::SendVia { .. }
             | Command::CancelScheduled { .. }
             | Command::Check { operation: Operation::Send { .. } | Operation::SendBatch { .. } } => {
                 Self::Send
@@ -70,6 +71,8 @@ impl Right {
             | Command::CreateSubscription { .. }
             | Command::RemoveSubscription { .. }
             | Command::InSubscription { .. }
+            | Command::TransferIn { .. }
+            | Command::TransferOut { .. }
             | Command::Describe => Self::Manage,
         }
     }

@@ -67,6 +67,8 @@ pub struct Step {
     pub bytes_added: u64,
     /// Bytes that stop counting when the changes are durable.
     pub bytes_freed: u64,
+    /// Bytes that stop counting now: what made them free is durable already.
+    pub bytes_left: u64,
     /// The strongest durability that a change of this step asks for.
     pub durability: Option<Durability>,
 }

@@ -27,6 +27,7 @@ use crate::permits::Budget;
 use crate::request::{Outlet, Release, Released, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
+use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
 
 use self::load::Load;
 use self::parked::Parked;
@@ -62,13 +63,17 @@ impl Turn {
     fn count(&mut self, change: &Change) {
         self.changes += 1;
         match change {
-            Change::Accepted { .. } => self.accepted += 1,
+            Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
+                self.accepted += 1;
+            }
+            Change::Departed { .. } => self.removed[Removal::Forwarded.place()] += 1,
             Change::Materialised { .. } => self.materialised += 1,
             Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
             Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
             Change::Counted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
+            | Change::Absorbed { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
             | Change::SessionStateSet { .. }
@@ -110,6 +115,8 @@ pub struct Shell<M> {
     load: Option<Load>,
     step: Step,
     keys: Vec<crate::store::Key>,
+    /// Messages that leave, until the driver takes them.
+    outgoing: Vec<HandOver<PinnedMessage>>,
 }
 
 impl<M: Machine> Shell<M> {
@@ -139,6 +146,7 @@ impl<M: Machine> Shell<M> {
             load: None,
             step: Step::default(),
             keys: Vec::new(),
+            outgoing: Vec::new(),
         }
     }
 
@@ -150,6 +158,12 @@ impl<M: Machine> Shell<M> {
     /// Its place among the machines of the tree.
     pub const fn number(&self) -> MemberNumber {
         self.number
+    }
+
+    /// The lists that the machine has handed over since the last call; the driver brings each to its
+    /// destination, and says what became of it with [`Command::TransferOut`].
+    pub fn take_outgoing(&mut self) -> Vec<HandOver<PinnedMessage>> {
+        std::mem::take(&mut self.outgoing)
     }
 
     /// The tree that carries its changes.
@@ -277,6 +291,15 @@ impl<M: Machine> Shell<M> {
         if parked::needs_room(&request.command) {
             return self.take_send(request, now, out, turn);
         }
+        if let Command::TransferIn { passage, .. } = &request.command {
+            // A source that has ended offers its messages again, or never.
+            let Some(guard) = passage.claim() else { return Ok(()) };
+            self.tree.borrow_mut().keep(guard);
+            if !self.apply(request, now, Reserved::Granted, out, turn)? {
+                self.tree.borrow_mut().give_back_guard();
+            }
+            return Ok(());
+        }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }
 
@@ -383,6 +406,7 @@ impl<M: Machine> Shell<M> {
                 }
             }
             tree.account(step.bytes_added, step.bytes_freed);
+            tree.free(std::mem::take(&mut step.bytes_left));
             if let Some(durability) = step.durability.take() {
                 tree.require(durability, now);
             }
@@ -394,8 +418,16 @@ impl<M: Machine> Shell<M> {
             self.let_effect_out(effect, out, turn)?;
         }
         self.step.effects = effects;
-        // A stage is cut between units, so that a batch holds whole units only.
-        self.tree.borrow_mut().cut_if_large();
+        // A stage is cut between units, so that a batch holds whole units only. It takes the counters
+        // along: a message that is durable can leave, and its number must not be given again.
+        let mut tree = self.tree.borrow_mut();
+        if tree.is_large() {
+            if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
+                tree.require(durability, now);
+            }
+            tree.cut();
+        }
+        drop(tree);
         Ok(result)
     }
 
@@ -437,6 +469,10 @@ impl<M: Machine> Shell<M> {
                     self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
                 }
             }
+            Effect::HandOver(list) => {
+                let list = self.pin_list(*list)?;
+                self.outgoing.push(list);
+            }
             Effect::IdleElapsed => turn.idle_elapsed = true,
             Effect::Load(sequences) => self.load(&sequences)?,
         }
@@ -476,6 +512,7 @@ impl<M: Machine> Shell<M> {
             }
             Outcome::Sessions(names) => Outcome::Sessions(names),
             Outcome::Committed(parts) => Outcome::Committed(parts),
+            Outcome::Admitted(admissions) => Outcome::Admitted(admissions),
         })
     }
 
@@ -489,6 +526,29 @@ impl<M: Machine> Shell<M> {
         self.store.pin(&[key], &mut contents);
         let content = contents.pop().flatten();
         content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
+    }
+
+    /// Adds pinned contents, and where they lie, to a list that leaves.
+    fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
+        let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
+        let hops: Vec<u8> = messages.iter().map(|message| message.hops).collect();
+        let facts = messages.into_iter().map(|HandedOver { facts, .. }| facts).collect();
+        let messages = self
+            .pin(facts)?
+            .into_iter()
+            .zip(hops)
+            .map(|(message, hops)| {
+                let MessageFacts { sequence, overlay_count, .. } = message.facts;
+                let origin = Origin {
+                    key: self.machine.content_key(sequence),
+                    overlays: (0..overlay_count)
+                        .map(|index| self.machine.overlay_key(sequence, index))
+                        .collect(),
+                };
+                PinnedMessage { message, hops, origin }
+            })
+            .collect();
+        Ok(HandOver { list, sub_queue, destination, source, when_full, messages })
     }
 
     fn pin(&mut self, messages: Vec<MessageFacts>) -> Result<Vec<ReceivedMessage>, Failure> {

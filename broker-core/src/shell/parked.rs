@@ -258,6 +258,7 @@ pub(super) fn needs_room(command: &Command) -> bool {
     match command {
         Command::Send { .. }
         | Command::SendBatch { .. }
+        | Command::SendVia { .. }
         | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
         Command::Commit { parts } => parts.iter().any(|part| !part.operation.messages().is_empty()),
         _ => false,
@@ -267,7 +268,9 @@ pub(super) fn needs_room(command: &Command) -> bool {
 fn send_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => message_bytes(message),
-        Command::SendBatch { messages } => messages.iter().map(message_bytes).sum(),
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
+            messages.iter().map(message_bytes).sum()
+        }
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64 + RECORD_OVERHEAD_BYTES
         }

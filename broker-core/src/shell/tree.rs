@@ -18,6 +18,7 @@ use crate::ids::EntityId;
 use crate::request::Release;
 use crate::store::{Batch, Fence, Shard, StoreError};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::passage::Guard;
 
 /// A stage is cut when it holds this many bytes, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
@@ -53,6 +54,8 @@ struct Stage {
     batch: Batch,
     held: Vec<Release>,
     freed_bytes: u64,
+    /// Of lists that came from other entities and are part of the batch.
+    guards: Vec<Guard>,
     lazy_since: Option<Timestamp>,
     members: Members,
 }
@@ -228,6 +231,22 @@ impl Tree {
         self.stage.freed_bytes += freed;
     }
 
+    /// Takes bytes off that are free already: the batch of another tree has removed them.
+    pub(super) const fn free(&mut self, bytes: u64) {
+        self.stored_bytes = self.stored_bytes.saturating_sub(bytes);
+    }
+
+    /// Keeps a guard with the stage; before the command is applied, so that it is on the stage that
+    /// carries the changes.
+    pub(super) fn keep(&mut self, guard: Guard) {
+        self.stage.guards.push(guard);
+    }
+
+    /// Gives the last guard back, because the command changed nothing.
+    pub(super) fn give_back_guard(&mut self) {
+        self.stage.guards.pop();
+    }
+
     /// Lets the stage carry a reservation; before the command is applied, so that it is on the stage
     /// that carries the changes.
     pub(super) const fn carry_reservation(&mut self, bytes: u64) {
@@ -263,14 +282,13 @@ impl Tree {
         self.stage.lazy_since.map(|at| at.plus(LAZY_DELAY))
     }
 
-    /// Ends the stage if it is large enough for a batch of its own.
-    pub(super) fn cut_if_large(&mut self) {
-        if self.stage.batch.bytes() >= STAGE_BYTES_MAX {
-            self.cut();
-        }
+    /// Whether the stage is large enough for a batch of its own.
+    pub(super) const fn is_large(&self) -> bool {
+        self.stage.batch.bytes() >= STAGE_BYTES_MAX
     }
 
-    fn cut(&mut self) {
+    /// Ends the stage.
+    pub(super) fn cut(&mut self) {
         let number = StageNumber(self.stage.number.0 + 1);
         let stage = std::mem::replace(&mut self.stage, Stage { number, ..Stage::default() });
         self.cut.push_back(stage);
@@ -294,12 +312,12 @@ impl Tree {
             self.cut();
         }
         while let Some(stage) = self.cut.pop_front() {
-            let Stage { number, batch, held, freed_bytes, members, .. } = stage;
+            let Stage { number, batch, held, freed_bytes, guards, members, .. } = stage;
             let earlier = if self.submitted.is_empty() { None } else { self.fence };
             self.submitted.push_back(Submitted { number, held, freed_bytes, members });
             let completion = completion();
             let completion = Box::new(move |result| completion(number, result));
-            self.fence = Some(self.writer.submit_behind(earlier, batch, completion));
+            self.fence = Some(self.writer.submit_behind(earlier, batch, guards, completion));
         }
     }
 

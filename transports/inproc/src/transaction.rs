@@ -238,14 +238,14 @@ impl Committed {
     }
 }
 
-impl AsRef<Receiver> for Receiver {
-    fn as_ref(&self) -> &Receiver {
+impl AsRef<Self> for Receiver {
+    fn as_ref(&self) -> &Self {
         self
     }
 }
 
 impl AsRef<Receiver> for SessionReceiver {
-    fn as_ref(&self) -> &Receiver {
+    fn as_ref(&self) -> &Self {
         self.receiver()
     }
 }

@@ -28,6 +28,7 @@ use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
 use crate::time::Timestamp;
+use crate::transfer::passage::Passages;
 
 /// A tree was opened on its arbiter, or could not be.
 #[derive(Message)]
@@ -74,6 +75,7 @@ impl NamespaceActor {
             };
             if starts {
                 entity.state = State::Opening;
+                entity.passages = Arc::default();
             }
             members.push(Opening {
                 id,
@@ -83,6 +85,7 @@ impl NamespaceActor {
                 shared: Arc::clone(&self.shared),
                 duplicate_key: self.duplicate_key,
                 inlet: Arc::clone(&entity.inlet),
+                passages: Arc::clone(&entity.passages),
                 observed: Arc::clone(&entity.observed),
                 namespace: itself.clone(),
             });
@@ -106,6 +109,7 @@ impl NamespaceActor {
         let topic = self.root_of(id);
         let Some(entity) = self.entities.get_mut(&id) else { return };
         entity.state = State::Opening;
+        entity.passages = Arc::default();
         let opening = Opening {
             id,
             kind: entity.kind,
@@ -114,6 +118,7 @@ impl NamespaceActor {
             shared: Arc::clone(&self.shared),
             duplicate_key: self.duplicate_key,
             inlet: Arc::clone(&entity.inlet),
+            passages: Arc::clone(&entity.passages),
             observed: Arc::clone(&entity.observed),
             namespace: itself.clone(),
         };
@@ -133,6 +138,7 @@ impl NamespaceActor {
         if self.opening == 0
             && let Some(opened) = self.opened.take()
         {
+            self.shared.are_open.send_replace(true);
             opened.send(()).ok();
         }
     }
@@ -217,6 +223,7 @@ struct Opening {
     shared: Arc<Shared>,
     duplicate_key: [u8; 16],
     inlet: Arc<Inlet>,
+    passages: Arc<Passages>,
     observed: Arc<crate::telemetry::Observed>,
     namespace: Addr<NamespaceActor>,
 }
@@ -280,11 +287,7 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
 
 impl Opening {
     fn config(&self) -> QueueConfig {
-        QueueConfig {
-            release_on_detach: self.shared.settings.locks_release_on_detach,
-            expire_whole_sessions: self.shared.settings.sessions_expire_whole,
-            duplicate_key: self.duplicate_key,
-        }
+        self.shared.settings.queue_config(self.duplicate_key)
     }
 
     fn restore_queue(&self, now: Timestamp) -> Result<Queue, String> {
@@ -413,6 +416,8 @@ impl Opening {
             id: self.id,
             shell,
             inlet: Arc::clone(&self.inlet),
+            passages: Arc::clone(&self.passages),
+            shared: Arc::clone(shared),
             observed: Arc::clone(&self.observed),
             clock: Arc::clone(&shared.clock),
             desk: Rc::clone(&home.desk),

@@ -16,6 +16,7 @@ fn slot() -> Slot {
         sub_queue: SubQueue::Main,
         hops: 3,
         in_flight: false,
+        transferring: false,
     }
 }
 
@@ -42,6 +43,20 @@ fn a_slot_of_version_2_stays_readable() {
     write_slot(&slot(), Some("caf\u{e9}"), &mut written);
     assert_eq!(written, golden);
     assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
+}
+
+/// DESIGN D11: one that waits for its transfer is of version 3, and no other is.
+#[test]
+fn a_slot_of_version_3_stays_readable() {
+    let fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    let golden = [b"\x03", &fields[..], b"\x00\x00\x00\x03a/b"].concat();
+    let pending = Slot { state: SlotState::Pending, ..slot() };
+    let mut written = Vec::new();
+    write_slot(&pending, Some("a/b"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((pending, Some("a/b"))));
+    assert!(read_slot(&[b"\x01", &fields[..]].concat()).is_err());
+    assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
 }
 
 /// DESIGN D11: the state of a session.

@@ -21,7 +21,8 @@
 //!
 //! A transaction meets the queue at its end only: one command carries all its operations out.
 //!
-//! Absent on purpose: forwarding. It meets the queue at this place: a transfer freezes a slot.
+//! Messages leave for another entity, and come from one, by transfers (`transfer/`): while it is under
+//! way, a message is frozen.
 
 mod browse;
 mod dead_letter;
@@ -41,6 +42,7 @@ mod settle;
 mod subscription;
 mod tally;
 mod transaction;
+mod transfer;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,6 +51,7 @@ use self::demand::{Call, Grant, Lane, Link, Ring};
 use self::session::{Accept, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
+use self::transfer::{FORWARDED, Transfers};
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
@@ -70,6 +73,7 @@ use crate::store::{Batch, Key};
 use crate::time::{TimeSpan, Timestamp};
 
 pub use self::invariant::BrokenInvariant;
+pub use self::transfer::ForwardingConfig;
 
 /// How many messages one step moves because time has passed (EXP-34, SCH-07). What is left is done
 /// by the next step, which the machine asks for at once.
@@ -84,6 +88,8 @@ pub struct QueueConfig {
     pub expire_whole_sessions: bool,
     /// Key of the hash by which message ids are compared (DUP-01).
     pub duplicate_key: [u8; 16],
+    /// How messages are forwarded.
+    pub forwarding: ForwardingConfig,
 }
 
 /// The state of one queue.
@@ -114,6 +120,8 @@ pub struct Queue {
     draining: Vec<ReceiverId>,
     calls: BTreeMap<Ticket, Call>,
     call_deadlines: BTreeSet<(Timestamp, Ticket)>,
+    /// What leaves for another entity.
+    transfers: Transfers,
     tally: Tally,
     usage: Usage,
     /// What it is beside a queue, as a subscription of a topic.
@@ -164,6 +172,7 @@ impl Queue {
             draining: Vec::new(),
             calls: BTreeMap::new(),
             call_deadlines: BTreeSet::new(),
+            transfers: Transfers::default(),
             tally: Tally::default(),
             usage: Usage::starting(now),
             subscription: None,
@@ -274,7 +283,7 @@ impl Queue {
             time_to_live,
             delivery_count: slot.delivery_count,
             state: match slot.state {
-                SlotState::Active => MessageState::Active,
+                SlotState::Active | SlotState::Pending => MessageState::Active,
                 SlotState::Deferred => MessageState::Deferred,
                 SlotState::Scheduled => MessageState::Scheduled,
             },
@@ -319,6 +328,15 @@ impl Machine for Queue {
             }
             Command::Send { message } => self.send(sub_queue, message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(sub_queue, messages, ctx, step),
+            Command::SendVia { destination, messages } => {
+                self.send_via(sub_queue, &destination, messages, ctx, step)
+            }
+            Command::TransferIn { messages, when_full, passage: _ } => {
+                Ok(self.transfer_in(messages, when_full, ctx, step))
+            }
+            Command::TransferOut { list, departures } => {
+                Ok(self.transfer_out(list, departures, ctx, step))
+            }
             Command::CancelScheduled { sequences } => {
                 self.cancel_scheduled(sub_queue, &sequences, ctx, step)
             }
@@ -407,6 +425,7 @@ impl Machine for Queue {
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         self.expire(ctx, step);
+        self.hand_over(ctx, step);
         self.match_accepts(ctx, step);
         self.match_sessions(ctx, step);
         for which in SubQueue::ALL {
@@ -433,6 +452,7 @@ impl Machine for Queue {
         if let Some(sessions) = &mut self.sessions {
             sessions.committed(stage);
         }
+        self.transfers.committed(stage);
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
@@ -448,6 +468,7 @@ impl Machine for Queue {
                 history.next_deadline(self.description.duplicate_detection_history_time_window)
             }),
             self.idle_deadline(),
+            self.transfer_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -459,6 +480,19 @@ impl Machine for Queue {
             Change::Accepted { sequence, slot, session, .. } => {
                 self.insert(*sequence, *slot, session.as_deref());
                 self.hold_back(*sequence, stage);
+            }
+            Change::Pending { sequence, slot, destination, .. } => {
+                self.transfers.note_destination(*sequence, std::sync::Arc::clone(destination));
+                self.insert(*sequence, *slot, None);
+                self.hold_back(*sequence, stage);
+            }
+            Change::Arrived { sequence, slot, session, .. } => {
+                self.insert(*sequence, *slot, session.as_deref());
+                self.hold_back(*sequence, stage);
+            }
+            Change::Absorbed { .. } => {}
+            Change::Departed { sequence } => {
+                self.take(*sequence);
             }
             Change::Materialised { from, to, enqueued_at, expires_at } => {
                 let session = self.session_name(*from).cloned();
@@ -475,7 +509,13 @@ impl Machine for Queue {
             }
             Change::Counted { sequence, delivery_count } => {
                 self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
-                self.offer(*sequence);
+                // The batch of a destination removes the record; this one must not come after it.
+                let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
+                if self.slots.get(*sequence).is_some_and(leaves) {
+                    self.hold_back(*sequence, stage);
+                } else {
+                    self.offer(*sequence);
+                }
             }
             Change::Abandoned { sequence, delivery_count, overlay } => {
                 self.alter(*sequence, |slot| {
@@ -530,8 +570,10 @@ impl Machine for Queue {
                 }
             }
             Change::Described { description, at } => {
+                let before = FORWARDED.map(|which| self.is_forwarding(which));
                 self.description.clone_from(description);
                 self.updated_at = *at;
+                self.redirect(before, stage);
                 self.rebuild_expiry();
             }
             Change::SubscriptionDescribed { description, at } => {
@@ -588,7 +630,9 @@ impl Queue {
     /// Adds a message to the table, its sub-queue, its session and the tally.
     fn insert(&mut self, sequence: SequenceNumber, slot: Slot, session: Option<&str>) {
         self.tally.add(&slot);
-        self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        if slot.state != SlotState::Pending {
+            self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        }
         if let (Some(sessions), Some(session)) = (&mut self.sessions, session) {
             sessions.insert(sequence, slot.state, session);
         }
@@ -606,10 +650,11 @@ impl Queue {
         let sub_queue = self.sub_queue_mut(slot.sub_queue);
         sub_queue.members.remove(sequence);
         sub_queue.available.remove(sequence);
+        self.transfers.withdraw(sequence);
         if let Some(sessions) = &mut self.sessions {
             sessions.remove(sequence, slot.state);
         }
-        Some(Slot { lock: None, ..slot })
+        Some(Slot { lock: None, transferring: false, ..slot })
     }
 
     /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
@@ -618,6 +663,7 @@ impl Queue {
         self.tally.subtract(slot);
         let before = *slot;
         slot.lock = None;
+        slot.transferring = false;
         change(slot);
         self.tally.add(slot);
         let after = slot.state;
@@ -625,6 +671,11 @@ impl Queue {
             self.locks_of_mut(before.sub_queue).remove(lock);
         }
         self.sub_queue_mut(before.sub_queue).available.remove(sequence);
+        if after == SlotState::Pending {
+            self.transfers.recall(sequence);
+        } else {
+            self.transfers.withdraw(sequence);
+        }
         if let Some(sessions) = &mut self.sessions {
             sessions.withdraw(sequence);
             sessions.recount(sequence, before.state, after);
@@ -652,7 +703,9 @@ impl Queue {
         }
         match slot.state {
             SlotState::Active => {
+                let leaves = self.leaves(&slot);
                 match (&mut self.sessions, slot.sub_queue) {
+                    (_, which) if leaves => self.offer_at_exit(sequence, which),
                     (Some(sessions), SubQueue::Main) => sessions.offer(sequence),
                     (_, which) => {
                         self.sub_queue_mut(which).available.insert(sequence);
@@ -664,11 +717,15 @@ impl Queue {
             }
             SlotState::Scheduled => self.watch_schedule(sequence, &slot),
             SlotState::Deferred => {}
+            SlotState::Pending => self.transfers.offer_pending(sequence),
         }
     }
 
-    /// Whether a message can be handed out as far as it is concerned itself.
+    /// Whether a message can be handed out, or over, as far as it is concerned itself.
     fn is_available(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
+        if self.transfers.is_waiting(sequence, which) {
+            return true;
+        }
         match (&self.sessions, which) {
             (Some(sessions), SubQueue::Main) => sessions.is_available(sequence),
             (_, which) => self.sub_queue(which).available.contains(sequence),

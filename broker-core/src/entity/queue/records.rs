@@ -6,11 +6,13 @@ use crate::change::codec::{
 };
 use crate::change::{Change, Durability};
 use crate::entity::CorruptRecord;
+use crate::entity::slot::SlotState;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::store::Batch;
 use crate::time::Timestamp;
+use crate::transfer::Origin;
 
 impl Queue {
     pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
@@ -25,6 +27,22 @@ impl Queue {
                     );
                 }
             }
+            Change::Pending { sequence, content, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    let destination = self.record_text(*sequence, slot);
+                    batch.put_with_content(
+                        &slot_key(self.id, *sequence),
+                        content.as_bytes().clone(),
+                        |value| codec::write_slot(slot, destination, value),
+                    );
+                }
+            }
+            Change::Arrived { sequence, origin, added, .. } => {
+                self.write_arrival(*sequence, origin, added, batch);
+            }
+            Change::Absorbed { origin } => delete_origin(origin, batch),
+            // The batch of its destination has removed it.
+            Change::Departed { .. } => {}
             Change::Materialised { from, to, .. } => {
                 let source = slot_key(self.id, *from);
                 if let Some(slot) = self.slots.get(*to) {
@@ -82,7 +100,7 @@ impl Queue {
         batch: &mut Batch,
     ) {
         let Some(slot) = self.slots.get(sequence) else { return };
-        let session = self.session_name(sequence).map(AsRef::as_ref);
+        let session = self.record_text(sequence, slot);
         batch.put_keep_content(&slot_key(self.id, sequence), |value| {
             codec::write_slot(slot, session, value);
         });
@@ -93,6 +111,31 @@ impl Queue {
             let key = overlay_key(self.id, sequence, index);
             batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
         }
+    }
+
+    /// Both halves of a transfer: the records here, with the contents they had there, and there none.
+    fn write_arrival(
+        &self,
+        sequence: SequenceNumber,
+        origin: &Origin,
+        added: &[Overlay],
+        batch: &mut Batch,
+    ) {
+        if let Some(slot) = self.slots.get(sequence) {
+            let session = self.record_text(sequence, slot);
+            batch.put_content_of(&slot_key(self.id, sequence), &origin.key, |value| {
+                codec::write_slot(slot, session, value);
+            });
+            for (index, key) in (0u16..).zip(&origin.overlays) {
+                batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
+            }
+            let first = u16::try_from(origin.overlays.len()).unwrap_or(u16::MAX);
+            for (index, overlay) in (first..).zip(added) {
+                let key = overlay_key(self.id, sequence, index);
+                batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+            }
+        }
+        delete_origin(origin, batch);
     }
 
     fn counters(&self) -> Counters {
@@ -165,6 +208,12 @@ impl Queue {
             RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                if slot.state == SlotState::Pending {
+                    let destination = session.unwrap_or_default();
+                    self.transfers.restore_destination(sequence, destination);
+                    self.insert(sequence, slot, None);
+                    return Ok(());
+                }
                 let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
                 if belongs != session.is_some() {
                     return Err(corrupt("message with a session where there is none, or without"));
@@ -189,5 +238,13 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes what a message had where it came from.
+fn delete_origin(origin: &Origin, batch: &mut Batch) {
+    batch.delete(&origin.key);
+    for key in &origin.overlays {
+        batch.delete(key);
     }
 }

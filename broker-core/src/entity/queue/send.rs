@@ -74,6 +74,22 @@ impl Queue {
         admission::check_atomic_size(messages, ctx)
     }
 
+    /// The checks of SND-19 for messages that only pass through.
+    pub(super) fn admit_via(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        admission::check_batch_size(messages, ctx)?;
+        let total = admission::check_messages(messages, self.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
+        admission::check_atomic_size(messages, ctx)
+    }
+
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
     pub(super) fn admit(
         &self,
@@ -120,7 +136,7 @@ impl Queue {
         }
     }
 
-    fn refuse_status(&self) -> Result<(), Rejection> {
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
         if !self.description.status.allows_send() {
             return Err(Rejection::entity_disabled(self.path(), self.description.status));
         }
@@ -165,6 +181,7 @@ impl Queue {
             sub_queue: SubQueue::Main,
             hops: 0,
             in_flight: false,
+            transferring: false,
         };
         let id_hash = envelope.message_id_hash;
         let session = match self.sessions {
@@ -184,7 +201,7 @@ impl Queue {
 
     /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
     /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
-    fn own_expiry(
+    pub(super) fn own_expiry(
         &self,
         time_to_live: Option<crate::time::TimeSpan>,
         enqueued_at: Timestamp,

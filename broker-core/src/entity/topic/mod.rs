@@ -235,6 +235,15 @@ impl Machine for Topic {
             // It has nobody who could be detached, and no call that waits.
             Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
             Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
+            Command::TransferIn { .. } | Command::TransferOut { .. } | Command::SendVia { .. } => {
+                Err(Rejection::new(
+                    Condition::NotImplemented,
+                    format!(
+                        "`{}` is a topic, and transfers are between queues only so far",
+                        self.path()
+                    ),
+                ))
+            }
             Command::Check { .. } | Command::Commit { .. } => Err(Rejection::new(
                 Condition::NotImplemented,
                 format!("`{}` is a topic, and transactions cover queues only so far", self.path()),
@@ -320,6 +329,10 @@ impl Machine for Topic {
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
             | Change::SessionStateSet { .. }
+            | Change::Pending { .. }
+            | Change::Arrived { .. }
+            | Change::Absorbed { .. }
+            | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
         }

@@ -225,6 +225,7 @@ impl Topic {
                     sub_queue: SubQueue::Main,
                     hops: 0,
                     in_flight: false,
+                    transferring: false,
                 };
                 step.bytes_added += u64::from(slot.size);
                 let change = Change::Accepted { sequence, slot, session: None, content };
@@ -295,6 +296,7 @@ impl Topic {
                 sub_queue: SubQueue::Main,
                 hops: 0,
                 in_flight: false,
+                transferring: false,
             };
             let mut verdict: Option<Overlay> = None;
             if let Some(refusal) = &refusal {

@@ -43,6 +43,10 @@ impl Topic {
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
             | Change::SessionStateSet { .. }
+            | Change::Pending { .. }
+            | Change::Arrived { .. }
+            | Change::Absorbed { .. }
+            | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
         }

@@ -81,7 +81,8 @@ impl Subject {
                 | Outcome::TopicDescribed(_)
                 | Outcome::SubscriptionDescribed(_)
                 | Outcome::Rules(_)
-                | Outcome::Explained(_)),
+                | Outcome::Explained(_)
+                | Outcome::Admitted(_)),
             ) => panic!("a queue without sessions answers {other:?}"),
         }
     }
