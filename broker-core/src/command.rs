@@ -373,6 +373,9 @@ pub enum RuleCommand {
 /// What the holder of a session may ask.
 #[derive(Clone, Debug)]
 pub enum SessionCommand {
+    /// Opens the link again, without credit, after the entity has closed it and left the session to
+    /// its holder (ENT-24, ENT-25). Answer: [`Outcome::Done`].
+    Attach,
     /// As [`Command::Receive`], from the session, in the mode of its receiver (SES-21).
     Receive {
         /// At least 1 and at most this many messages.

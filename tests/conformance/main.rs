@@ -368,24 +368,35 @@ scenarios_of! { inproc_forwarding, Inproc, forwarding: [
     a_backlog_arrives_in_its_order,
 ] }
 
-scenarios_of! { inproc_sessions, Inproc, sessions: [
-    a_queue_that_requires_sessions_gives_and_takes_by_session_only,
-    a_session_is_accepted_by_id_by_one_receiver,
-    the_next_session_is_that_of_the_oldest_message,
-    waiting_accepts_are_served_in_order,
-    an_accept_that_is_dropped_holds_nothing,
-    what_is_done_through_a_session_lock_ends_with_it,
-    an_abandoned_message_comes_before_those_behind_it,
-    only_an_orderly_close_leaves_the_count_alone,
-    a_session_keeps_its_state_for_the_next_holder,
-    sessions_are_listed_by_id,
-    what_is_set_aside_belongs_to_its_session,
-    one_expired_message_expires_its_whole_session,
-    messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
-    sessions_outlive_a_restart_and_their_locks_do_not,
-    requesters_share_a_queue_of_replies,
-    operations_of_sessions_are_refused_where_there_are_none,
-] }
+/// Makes tests of sessions for each transport that has them.
+macro_rules! sessions {
+    ($($module:ident: $transport:ident),* $(,)?) => {$(
+        scenarios_of! { $module, $transport, sessions: [
+            a_queue_that_requires_sessions_gives_and_takes_by_session_only,
+            a_session_is_accepted_by_id_by_one_receiver,
+            the_next_session_is_that_of_the_oldest_message,
+            waiting_accepts_are_served_in_order,
+            an_accept_that_is_dropped_holds_nothing,
+            what_is_done_through_a_session_lock_ends_with_it,
+            an_abandoned_message_comes_before_those_behind_it,
+            only_an_orderly_close_leaves_the_count_alone,
+            a_session_keeps_its_state_for_the_next_holder,
+            sessions_are_listed_by_id,
+            what_is_set_aside_belongs_to_its_session,
+            one_expired_message_expires_its_whole_session,
+            messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
+            sessions_outlive_a_restart_and_their_locks_do_not,
+            requesters_share_a_queue_of_replies,
+            operations_of_sessions_are_refused_where_there_are_none,
+        ] }
+    )*};
+}
+
+sessions! {
+    inproc_sessions: Inproc,
+    websocket_sessions: WebSocket,
+    websocket_json_sessions: WebSocketJson,
+}
 
 /// Makes a test of each scenario of transactions and each transport that has them (TXN-16).
 macro_rules! transactions {

@@ -15,7 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
-use crate::command::{Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
+use crate::command::{
+    Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, SessionCommand, StateFacts,
+};
 use crate::content_ref::ContentRef;
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
@@ -314,9 +316,9 @@ impl<M: Machine> Shell<M> {
     ) -> Result<bool, Failure> {
         let Request { ticket, sub_queue, command, mut reply } = request;
         let attached = match &command {
-            Command::Attach { receiver, .. } | Command::AcceptSession { receiver, .. } => {
-                Some(*receiver)
-            }
+            Command::Attach { receiver, .. }
+            | Command::AcceptSession { receiver, .. }
+            | Command::InSession { receiver, command: SessionCommand::Attach } => Some(*receiver),
             Command::Detach { receiver, .. } => {
                 self.links.remove(receiver);
                 None
