@@ -162,7 +162,7 @@ fn the_older_name_of_dead_lettering_on_expiration_is_accepted() {
 fn webhooks_are_configured_and_their_files_are_judged() {
     let defaults = load("webhook-defaults", "").unwrap().config.webhook.config().unwrap();
     assert_eq!(defaults.timeout, std::time::Duration::from_secs(15));
-    assert!(defaults.allowed_hosts.is_empty() && defaults.secrets.is_empty());
+    assert!(defaults.secrets.is_empty());
     let secret = std::env::temp_dir().join(format!("peeklock-{}-secret", std::process::id()));
     std::fs::write(&secret, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n").unwrap();
     let text = format!(
@@ -172,7 +172,10 @@ fn webhooks_are_configured_and_their_files_are_judged() {
     );
     let loaded = load("webhook", &text).unwrap();
     let config = loaded.config.webhook.config().unwrap();
-    assert_eq!((config.allowed_hosts.len(), config.secrets.len()), (2, 1));
+    assert_eq!(config.secrets.len(), 1);
+    let place = peeklock::forward_webhook::Place::new("a.example.com", 80, false).unwrap();
+    assert_eq!(config.reach.judge(&place), Ok(()));
+    assert!(defaults.reach.judge(&place).is_err());
     assert_eq!(config.timeout, std::time::Duration::from_secs(2));
     assert!(loaded.rows().iter().all(|row| !row.value.contains("whsec_")), "it is not shown");
     std::fs::write(&secret, "hush\n").unwrap();

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use peeklock::forward_webhook::{HostPattern, Secret, WebhookConfig, certificates};
+use peeklock::forward_webhook::{
+    HostError, HostPattern, Reach, Secret, WebhookConfig, certificates,
+};
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
@@ -47,15 +49,17 @@ impl WebhookSection {
     /// The key, and what is wrong with it.
     pub fn config(&self) -> Result<WebhookConfig, (String, String)> {
         let mut config = WebhookConfig::default();
-        for host in &self.allowed_hosts.0 {
-            config.allowed_hosts.push(pattern("webhook.allowed_hosts", host)?);
-        }
+        let hosts = self.allowed_hosts.0.iter();
+        let allowed: Result<_, _> =
+            hosts.map(|host| pattern("webhook.allowed_hosts", host)).collect();
         config.connect_timeout = time("webhook.connect_timeout", self.connect_timeout.0)?;
         config.timeout = time("webhook.timeout", self.timeout.0)?;
-        if !self.ca_file.0.is_empty() {
-            config.authorities = certificates(Path::new(&self.ca_file.0))
-                .map_err(|error| ("webhook.ca_file".to_owned(), error.to_string()))?;
-        }
+        let authorities = match self.ca_file.0.as_str() {
+            "" => Vec::new(),
+            file => certificates(Path::new(file))
+                .map_err(|error| ("webhook.ca_file".to_owned(), error.to_string()))?,
+        };
+        config.reach = Reach::new(allowed?, authorities);
         for (index, declared) in self.secrets.iter().enumerate() {
             let host = pattern(&format!("webhook.secrets[{index}].host"), &declared.host.0)?;
             let secret = Secret::read(Path::new(&declared.file.0))
@@ -67,9 +71,7 @@ impl WebhookSection {
 }
 
 fn pattern(key: &str, text: &str) -> Result<HostPattern, (String, String)> {
-    text.parse().map_err(|error: peeklock::forward_webhook::ConfigError| {
-        (key.to_owned(), error.to_string())
-    })
+    text.parse().map_err(|error: HostError| (key.to_owned(), error.to_string()))
 }
 
 fn time(key: &str, span: TimeSpan) -> Result<Duration, (String, String)> {

@@ -18,10 +18,9 @@
 //! |---|---|
 //! | `config.rs` | what an operator sets, signing secrets among it |
 //! | `target.rs` | what a destination says: URL, mode, times |
-//! | `host.rs` | which hosts may be named, and which addresses are public |
 //! | `event.rs` | the message as a CloudEvent, in binary and in structured mode |
 //! | `signature.rs` | the headers of Standard Webhooks |
-//! | `connection.rs` | resolves, connects, TLS, HTTP |
+//! | `connection.rs` | HTTP over a connection; `peeklock-reach` says where it may lead to |
 //! | `verdict.rs` | what an answer means for the message |
 //! | `route.rs` | one message after the other |
 //!
@@ -32,13 +31,13 @@
 mod config;
 mod connection;
 mod event;
-mod host;
 mod route;
 mod signature;
 mod target;
 mod verdict;
 
-pub use config::{ConfigError, WebhookConfig, certificates};
-pub use host::HostPattern;
+pub use config::{SecretError, WebhookConfig};
+#[doc(no_inline)]
+pub use peeklock_reach::{HostError, HostPattern, Place, Reach, certificates};
 pub use route::WebhookForwarder;
 pub use signature::Secret;

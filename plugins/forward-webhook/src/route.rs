@@ -1,7 +1,6 @@
 //! One message after the other, so that a receiver gets them in order: the next is posted when the one
 //! before was answered.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +13,7 @@ use peeklock_core::error::Rejection;
 use tokio::time::{Instant, timeout};
 
 use crate::config::WebhookConfig;
-use crate::connection::{Answer, Connection, Connector, SendError};
+use crate::connection::{Answer, Connection, SendError};
 use crate::event::Event;
 use crate::signature::{Secret, webhook_id};
 use crate::target::{PLAIN, SECURE, Target};
@@ -30,15 +29,13 @@ const AGENT: HeaderValue =
 /// Posts messages to webhooks, for the schemes `webhook+https` and `webhook+http`.
 pub struct WebhookForwarder {
     config: WebhookConfig,
-    connector: Arc<Connector>,
 }
 
 impl WebhookForwarder {
     /// A forwarder of these settings.
     #[must_use]
-    pub fn new(config: WebhookConfig) -> Self {
-        let connector = Arc::new(Connector::new(config.authorities.clone()));
-        Self { config, connector }
+    pub const fn new(config: WebhookConfig) -> Self {
+        Self { config }
     }
 }
 
@@ -58,14 +55,13 @@ impl Forwarder for WebhookForwarder {
     fn route(&self, destination: &str, source: Source) -> Result<Box<dyn Route>, Rejection> {
         let target = Target::parse(destination, &self.config)?;
         let secret = self.config.secrets.iter().find_map(|(pattern, secret)| {
-            pattern.fits(&target.host, target.port).then(|| secret.clone())
+            pattern.fits(target.place.host(), target.place.port()).then(|| secret.clone())
         });
         Ok(Box::new(WebhookRoute {
             target,
             source,
             secret,
             config: self.config.clone(),
-            connector: Arc::clone(&self.connector),
             connection: None,
         }))
     }
@@ -77,7 +73,6 @@ struct WebhookRoute {
     source: Source,
     secret: Option<Secret>,
     config: WebhookConfig,
-    connector: Arc<Connector>,
     connection: Option<Connection>,
 }
 
@@ -131,7 +126,9 @@ impl WebhookRoute {
             self.connection = connection;
             return Ok(answer);
         }
-        let connection = self.connector.connect(&self.target).await?;
+        let reach = &self.config.reach;
+        let stream = reach.connect(&self.target.place, self.target.connect_timeout).await?;
+        let connection = Connection::over(stream).await?;
         let (answer, connection) = connection.exchange(request.build()).await?;
         self.connection = connection;
         Ok(answer)

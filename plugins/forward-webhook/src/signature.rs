@@ -11,7 +11,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::path::SubQueue;
 use ring::hmac;
 
-use crate::config::ConfigError;
+use crate::config::SecretError;
 
 /// What a secret begins with.
 const PREFIX: &str = "whsec_";
@@ -32,12 +32,12 @@ impl Secret {
     ///
     /// # Errors
     /// When the file cannot be read, or has something else in it.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+    pub fn read(path: &Path) -> Result<Self, SecretError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+            .map_err(|source| SecretError::Unreadable { path: path.to_owned(), source })?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         Self::of_lines(lines)
-            .map_err(|detail| ConfigError::Secret { path: path.to_owned(), detail })
+            .map_err(|detail| SecretError::Unusable { path: path.to_owned(), detail })
     }
 
     fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Self, &'static str> {

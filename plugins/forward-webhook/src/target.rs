@@ -1,14 +1,13 @@
 //! What a destination says: the URL to post to, and how.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use peeklock_core::error::Rejection;
-use url::{Host, Position, Url};
+use peeklock_reach::Place;
+use url::{Position, Url};
 
 use crate::config::WebhookConfig;
 use crate::event;
-use crate::host::is_public;
 
 /// With TLS.
 pub const SECURE: &str = "webhook+https";
@@ -32,9 +31,7 @@ pub enum Mode {
 /// A destination that was found valid.
 #[derive(Clone, Debug)]
 pub struct Target {
-    pub is_secure: bool,
-    pub host: Host,
-    pub port: u16,
+    pub place: Place,
     /// The header `Host`.
     pub authority: String,
     /// The URL behind the authority, without the parameters that are ours.
@@ -44,8 +41,6 @@ pub struct Target {
     pub event_type: Option<String>,
     pub connect_timeout: Duration,
     pub timeout: Duration,
-    /// Whether the operator named the host: then its addresses are not judged.
-    pub is_named: bool,
 }
 
 impl Target {
@@ -72,24 +67,27 @@ impl Target {
         if url.fragment().is_some() {
             return Err(refuse("has a fragment (#), which is never sent"));
         }
-        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(refuse("has no host"));
         };
-        let host = host.to_owned();
+        let place =
+            Place::new(host, port, is_secure).map_err(|error| refuse(&error.to_string()))?;
         let mut target = Self {
-            is_secure,
-            port,
+            place,
             authority: url[Position::BeforeHost..Position::AfterPort].to_owned(),
             path: String::new(),
             mode: Mode::Binary,
             event_type: None,
             connect_timeout: config.connect_timeout,
             timeout: config.timeout,
-            is_named: config.allowed_hosts.iter().any(|pattern| pattern.fits(&host, port)),
-            host,
         };
         target.path = target.take_parameters(&url)?;
-        target.judge(config)?;
+        config.reach.judge(&target.place).map_err(|forbidden| {
+            let authority = &target.authority;
+            Rejection::argument(format!(
+                "webhook destination {authority:?} is not allowed: {forbidden} in webhook.allowed_hosts"
+            ))
+        })?;
         Ok(target)
     }
 
@@ -115,41 +113,6 @@ impl Target {
             }
         }
         Ok(path)
-    }
-
-    /// Whether it may be named at all.
-    fn judge(&self, config: &WebhookConfig) -> Result<(), Rejection> {
-        if self.is_named {
-            return Ok(());
-        }
-        let authority = &self.authority;
-        let refuse = |why: &str| {
-            Rejection::argument(format!("webhook destination {authority:?} is not allowed: {why}"))
-        };
-        if !config.allowed_hosts.is_empty() {
-            return Err(refuse("webhook.allowed_hosts of the broker does not name it"));
-        }
-        if !self.is_secure {
-            return Err(refuse(
-                "without TLS only hosts may be named that stand in webhook.allowed_hosts of the broker",
-            ));
-        }
-        let is_local = matches!(&self.host, Host::Domain(name) if name == "localhost");
-        if is_local || self.address().is_some_and(|address| !is_public(address)) {
-            return Err(refuse(
-                "its address is not public, and it does not stand in webhook.allowed_hosts of the broker",
-            ));
-        }
-        Ok(())
-    }
-
-    /// The address, if the host is one.
-    pub const fn address(&self) -> Option<IpAddr> {
-        match self.host {
-            Host::Ipv4(address) => Some(IpAddr::V4(address)),
-            Host::Ipv6(address) => Some(IpAddr::V6(address)),
-            Host::Domain(_) => None,
-        }
     }
 }
 
@@ -195,11 +158,13 @@ fn time(name: &str, value: &str) -> Result<Duration, Rejection> {
 
 #[cfg(test)]
 mod tests {
+    use peeklock_reach::Reach;
+
     use super::*;
 
     fn config(hosts: &[&str]) -> WebhookConfig {
-        let allowed_hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        WebhookConfig { allowed_hosts, ..WebhookConfig::default() }
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        WebhookConfig { reach: Reach::new(hosts, Vec::new()), ..WebhookConfig::default() }
     }
 
     fn refusal(destination: &str, hosts: &[&str]) -> String {
@@ -213,7 +178,7 @@ mod tests {
         let target = Target::parse(destination, &config(&[])).unwrap();
         assert_eq!(target.path, "/a%20b?x=%41&&%6dode=z&flag");
         assert_eq!(target.authority, "hooks.example.com");
-        assert_eq!((target.port, target.is_secure), (443, true));
+        assert_eq!((target.place.port(), target.place.is_secure()), (443, true));
         assert_eq!(target.mode, Mode::Structured);
         assert_eq!(target.event_type.as_deref(), Some("com.example.order"));
         assert_eq!(target.timeout, Duration::from_millis(250));
@@ -252,39 +217,16 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_only_public_hosts_over_tls_may_be_named() {
-        Target::parse("webhook+https://1.1.1.1/", &config(&[])).unwrap();
-        for destination in [
-            "webhook+http://a.net/",
-            "webhook+http://1.1.1.1/",
-            "webhook+https://LocalHost/",
-            "webhook+https://127.0.0.1/",
-            "webhook+https://0x7f.1/",
-            "webhook+https://2130706433/",
-            "webhook+https://[::1]/",
-            "webhook+https://[::ffff:10.0.0.1]/",
-            "webhook+https://169.254.169.254/latest",
+    fn what_the_operator_does_not_allow_is_refused() {
+        for (destination, hosts, word) in [
+            ("webhook+http://a.net/", &[][..], "without TLS"),
+            ("webhook+https://127.0.0.1/", &[][..], "not public"),
+            ("webhook+https://a.net/", &["*.example.com"][..], "has not named it"),
         ] {
-            let detail = refusal(destination, &[]);
-            assert!(detail.contains("webhook.allowed_hosts"), "{destination}: {detail}");
+            let detail = refusal(destination, hosts);
+            assert!(detail.contains(word) && detail.contains("webhook.allowed_hosts"), "{detail}");
         }
-    }
-
-    #[test]
-    fn with_a_list_its_hosts_alone_may_be_named() {
-        let hosts = ["*.example.com", "127.0.0.1:8080"];
-        for destination in [
-            "webhook+http://a.example.com/",
-            "webhook+https://a.example.com:99/",
-            "webhook+http://127.0.0.1:8080/",
-        ] {
-            assert!(Target::parse(destination, &config(&hosts)).unwrap().is_named);
-        }
-        for destination in
-            ["webhook+https://a.net/", "webhook+http://127.0.0.1/", "webhook+https://1.1.1.1/"]
-        {
-            let detail = refusal(destination, &hosts);
-            assert!(detail.contains("does not name it"), "{destination}: {detail}");
-        }
+        let target = Target::parse("webhook+http://10.0.0.1:80/", &config(&["10.0.0.1"])).unwrap();
+        assert!(!target.place.is_secure());
     }
 }

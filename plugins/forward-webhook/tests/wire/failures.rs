@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use peeklock_core::contract::Verdict;
+use peeklock_forward_webhook::Reach;
 
 use crate::server::*;
 
@@ -181,7 +182,7 @@ fn a_name_of_an_internal_address_is_not_connected_to() {
     run(async {
         let server = serve(vec![Act::Answer(OK.to_owned())]).await;
         let mut open = config();
-        open.allowed_hosts = Vec::new();
+        open.reach = Reach::new(Vec::new(), Vec::new());
         // Another spelling of a name that every resolver knows.
         let destination = format!("webhook+https://localhost.:{}/", server.port);
         let mut route = route(open, &destination);

@@ -10,10 +10,11 @@ use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
-use peeklock_forward_webhook::{WebhookConfig, WebhookForwarder};
+use peeklock_forward_webhook::{Reach, WebhookConfig, WebhookForwarder};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
@@ -172,9 +173,14 @@ pub fn source() -> Source {
 /// The defaults with the hosts of loopback named, at noon.
 pub fn config() -> WebhookConfig {
     let mut config = WebhookConfig::default();
-    config.allowed_hosts = vec!["127.0.0.1".parse().unwrap(), "localhost".parse().unwrap()];
+    config.reach = reach(Vec::new());
     config.clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00.9Z").unwrap()));
     config
+}
+
+/// The hosts of loopback, and authorities that are trusted there.
+pub fn reach(authorities: Vec<CertificateDer<'static>>) -> Reach {
+    Reach::new(vec!["127.0.0.1".parse().unwrap(), "localhost".parse().unwrap()], authorities)
 }
 
 pub fn route(config: WebhookConfig, destination: &str) -> Box<dyn Route> {

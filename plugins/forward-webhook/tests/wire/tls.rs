@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use peeklock_core::contract::Verdict;
-use peeklock_forward_webhook::{ConfigError, certificates};
+use peeklock_reach::{AuthoritiesError, certificates};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -39,14 +39,14 @@ async fn serve_tls(acceptor: TlsAcceptor) -> Server {
 }
 
 /// The certificates of a file with this text.
-fn read(name: &str, text: &str) -> Result<usize, ConfigError> {
+fn read(name: &str, text: &str) -> Result<usize, AuthoritiesError> {
     load(name, text).map(|found| found.len())
 }
 
 fn load(
     name: &str,
     text: &str,
-) -> Result<Vec<tokio_rustls::rustls::pki_types::CertificateDer<'static>>, ConfigError> {
+) -> Result<Vec<tokio_rustls::rustls::pki_types::CertificateDer<'static>>, AuthoritiesError> {
     let file = std::env::temp_dir().join(format!("peeklock-{name}-{}", std::process::id()));
     std::fs::write(&file, text).unwrap();
     let found = certificates(&file);
@@ -59,7 +59,7 @@ fn a_receiver_is_trusted_by_its_authority_and_its_name() {
     run(async {
         let (pem, acceptor) = authority("localhost");
         let mut trusting = config();
-        trusting.authorities = load("trusted", &pem).unwrap();
+        trusting.reach = reach(load("trusted", &pem).unwrap());
         let mut server = serve_tls(acceptor).await;
         let destination = format!("webhook+https://localhost:{}/a", server.port);
         let mut secure = route(trusting.clone(), &destination);
@@ -91,8 +91,8 @@ fn a_file_of_authorities_has_certificates() {
     let (pem, _) = authority("localhost");
     assert_eq!(read("two", &format!("{pem}{pem}")).unwrap(), 2);
     for text in ["", "nothing", "-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n"] {
-        assert!(matches!(read("none", text), Err(ConfigError::Certificates { .. })), "{text}");
+        assert!(matches!(read("none", text), Err(AuthoritiesError::Unusable { .. })), "{text}");
     }
     let missing = certificates(std::path::Path::new("/nowhere/at/all"));
-    assert!(matches!(missing, Err(ConfigError::Unreadable { .. })));
+    assert!(matches!(missing, Err(AuthoritiesError::Unreadable { .. })));
 }

@@ -1,16 +1,10 @@
-//! Which hosts may be named, and which addresses are public.
-//!
-//! Whoever may set ForwardTo makes the broker connect from where it stands: next to databases, consoles
-//! and the metadata service of a cloud. So what is not public must be named by the operator, and what was
-//! resolved is judged where it is connected to, not before.
+//! Which hosts are meant, and which addresses are public.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use url::Host;
-
-use crate::config::ConfigError;
 
 /// Hosts that are meant: `hooks.example.com`, `*.example.com`, `10.0.0.7`, `[fd00::7]`, `*`, each with
 /// `:port` if only that port is.
@@ -19,6 +13,14 @@ pub struct HostPattern {
     name: Name,
     port: Option<u16>,
 }
+
+/// A text that names no host.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "`{0}` is not a host: write a name such as hooks.example.com, *.example.com, an IP address, each with \
+     :port if only that one is meant, or * for all"
+)]
+pub struct HostError(pub String);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Name {
@@ -46,10 +48,10 @@ impl HostPattern {
 }
 
 impl FromStr for HostPattern {
-    type Err = ConfigError;
+    type Err = HostError;
 
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let wrong = || ConfigError::Host(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let wrong = || HostError(text.to_owned());
         // Colons of an IPv6 address stand within brackets.
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => {
