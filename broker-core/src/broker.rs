@@ -90,6 +90,13 @@ impl Broker {
         &self.shared.settings
     }
 
+    /// Names this broker among all others, for as long as its data exists: random, and the same after
+    /// every start on the same data. What its forwarders tell others of its messages begins with it.
+    #[must_use]
+    pub fn id(&self) -> u128 {
+        self.shared.edge.broker_id()
+    }
+
     /// The broker's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
