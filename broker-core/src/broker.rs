@@ -490,6 +490,9 @@ fn command_bytes(command: &Command) -> u64 {
         Command::SendBatch { messages } => {
             messages.iter().map(|message| u64::from(message.envelope.size)).sum()
         }
+        Command::TransferFromPeer { messages, .. } => {
+            messages.iter().map(|arrival| u64::from(arrival.message.envelope.size)).sum()
+        }
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64
         }

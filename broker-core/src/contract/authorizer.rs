@@ -56,6 +56,7 @@ impl Right {
             Command::DeleteDeferred { .. }
             | Command::DeleteBatchUnlocked { .. }
             | Command::Update { .. }
+            | Command::TransferFromPeer { .. }
             | Command::Describe => Self::Manage,
         }
     }

@@ -12,6 +12,7 @@
 
 pub mod due;
 pub mod lock_table;
+pub mod peers;
 pub mod queue;
 pub mod sequence_set;
 pub mod slot;

@@ -66,6 +66,8 @@ impl Turn {
             | Change::Deferred { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
         }
@@ -416,6 +418,7 @@ impl<M: Machine> Shell<M> {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
             }
             Outcome::Sessions(names) => Outcome::Sessions(names),
+            Outcome::TakenOver(results) => Outcome::TakenOver(results),
         })
     }
 

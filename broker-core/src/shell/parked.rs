@@ -245,6 +245,7 @@ pub(super) fn needs_room(command: &Command) -> bool {
         command,
         Command::Send { .. }
             | Command::SendBatch { .. }
+            | Command::TransferFromPeer { .. }
             | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. }
     )
 }
@@ -255,6 +256,10 @@ fn send_bytes(command: &Command) -> u64 {
         Command::SendBatch { messages } => messages
             .iter()
             .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
+            .sum(),
+        Command::TransferFromPeer { messages, .. } => messages
+            .iter()
+            .map(|arrival| u64::from(arrival.message.envelope.size) + 2 * RECORD_OVERHEAD_BYTES)
             .sum(),
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64 + RECORD_OVERHEAD_BYTES

@@ -127,6 +127,8 @@ impl Book {
             }
             Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
         }

@@ -439,7 +439,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::Deleted(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
-        Outcome::SessionState(_) | Outcome::Sessions(_) => true,
+        Outcome::SessionState(_) | Outcome::Sessions(_) | Outcome::TakenOver(_) => true,
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::Granted { .. }

@@ -28,6 +28,7 @@ mod expire;
 mod idle;
 mod invariant;
 mod lock;
+mod peer;
 mod receive;
 mod records;
 mod schedule;
@@ -46,6 +47,7 @@ use self::session::{Accept, Sessions};
 use self::tally::Tally;
 use super::due::DueIndex;
 use super::lock_table::LockTable;
+use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
@@ -99,6 +101,8 @@ pub struct Queue {
     schedule: DueIndex,
     expiry: DueIndex,
     duplicates: Option<Box<DuplicateHistory>>,
+    /// What other brokers have forwarded here of late.
+    peers: Peers,
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     links: BTreeMap<ReceiverId, Link>,
@@ -149,6 +153,7 @@ impl Queue {
             schedule: DueIndex::default(),
             expiry: DueIndex::default(),
             duplicates,
+            peers: Peers::default(),
             in_flight: VecDeque::new(),
             links: BTreeMap::new(),
             draining: Vec::new(),
@@ -303,6 +308,9 @@ impl Machine for Queue {
         match command {
             Command::Send { message } => self.send(sub_queue, message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(sub_queue, messages, ctx, step),
+            Command::TransferFromPeer { source, messages } => {
+                Ok(self.transfer_from_peer(sub_queue, source, messages, ctx, step))
+            }
             Command::CancelScheduled { sequences } => {
                 self.cancel_scheduled(sub_queue, &sequences, ctx, step)
             }
@@ -490,6 +498,8 @@ impl Machine for Queue {
                     history.forget(*bucket);
                 }
             }
+            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerForgotten { source } => self.peers.forget(source),
             Change::SessionStateSet { session, state, at } => {
                 if let Some(sessions) = &mut self.sessions {
                     let size = state.as_ref().map_or(0, |state| state.len() as u64);

@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
-    fn admit(
+    pub(super) fn admit(
         &self,
         sub_queue: SubQueue,
         messages: &[InboundMessage],
@@ -223,7 +223,7 @@ impl Queue {
 
     /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
     /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
-    fn own_expiry(
+    pub(super) fn own_expiry(
         &self,
         time_to_live: Option<crate::time::TimeSpan>,
         enqueued_at: Timestamp,

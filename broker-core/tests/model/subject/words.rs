@@ -62,8 +62,9 @@ impl Subject {
             Ok(
                 other @ (Outcome::SessionAccepted { .. }
                 | Outcome::SessionState(_)
-                | Outcome::Sessions(_)),
-            ) => panic!("an entity without sessions answers {other:?}"),
+                | Outcome::Sessions(_)
+                | Outcome::TakenOver(_)),
+            ) => panic!("a queue that is not asked for it answers {other:?}"),
         }
     }
 
