@@ -142,6 +142,22 @@ fn operations() -> Vec<Operation> {
         Operation::DeleteQueue(PathOnly { path: path() }),
         Operation::ListQueues(ListQueues { skip: 0, top: Some(10) }),
         Operation::Heartbeat(Empty {}),
+        Operation::Forward(Forward {
+            link: 2,
+            source: ForwardSource {
+                broker: Guid(0xb0b),
+                entity: 18,
+                forwarding: Forwarding::DeadLetters,
+            },
+            messages: vec![ForwardedMessage {
+                sequence_number: 42,
+                enqueued_sequence_number: 7,
+                enqueued_time_utc: at(0),
+                hops: 2,
+                dead_letter_source: Some("orders".into()),
+                message: outgoing(&Message::new("a")),
+            }],
+        }),
     ]
 }
 
@@ -193,6 +209,10 @@ fn notices() -> Vec<Notice> {
         Notice::Deleted(Deleted { count: 4_000 }),
         Notice::Queue(Box::new(queue_view())),
         Notice::Queues(QueueList { queues: vec![queue_view()] }),
+        Notice::Forwarded(Forwarded {
+            tried: 3,
+            failed: vec![FailedSend { index: 2, error: error() }],
+        }),
         Notice::Deliveries(Deliveries { link: 1, first: 17, messages: vec![delivered()] }),
         Notice::Detached(Detached { link: 1, error: error() }),
         Notice::Heartbeat(Empty {}),
