@@ -6,6 +6,7 @@
 mod limits;
 mod queue;
 mod text;
+mod webhook;
 mod websocket;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
 use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
+use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::path::validate_entity_path;
@@ -61,6 +63,8 @@ pub struct Config {
     pub http: HttpSection,
     /// `[websocket]`.
     pub websocket: websocket::WebSocketSection,
+    /// `[webhook]`.
+    pub webhook: webhook::WebhookSection,
     /// `[security]`.
     pub security: SecuritySection,
     /// `[log]`.
@@ -358,6 +362,15 @@ impl Loaded {
         Ok(Self { config, settings, file, layers })
     }
 
+    /// The settings of the forwarder to webhooks; reads the files they name once more.
+    pub fn webhook(&self) -> Result<WebhookConfig, ConfigError> {
+        self.config.webhook.config().map_err(|(key, detail)| ConfigError::Invalid {
+            source_name: source_of(&self.layers, &key),
+            key,
+            detail,
+        })
+    }
+
     /// Every value in force, in the order of the documentation.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -411,6 +424,7 @@ impl Config {
             invalid("log.filter", detail)
         })?;
         self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
+        self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;
         }

@@ -16,7 +16,7 @@ use peeklock::http::MetricsHook;
 use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
-use crate::config::{Loaded, QueueDeclaration, differences};
+use crate::config::{ConfigError, Loaded, QueueDeclaration, differences};
 use crate::{access, files, memory, registry};
 use banner::{Banner, Listener};
 use signals::Signals;
@@ -47,6 +47,9 @@ pub enum ServeError {
         #[source]
         source: BrokerError,
     },
+    /// What a forwarder is configured with cannot be used.
+    #[error(transparent)]
+    Forwarder(#[from] ConfigError),
     /// A transport could not listen.
     #[error("{source}{}", way_out(.source))]
     Transport {
@@ -203,6 +206,10 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
         .authorizer(access::authorizer(&loaded.config.security));
     if loaded.config.server.arbiters.0 > 0 {
         builder = builder.arbiters(loaded.config.server.arbiters.0);
+    }
+    for (name, make) in registry::FORWARDERS {
+        let forwarder = make(loaded)?;
+        tracing::debug!(forwarder = name, schemes = ?forwarder.schemes(), "forwarder is ready");
     }
     let broker = builder.start().await?;
     declare_all(&broker, &loaded.config.queues).await?;

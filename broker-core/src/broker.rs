@@ -103,6 +103,13 @@ impl Broker {
         &self.shared.settings
     }
 
+    /// Names this broker among all others, for as long as its data exists: random, and the same after
+    /// every start on the same data. What its forwarders tell others of its messages begins with it.
+    #[must_use]
+    pub fn id(&self) -> u128 {
+        self.shared.edge.broker_id()
+    }
+
     /// The broker's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -562,6 +569,9 @@ fn command_bytes(command: &Command) -> u64 {
         Command::Send { message } => u64::from(message.envelope.size),
         Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             messages.iter().map(|message| u64::from(message.envelope.size)).sum()
+        }
+        Command::TransferFromPeer { messages, .. } => {
+            messages.iter().map(|arrival| u64::from(arrival.message.envelope.size)).sum()
         }
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64

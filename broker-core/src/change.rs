@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::entity::peers::{PeerSource, Taking};
 use crate::entity::slot::Slot;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::{Content, Overlay};
@@ -150,6 +151,18 @@ pub enum Change {
     IdsForgotten {
         /// Start of the bucket.
         bucket: Timestamp,
+    },
+    /// A message that another broker forwarded was taken, so that it is known when it comes again.
+    PeerTaken {
+        /// Where it came from.
+        source: PeerSource,
+        /// Which it was.
+        taking: Taking,
+    },
+    /// What is known of a source at another broker makes room for that of a new one.
+    PeerForgotten {
+        /// The source.
+        source: PeerSource,
     },
     /// The state of a session was set or cleared (SES-24).
     SessionStateSet {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::content_ref::ContentRef;
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::entity::peers::PeerSource;
 use crate::error::Rejection;
 use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
@@ -29,6 +30,23 @@ pub struct InboundMessage {
     pub content: Content,
     /// What the entity reads of it; computed once, at the edge.
     pub envelope: Envelope,
+}
+
+/// A message on its way in from another broker.
+#[derive(Clone, Debug)]
+pub struct PeerArrival {
+    /// The message.
+    pub message: InboundMessage,
+    /// Its number at its source.
+    pub sequence: SequenceNumber,
+    /// When it was enqueued at its source.
+    pub enqueued_at: Timestamp,
+    /// The number it was first given (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// Transfers so far, this one included (FWD-13).
+    pub hops: u8,
+    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    pub dead_letter_source: Option<Arc<str>>,
 }
 
 /// How a received message leaves the entity (RCV-01).
@@ -144,6 +162,15 @@ pub enum Command {
         list: ListNumber,
         /// One for each message; those without one are kept.
         departures: Vec<Departure>,
+    },
+    /// Takes messages over that another broker forwards, in their order, each by itself; one that was
+    /// taken before is not stored again. Ends at the first that may be taken later. Only for who may
+    /// manage the entity (FWD-13). Answer: [`Outcome::TakenOver`].
+    TransferFromPeer {
+        /// Where they come from.
+        source: PeerSource,
+        /// The messages, in the order of their source (FWD-10).
+        messages: Vec<PeerArrival>,
     },
     /// Removes scheduled messages, all or none (SCH-05). Answer: [`Outcome::Done`].
     CancelScheduled {
@@ -480,6 +507,8 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     Committed(Vec<PartOutcome>),
     /// What became of each message of a list that came in from another entity.
     Admitted(Vec<Admission>),
+    /// Which messages of another broker are here now, from the first on as far as they were looked at.
+    TakenOver(Vec<Result<(), Rejection>>),
 }
 
 /// An outcome as a machine tells it.

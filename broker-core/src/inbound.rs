@@ -10,6 +10,9 @@ use crate::command::InboundMessage;
 use crate::limits::Limits;
 use crate::message::{Content, Message, MessageId, Overlay, PropertyChange, PropertyLimits};
 
+/// What the id of a broker is the keyed hash of; another text would make all brokers others.
+const BROKER: &[u8] = b"peeklock broker";
+
 /// Random bits that cannot be guessed: a keyed hash of a counter, the key from the system.
 pub struct Entropy {
     key: [u8; 16],
@@ -75,6 +78,13 @@ impl Edge {
     #[must_use]
     pub const fn entropy(&self) -> &Entropy {
         &self.entropy
+    }
+
+    /// Names the broker among all others, for as long as its data exists: what the key of its hashes
+    /// makes of a constant, which tells nothing of the key.
+    #[must_use]
+    pub fn broker_id(&self) -> u128 {
+        SipHasher128::new_with_key(&self.duplicate_key).hash(BROKER).as_u128()
     }
 
     /// Takes a message of a typed client.

@@ -12,6 +12,7 @@
 //! | 10 slot | number (8) | the slot; the content is the message |
 //! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
+//! | 21 forwarded by a peer | broker (16), entity (8), sub-queue (1), place (2) | ordinal (8), number (8), enqueued at (8), taken at (8) |
 //! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
 //!
 //! In the namespace's space:
@@ -32,6 +33,7 @@
 //! with the path of its destination. A store without sessions has no version 2 in it, one without
 //! send-via no version 3.
 
+use super::super::entity::peers::{PeerSource, Taking};
 use super::super::entity::slot::{Slot, SlotState};
 use crate::description::{
     EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription,
@@ -56,6 +58,7 @@ const RULE: u8 = 0x03;
 const SLOT: u8 = 0x10;
 const OVERLAY: u8 = 0x11;
 const ID: u8 = 0x20;
+const PEER: u8 = 0x21;
 const SESSION_STATE: u8 = 0x30;
 
 pub(crate) const VERSION: u8 = 1;
@@ -84,6 +87,8 @@ pub enum RecordKey {
         /// Keyed hash of the id.
         id_hash: u128,
     },
+    /// A message that a source at another broker has forwarded.
+    Peer(PeerSource),
     /// The state of a session.
     SessionState,
 }
@@ -167,6 +172,23 @@ pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
     space_key(id).then(&[ID]).then(&bucket.ticks().to_be_bytes())
 }
 
+/// Where it lies that a message of another broker was taken, by its place in the ring of its source.
+#[must_use]
+pub fn peer_key(id: EntityId, source: &PeerSource, place: u64) -> Key {
+    let place = u16::try_from(place).unwrap_or(u16::MAX);
+    peer_source_key(id, source).then(&place.to_be_bytes())
+}
+
+/// The prefix of all messages that were taken of a source.
+#[must_use]
+pub fn peer_source_key(id: EntityId, source: &PeerSource) -> Key {
+    space_key(id)
+        .then(&[PEER])
+        .then(&source.broker.to_be_bytes())
+        .then(&source.entity.0.to_be_bytes())
+        .then(&[sub_queue_code(source.sub_queue)])
+}
+
 /// Where the state of a session lies, by a keyed hash of its id: an id can be longer than a key.
 #[must_use]
 pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
@@ -236,6 +258,13 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
             RecordKey::Overlay
         }
         ID => RecordKey::Id { bucket: reader.instant()?, id_hash: reader.u128()? },
+        PEER => {
+            let broker = reader.u128()?;
+            let entity = EntityId(reader.u64()?);
+            let source = PeerSource { broker, entity, sub_queue: reader.sub_queue()? };
+            reader.u16()?;
+            RecordKey::Peer(source)
+        }
         SESSION_STATE => {
             reader.u128()?;
             RecordKey::SessionState
@@ -255,11 +284,7 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
         SlotState::Deferred => 2,
         SlotState::Pending => 3,
     };
-    let sub_queue = match slot.sub_queue {
-        SubQueue::Main => 0,
-        SubQueue::DeadLetter => 1,
-        SubQueue::TransferDeadLetter => 2,
-    };
+    let sub_queue = sub_queue_code(slot.sub_queue);
     let version = match (slot.state, text) {
         (SlotState::Pending, _) => VERSION_PENDING,
         (_, Some(_)) => VERSION_IN_SESSION,
@@ -295,12 +320,7 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         3 => SlotState::Pending,
         _ => return Err("unknown state"),
     };
-    let sub_queue = match reader.u8()? {
-        0 => SubQueue::Main,
-        1 => SubQueue::DeadLetter,
-        2 => SubQueue::TransferDeadLetter,
-        _ => return Err("unknown sub-queue"),
-    };
+    let sub_queue = reader.sub_queue()?;
     let hops = reader.u8()?;
     let slot = Slot {
         enqueued_at: reader.instant()?,
@@ -323,6 +343,41 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let text = if version == VERSION { None } else { Some(reader.str()?) };
     reader.end()?;
     Ok((slot, text))
+}
+
+const fn sub_queue_code(sub_queue: SubQueue) -> u8 {
+    match sub_queue {
+        SubQueue::Main => 0,
+        SubQueue::DeadLetter => 1,
+        SubQueue::TransferDeadLetter => 2,
+    }
+}
+
+/// Writes which message of another broker was taken.
+pub fn write_taking(taking: &Taking, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&taking.ordinal.to_be_bytes());
+    value.extend_from_slice(&taking.sequence.0.to_be_bytes());
+    for at in [taking.enqueued_at, taking.at] {
+        value.extend_from_slice(&at.ticks().to_be_bytes());
+    }
+}
+
+/// Reads which message of another broker was taken.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_taking(value: &[u8]) -> Read<Taking> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let found = Taking {
+        ordinal: reader.u64()?,
+        sequence: SequenceNumber(reader.u64()?),
+        enqueued_at: reader.instant()?,
+        at: reader.instant()?,
+    };
+    reader.end()?;
+    Ok(found)
 }
 
 /// Writes what is stored of a session's state beside its bytes.
@@ -650,6 +705,15 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u128(&mut self) -> Read<u128> {
         Ok(u128::from_be_bytes(self.array()?))
+    }
+
+    fn sub_queue(&mut self) -> Read<SubQueue> {
+        match self.u8()? {
+            0 => Ok(SubQueue::Main),
+            1 => Ok(SubQueue::DeadLetter),
+            2 => Ok(SubQueue::TransferDeadLetter),
+            _ => Err("unknown sub-queue"),
+        }
     }
 
     pub(crate) fn instant(&mut self) -> Read<Timestamp> {

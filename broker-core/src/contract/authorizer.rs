@@ -73,6 +73,7 @@ impl Right {
             | Command::InSubscription { .. }
             | Command::TransferIn { .. }
             | Command::TransferOut { .. }
+            | Command::TransferFromPeer { .. }
             | Command::Describe => Self::Manage,
         }
     }

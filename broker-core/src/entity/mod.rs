@@ -16,6 +16,7 @@ pub mod due;
 mod duplicate_history;
 pub mod family;
 pub mod lock_table;
+pub mod peers;
 pub mod queue;
 pub mod sequence_set;
 pub mod slot;

@@ -78,6 +78,8 @@ impl Turn {
             | Change::Absorbed { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
@@ -515,6 +517,7 @@ impl<M: Machine> Shell<M> {
             Outcome::Sessions(names) => Outcome::Sessions(names),
             Outcome::Committed(parts) => Outcome::Committed(parts),
             Outcome::Admitted(admissions) => Outcome::Admitted(admissions),
+            Outcome::TakenOver(results) => Outcome::TakenOver(results),
         })
     }
 

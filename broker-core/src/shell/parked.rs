@@ -259,6 +259,7 @@ pub(super) fn needs_room(command: &Command) -> bool {
         Command::Send { .. }
         | Command::SendBatch { .. }
         | Command::SendVia { .. }
+        | Command::TransferFromPeer { .. }
         | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
         Command::Commit { parts } => parts.iter().any(|part| !part.operation.messages().is_empty()),
         _ => false,
@@ -271,6 +272,10 @@ fn send_bytes(command: &Command) -> u64 {
         Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             messages.iter().map(message_bytes).sum()
         }
+        Command::TransferFromPeer { messages, .. } => messages
+            .iter()
+            .map(|arrival| message_bytes(&arrival.message) + RECORD_OVERHEAD_BYTES)
+            .sum(),
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64 + RECORD_OVERHEAD_BYTES
         }

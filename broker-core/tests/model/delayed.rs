@@ -411,6 +411,8 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::Counted { .. }
         | Change::IdRecorded { .. }
         | Change::IdsForgotten { .. }
+        | Change::PeerTaken { .. }
+        | Change::PeerForgotten { .. }
         | Change::SessionStateSet { .. }
         | Change::Described { .. }
         | Change::SubscriptionDescribed { .. }

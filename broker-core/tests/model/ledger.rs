@@ -141,6 +141,8 @@ impl Book {
             }
             Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
             Change::SubscriptionDescribed { .. } | Change::OfTopic(_) => {

@@ -449,7 +449,8 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::SubscriptionDescribed(_)
         | Outcome::Rules(_)
         | Outcome::Explained(_)
-        | Outcome::Admitted(_) => true,
+        | Outcome::Admitted(_)
+        | Outcome::TakenOver(_) => true,
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::Granted { .. }

@@ -245,7 +245,7 @@ impl AsRef<Self> for Receiver {
 }
 
 impl AsRef<Receiver> for SessionReceiver {
-    fn as_ref(&self) -> &Self {
+    fn as_ref(&self) -> &Receiver {
         self.receiver()
     }
 }

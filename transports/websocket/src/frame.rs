@@ -223,6 +223,8 @@ schema! {
         30 "listSessions" ListSessions(ListSessions),
         /// Deletes available messages of all sessions that nobody holds.
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
+        /// Hands messages over that another broker forwards.
+        40 "forward" Forward(Forward),
     }
 }
 
@@ -257,6 +259,8 @@ schema! {
         13 "sessionState" SessionState(SessionState),
         /// Sessions of a queue.
         14 "sessions" Sessions(SessionList),
+        /// What became of forwarded messages.
+        20 "forwarded" Forwarded(Forwarded),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
         /// A receiver gets nothing more until it is given credit anew.
@@ -352,6 +356,14 @@ pub(crate) enum Decision {
     Release,
 }
 
+/// Which messages of an entity are forwarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Forwarding {
+    Messages,
+    DeadLetters,
+}
+
 /// An enum without values: its place in a list, in the binary form.
 macro_rules! wire_choice {
     ($name:ident, $what:literal, [$($variant:ident),*]) => {
@@ -374,6 +386,7 @@ macro_rules! wire_choice {
 }
 
 wire_choice!(Role, "role", [Sender, Receiver]);
+wire_choice!(Forwarding, "forwarding", [Messages, DeadLetters]);
 wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
 wire_choice!(Decision, "decision", [Complete, Abandon, Defer, DeadLetter, Release]);
 
@@ -651,6 +664,44 @@ bodies! {
 
     struct Closing {
         seconds: u32,
+    }
+
+    struct Forward {
+        link: u32,
+        source: ForwardSource,
+        #[serde(deserialize_with = "json::bounded")]
+        messages: Vec<ForwardedMessage>,
+    }
+
+    struct ForwardSource {
+        /// The id of the broker.
+        broker: Guid,
+        /// The id of the entity there.
+        entity: u64,
+        forwarding: Forwarding,
+    }
+
+    struct ForwardedMessage {
+        /// Its number at the source.
+        sequence_number: u64,
+        /// Its number where it was first sent to.
+        enqueued_sequence_number: u64,
+        /// When it was enqueued at the source.
+        enqueued_time_utc: Instant,
+        /// Transfers so far, this one included.
+        hops: u8,
+        /// The entity in which it was dead-lettered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dead_letter_source: Option<String>,
+        message: Outgoing,
+    }
+
+    struct Forwarded {
+        /// Of so many, from the first on, it is said what became; those behind were not looked at.
+        tried: u32,
+        /// All others of them are stored, or were before.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedSend>,
     }
 }
 

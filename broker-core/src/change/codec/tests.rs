@@ -75,6 +75,32 @@ fn a_session_state_stays_readable() {
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::SessionState));
 }
 
+/// DESIGN D11: a message that another broker forwarded.
+#[test]
+fn a_taking_stays_readable() {
+    let golden = b"\x01\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\0\x2a\
+        \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18";
+    let taking = Taking {
+        ordinal: 1_025,
+        sequence: SequenceNumber(42),
+        enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+    };
+    let mut written = Vec::new();
+    write_taking(&taking, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_taking(golden), Ok(taking));
+    let source =
+        PeerSource { broker: 0xb0b, entity: EntityId(18), sub_queue: SubQueue::DeadLetter };
+    let key = peer_key(EntityId(7), &source, taking.place());
+    assert_eq!(
+        key.as_bytes(),
+        b"\0\0\0\0\0\0\0\x07\x21\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0b\
+          \0\0\0\0\0\0\0\x12\x01\0\x01"
+    );
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Peer(source)));
+}
+
 /// What is shorter, longer or of another version is not guessed at.
 #[test]
 fn what_is_not_a_record_is_refused() {

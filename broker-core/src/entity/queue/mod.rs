@@ -33,6 +33,7 @@ mod expire;
 mod idle;
 mod invariant;
 mod lock;
+mod peer;
 mod receive;
 mod records;
 mod schedule;
@@ -56,6 +57,7 @@ use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
 use super::lock_table::LockTable;
+use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
 use super::usage::Usage;
@@ -113,6 +115,8 @@ pub struct Queue {
     schedule: DueIndex,
     expiry: DueIndex,
     duplicates: Option<Box<DuplicateHistory>>,
+    /// What other brokers have forwarded here of late.
+    peers: Peers,
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     links: BTreeMap<ReceiverId, Link>,
@@ -167,6 +171,7 @@ impl Queue {
             schedule: DueIndex::default(),
             expiry: DueIndex::default(),
             duplicates,
+            peers: Peers::default(),
             in_flight: VecDeque::new(),
             links: BTreeMap::new(),
             draining: Vec::new(),
@@ -336,6 +341,9 @@ impl Machine for Queue {
             }
             Command::TransferOut { list, departures } => {
                 Ok(self.transfer_out(list, departures, ctx, step))
+            }
+            Command::TransferFromPeer { source, messages } => {
+                Ok(self.transfer_from_peer(sub_queue, source, messages, ctx, step))
             }
             Command::CancelScheduled { sequences } => {
                 self.cancel_scheduled(sub_queue, &sequences, ctx, step)
@@ -561,6 +569,8 @@ impl Machine for Queue {
                     history.forget(*bucket);
                 }
             }
+            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerForgotten { source } => self.peers.forget(source),
             Change::SessionStateSet { session, state, at } => {
                 if let Some(sessions) = &mut self.sessions {
                     let size = state.as_ref().map_or(0, |state| state.len() as u64);

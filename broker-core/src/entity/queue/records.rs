@@ -2,7 +2,8 @@
 
 use super::Queue;
 use crate::change::codec::{
-    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, slot_key,
+    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key,
+    peer_source_key, slot_key,
 };
 use crate::change::{Change, Durability};
 use crate::entity::CorruptRecord;
@@ -74,6 +75,14 @@ impl Queue {
             }
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&id_bucket_key(self.id, *bucket))
+            }
+            Change::PeerTaken { source, taking } => {
+                batch.put(&peer_key(self.id, source, taking.place()), |value| {
+                    codec::write_taking(taking, value);
+                });
+            }
+            Change::PeerForgotten { source } => {
+                batch.delete_prefix(&peer_source_key(self.id, source));
             }
             Change::SessionStateSet { session, state, at } => {
                 let key = self.session_state_key(session);
@@ -227,6 +236,10 @@ impl Queue {
                 if let Some(history) = &mut self.duplicates {
                     history.record(bucket, id_hash, at, sequence);
                 }
+            }
+            RecordKey::Peer(source) => {
+                let taking = codec::read_taking(value).map_err(corrupt)?;
+                self.peers.remember(source, taking);
             }
             RecordKey::SessionState => {
                 let state = codec::read_session_state(value).map_err(corrupt)?;

@@ -235,15 +235,16 @@ impl Machine for Topic {
             // It has nobody who could be detached, and no call that waits.
             Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
             Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
-            Command::TransferIn { .. } | Command::TransferOut { .. } | Command::SendVia { .. } => {
-                Err(Rejection::new(
-                    Condition::NotImplemented,
-                    format!(
-                        "`{}` is a topic, and transfers are between queues only so far",
-                        self.path()
-                    ),
-                ))
-            }
+            Command::TransferIn { .. }
+            | Command::TransferFromPeer { .. }
+            | Command::TransferOut { .. }
+            | Command::SendVia { .. } => Err(Rejection::new(
+                Condition::NotImplemented,
+                format!(
+                    "`{}` is a topic, and transfers are between queues only so far",
+                    self.path()
+                ),
+            )),
             Command::Check { .. } | Command::Commit { .. } => Err(Rejection::new(
                 Condition::NotImplemented,
                 format!("`{}` is a topic, and transactions cover queues only so far", self.path()),
@@ -332,6 +333,8 @@ impl Machine for Topic {
             | Change::Pending { .. }
             | Change::Arrived { .. }
             | Change::Absorbed { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}

@@ -82,7 +82,8 @@ impl Subject {
                 | Outcome::SubscriptionDescribed(_)
                 | Outcome::Rules(_)
                 | Outcome::Explained(_)
-                | Outcome::Admitted(_)),
+                | Outcome::Admitted(_)
+                | Outcome::TakenOver(_)),
             ) => panic!("a queue without sessions answers {other:?}"),
         }
     }

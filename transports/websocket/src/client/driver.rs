@@ -22,9 +22,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::ClientOptions;
 use super::backoff::Backoff;
 use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
+use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::message::Outgoing;
 use crate::frame::session::SetSessionState;
@@ -34,7 +34,7 @@ use crate::frame::{
     Notice, Operation, Request, Resume, Run, Send, Settle, Welcome, Withdraw, of_client,
 };
 
-type Socket = WebSocketStream<TcpStream>;
+type Socket = WebSocketStream<Box<dyn Connected>>;
 
 /// Frames of the broker after which it is told that they were taken, if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;
@@ -46,6 +46,8 @@ const REQUESTS_MAX: usize = 512;
 const FRAME_BYTES: usize = 256 << 10;
 /// Room in a frame for what surrounds messages.
 const FRAME_OVERHEAD: usize = 8 << 10;
+/// What surrounds a forwarded message, at most.
+const FORWARDED_OVERHEAD: usize = 256;
 /// What an answer may have: as much as a peek, a receive, or a large message.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// So much of what an answer without an upgrade says is told.
@@ -104,8 +106,10 @@ struct Opened {
 /// Connects and starts the task.
 pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifeline>, BrokerError> {
     let core = Arc::new(Core::new());
+    let is_connected_elsewhere = options.connector.is_some();
     let host = url
         .strip_prefix("ws://")
+        .or_else(|| url.strip_prefix("wss://").filter(|_| is_connected_elsewhere))
         .map(|rest| rest.trim_end_matches('/').to_owned())
         .filter(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
     let Some(host) = host else {
@@ -183,8 +187,14 @@ impl Driver {
 
     async fn try_open(&mut self) -> Result<Opened, (Rejection, bool)> {
         let again = |error: &dyn std::fmt::Display| (lost(&error.to_string()), true);
-        let stream = TcpStream::connect(&self.host).await.map_err(|error| again(&error))?;
-        stream.set_nodelay(true).ok();
+        let stream = match &self.options.connector {
+            Some(connector) => connector.connect().await.map_err(|error| again(&error))?,
+            None => {
+                let stream = TcpStream::connect(&self.host).await.map_err(|error| again(&error))?;
+                stream.set_nodelay(true).ok();
+                Box::new(stream)
+            }
+        };
         let mut request = format!("ws://{}/", self.host)
             .into_client_request()
             .map_err(|error| (Rejection::argument(error.to_string()), false))?;
@@ -483,13 +493,25 @@ impl Driver {
         requests
     }
 
-    /// The bytes of a message or a state to be sent, at least; nothing else is large.
+    /// The bytes of messages or a state to be sent, at least; nothing else is large.
     fn size(&self, ask: &Ask) -> usize {
+        let content = |message: &Outgoing| match message {
+            Outgoing::Content(bytes) => self.size_of(bytes),
+            Outgoing::Typed(_) => 0,
+        };
         match ask {
-            Ask::Send { message: Outgoing::Content(bytes), .. } => self.size_of(bytes),
+            Ask::Send { message, .. } => content(message),
             Ask::Operation { operation, .. } => match &**operation {
                 Operation::SetSessionState(SetSessionState { state: Some(bytes), .. }) => {
                     self.size_of(bytes) + self.escapes_of(bytes)
+                }
+                Operation::Forward(forward) => {
+                    let sizes = forward.messages.iter().map(|one| {
+                        content(&one.message)
+                            + one.dead_letter_source.as_ref().map_or(0, String::len)
+                            + FORWARDED_OVERHEAD
+                    });
+                    sizes.sum()
                 }
                 _ => 0,
             },

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, Drain, InboundMessage, LinkEnd, SessionCommand};
+use peeklock_core::command::{
+    Command, Drain, InboundMessage, LinkEnd, PeerArrival, SessionCommand,
+};
 use peeklock_core::contract::{Principal, Right};
+use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::ids::{SequenceNumber, Ticket};
+use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
 use peeklock_core::message::Content;
-use peeklock_core::path::EntityAddress;
+use peeklock_core::path::{EntityAddress, SubQueue};
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::request::{Reply, Request as Mailed};
 use peeklock_core::time::TimeSpan;
@@ -18,8 +21,8 @@ use super::{Conversation, Ended};
 use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Item, LIST_COUNT_MAX,
-    Notice, Operation, Receive, Request, Role, Send, WireError,
+    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Forward, Forwarding, Item,
+    LIST_COUNT_MAX, Notice, Operation, Receive, Request, Role, Send, WireError,
 };
 
 /// What a frame costs of a budget: its bytes, and a least cost for each command in it.
@@ -32,6 +35,7 @@ pub(super) fn cost(frame: &ClientFrame, length: u64) -> u64 {
 fn commands(request: &Request) -> usize {
     match &request.operation {
         Operation::Send(send) | Operation::SendBatch(send) => send.messages.len(),
+        Operation::Forward(forward) => forward.messages.len(),
         Operation::Settle(settle) => settle.lock_tokens.len(),
         Operation::Renew(renew) => renew.lock_tokens.len(),
         _ => 1,
@@ -118,6 +122,7 @@ impl Conversation {
             Operation::Drain(only) => self.drain(asked, only.link).await,
             Operation::Send(send) => self.send(asked, send).await,
             Operation::SendBatch(send) => self.send_batch(asked, send).await,
+            Operation::Forward(forward) => self.forward(asked, forward).await,
             Operation::CancelScheduled(numbered) => {
                 self.sender(numbered.link)?;
                 let command =
@@ -464,6 +469,36 @@ impl Conversation {
         self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch).await
     }
 
+    /// Takes messages over from another broker. Who says how many hops they made must have the Manage
+    /// right (FWD-13).
+    async fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
+        self.sender(forward.link)?;
+        let source = PeerSource {
+            broker: forward.source.broker.0,
+            entity: EntityId(forward.source.entity),
+            sub_queue: match forward.source.forwarding {
+                Forwarding::Messages => SubQueue::Main,
+                Forwarding::DeadLetters => SubQueue::DeadLetter,
+            },
+        };
+        let arrivals = forward.messages.into_iter().map(|one| {
+            if one.hops == 0 {
+                return Err(Rejection::out_of_range("a forwarded message has made a hop at least"));
+            }
+            Ok(PeerArrival {
+                message: self.inbound(one.message)?,
+                sequence: SequenceNumber(one.sequence_number),
+                enqueued_at: one.enqueued_time_utc.0,
+                enqueued_sequence: SequenceNumber(one.enqueued_sequence_number),
+                hops: one.hops,
+                dead_letter_source: one.dead_letter_source.map(Arc::from),
+            })
+        });
+        let messages = arrivals.collect::<Result<Vec<PeerArrival>, Rejection>>()?;
+        let command = Command::TransferFromPeer { source, messages };
+        self.command(asked, forward.link, command, Expect::Forwarded).await
+    }
+
     fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
         match message {
             Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
@@ -558,6 +593,7 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::Drain(only) => only.link,
         Operation::Credit(credit) => credit.link,
         Operation::Send(send) | Operation::SendBatch(send) => send.link,
+        Operation::Forward(forward) => forward.link,
         Operation::CancelScheduled(numbered) | Operation::ReceiveDeferred(numbered) => {
             numbered.link
         }

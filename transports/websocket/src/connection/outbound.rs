@@ -18,8 +18,8 @@ use super::{Conversation, Ended, Sent};
 use crate::frame::message::{Carried, Delivered};
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Closing, Deliveries, Detached, Drained, Encoding, FailedRange, FailedSend, Item,
-    LIST_COUNT_MAX, Messages, Notice, Run, ServerFrame, Settled,
+    Accepted, Closing, Deliveries, Detached, Drained, Encoding, FailedRange, FailedSend, Forwarded,
+    Item, LIST_COUNT_MAX, Messages, Notice, Run, ServerFrame, Settled,
 };
 use crate::frame::{Deleted, Renewed};
 use crate::mailbox::Mail;
@@ -312,6 +312,17 @@ impl Conversation {
                     Run::push(&mut sequence_numbers, number.0);
                 }
                 Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() })
+            }
+            (Expect::Forwarded, Ok(Outcome::TakenOver(results))) => {
+                let tried = u32::try_from(results.len()).unwrap_or(u32::MAX);
+                let mut failed = Vec::new();
+                for (index, result) in (0..).zip(results) {
+                    if let Err(rejection) = result {
+                        let error = self.wire_error(rejection, &path);
+                        failed.push(FailedSend { index, error });
+                    }
+                }
+                Notice::Forwarded(Forwarded { tried, failed })
             }
             (Expect::Deleted, Ok(Outcome::Deleted(count))) => Notice::Deleted(Deleted { count }),
             (Expect::SessionRenewed { link }, Ok(Outcome::Renewed(until))) => {

@@ -37,6 +37,8 @@ pub(super) enum Expect {
     Sent(Sent),
     /// The numbers of a batch.
     Batch,
+    /// Which messages of another broker were taken over.
+    Forwarded,
     /// Messages, for a link.
     Messages { link: u32 },
     /// That messages are settled.

@@ -171,6 +171,22 @@ fn operations() -> Vec<Operation> {
             max_count: Some(100),
             enqueued_before_utc: None,
         }),
+        Operation::Forward(Forward {
+            link: 2,
+            source: ForwardSource {
+                broker: Guid(0xb0b),
+                entity: 18,
+                forwarding: Forwarding::DeadLetters,
+            },
+            messages: vec![ForwardedMessage {
+                sequence_number: 42,
+                enqueued_sequence_number: 7,
+                enqueued_time_utc: at(0),
+                hops: 2,
+                dead_letter_source: Some("orders".into()),
+                message: outgoing(&Message::new("a")),
+            }],
+        }),
     ]
 }
 
@@ -228,6 +244,10 @@ fn notices() -> Vec<Notice> {
         }),
         Notice::SessionState(SessionState { state: Some(vec![0xff, 0x00].into()) }),
         Notice::Sessions(SessionList { session_ids: vec!["table-7".into(), "table-8".into()] }),
+        Notice::Forwarded(Forwarded {
+            tried: 3,
+            failed: vec![FailedSend { index: 2, error: error() }],
+        }),
         Notice::Deliveries(Deliveries { link: 1, first: 17, messages: vec![delivered()] }),
         Notice::Detached(Detached { link: 1, error: error() }),
         Notice::Heartbeat(Empty {}),
