@@ -47,7 +47,9 @@ pub use self::received::{BodyError, Received};
 pub use self::receiver::Receiver;
 pub use self::sender::Sender;
 pub use self::session::SessionReceiver;
-pub use self::text::{MessageTextError, message_from_json, message_to_json, queue_to_json};
+pub use self::text::{
+    MessageTextError, message_from_json, message_to_json, queue_to_json, session_state_to_json,
+};
 
 /// What a connection is made over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -1,12 +1,14 @@
 //! Messages and queues as JSON text, in the form of the protocol (`docs/websocket-protocol.md`,
 //! sections 5 and 8): what tools print, store and read again.
 
+use bytes::Bytes;
 use peeklock_core::command::Described;
 use peeklock_core::message::Message;
 
 use super::Received;
 use crate::frame::message::{Carried, Delivered, Outgoing};
 use crate::frame::queue::QueueView;
+use crate::frame::session::SessionState;
 
 /// Why a text is no message.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,20 @@ pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
 #[must_use]
 pub fn queue_to_json(described: &Described) -> String {
     written(&QueueView::from(described.clone()))
+}
+
+/// The state of a session as one line of JSON: `state` if it is text, `stateBase64` if not, neither if
+/// there is none.
+#[must_use]
+pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Of<'a> {
+        session_id: &'a str,
+        #[serde(flatten)]
+        state: SessionState,
+    }
+    written(&Of { session_id, state: SessionState { state: state.cloned() } })
 }
 
 /// Text, numbers and maps with text keys can always be written.
