@@ -65,7 +65,7 @@ impl Image {
                     });
                 }
                 RecordKey::Overlay => overlay_records += 1,
-                RecordKey::Id { .. } | RecordKey::SessionState => {}
+                RecordKey::Id { .. } | RecordKey::Peer(_) | RecordKey::SessionState => {}
             })
             .expect("the store can be scanned");
         let mut contents = Vec::new();
