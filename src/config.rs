@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
-use peeklock::description::Settings;
+use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
 use peeklock::forward_peeklock::PeerConfig;
 use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
@@ -26,7 +26,7 @@ use peeklock::time::TimeSpan;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use queue::QueueDeclaration;
+pub use queue::QueueDeclaration;
 pub use queue::differences;
 pub use text::{FromText, List, Scalar, span_text};
 
@@ -55,6 +55,8 @@ pub struct Config {
     pub locks: LocksSection,
     /// `[sessions]`.
     pub sessions: SessionsSection,
+    /// `[forwarding]`.
+    pub forwarding: ForwardingSection,
     /// `[server]`.
     pub server: ServerSection,
     /// `[journal]`.
@@ -99,6 +101,14 @@ pub struct LocksSection {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct SessionsSection {
     expire_whole_session: Scalar<bool>,
+}
+
+/// What becomes of messages that cannot be forwarded.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct ForwardingSection {
+    failure_target: Scalar<FailureTarget>,
+    on_destination_full: Scalar<OnDestinationFull>,
 }
 
 /// The process.
@@ -402,6 +412,8 @@ impl Config {
         settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
         settings.locks_release_on_detach = self.locks.release_on_detach.0;
         settings.sessions_expire_whole = self.sessions.expire_whole_session.0;
+        settings.forwarding_failure_target = self.forwarding.failure_target.0;
+        settings.forwarding_on_destination_full = self.forwarding.on_destination_full.0;
         if self.namespace.name.0.trim().is_empty() {
             return Err(invalid("namespace.name", "the name is empty".to_owned()));
         }
@@ -476,13 +488,10 @@ impl Config {
             let refuse = |detail: &str| (format!("queues[{index}]"), detail.to_owned());
             let name = validate_entity_path(&queue.name, &settings.limits)
                 .map_err(|rejection| refuse(rejection.detail()))?;
-            let description = queue
+            queue
                 .properties()
                 .create(name.path(), settings)
                 .map_err(|rejection| refuse(rejection.detail()))?;
-            if let Some(rejection) = description.unsupported() {
-                return Err(refuse(rejection.detail()));
-            }
             let key = name.key().as_str().to_owned();
             if names.contains(&key) {
                 let detail = format!("the queue `{}` is declared twice; keep one", queue.name);

@@ -16,7 +16,7 @@ use peeklock::http::MetricsHook;
 use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
-use crate::config::{ConfigError, Loaded, differences};
+use crate::config::{ConfigError, Loaded, QueueDeclaration, differences};
 use crate::{access, files, memory, registry};
 use banner::{Banner, Listener};
 use signals::Signals;
@@ -212,9 +212,7 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
         tracing::debug!(forwarder = name, schemes = ?forwarder.schemes(), "forwarder is ready");
     }
     let broker = builder.start().await?;
-    for queue in &loaded.config.queues {
-        declare(&broker, &queue.name, queue.properties()).await?;
-    }
+    declare_all(&broker, &loaded.config.queues).await?;
     let metrics: MetricsHook = {
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
         Arc::new(move || recorder.render(&broker, shown))
@@ -232,6 +230,32 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
         }
     }
     Ok((broker, transports))
+}
+
+/// Declares all queues, those first that others forward to, whatever their order in the file.
+async fn declare_all(broker: &Broker, queues: &[QueueDeclaration]) -> Result<(), ServeError> {
+    let mut waiting: Vec<&QueueDeclaration> = queues.iter().collect();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut later = Vec::new();
+        let mut absent = None;
+        for queue in waiting {
+            match declare(broker, &queue.name, queue.properties()).await {
+                Err(ServeError::Queue { name, source })
+                    if source.condition() == Condition::EntityNotFound =>
+                {
+                    absent = Some(ServeError::Queue { name, source });
+                    later.push(queue);
+                }
+                other => other?,
+            }
+        }
+        if let Some(absent) = absent.filter(|_| later.len() == before) {
+            return Err(absent);
+        }
+        waiting = later;
+    }
+    Ok(())
 }
 
 /// Creates a declared queue if it is absent. One that exists is left as it is: its messages and

@@ -18,6 +18,7 @@ use crate::inbound::{Edge, Entropy};
 use crate::permits::Budget;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
+use crate::transaction::Room;
 
 /// How many shards a memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -130,10 +131,12 @@ impl BrokerBuilder {
             directory: Directory::default(),
             authorizer: self.authorizer,
             parking: budget.parking(),
+            transactions: Room::new(budget.parking()),
             budget,
             health: Health::new(),
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
+            are_open: tokio::sync::watch::Sender::new(false),
         });
         // Not an owner of the broker: a store may live longer.
         let watched = Arc::downgrade(&shared);

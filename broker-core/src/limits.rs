@@ -123,6 +123,12 @@ pub struct Limits {
     pub transaction_duration_max: TimeSpan,
     /// Open transactions of one connection (TXN-17).
     pub transaction_open_count_max: usize,
+    /// Operations of one transaction. Ours, because a commit is carried out in one go.
+    pub transaction_operation_count_max: usize,
+    /// Bytes that the open transactions of one connection hold, but always one operation. Those of all
+    /// connections hold at most half of `broker_inbound_bytes_max`. Ours, because what is not committed
+    /// is kept in memory.
+    pub transaction_open_bytes_max: u64,
     /// Small contents of one transaction or atomic batch, together (QUO-07).
     pub atomic_bytes_max: u64,
     /// A content counts for `atomic_bytes_max` up to this size (QUO-07).
@@ -264,6 +270,8 @@ impl Limits {
             transaction_message_count_max: 100,
             transaction_duration_max: TimeSpan::from_minutes(2),
             transaction_open_count_max: 1_000,
+            transaction_operation_count_max: 4_000,
+            transaction_open_bytes_max: 64 * MIB,
             atomic_bytes_max: 32 * MIB,
             atomic_content_bytes_max: 256 * KIB,
 

@@ -1,6 +1,6 @@
 //! The in-process transport: the broker as a framework in an actor-based or async Rust program.
 //!
-//! [`Client`] opens [`Sender`]s, [`Receiver`]s, [`SessionReceiver`]s and an [`Admin`] on a broker of this process. They
+//! [`Client`] opens [`Sender`]s, [`Receiver`]s, [`SessionReceiver`]s, [`Transaction`]s and an [`Admin`] on a broker of this process. They
 //! need no actix runtime and may be used from any thread. An actix actor becomes a receiver through
 //! [`Consumer`]: the outcome of its handler settles the message.
 //!
@@ -13,6 +13,7 @@ mod received;
 mod receiver;
 mod sender;
 mod session;
+mod transaction;
 
 pub use admin::Admin;
 pub use client::Client;
@@ -21,3 +22,4 @@ pub use received::{BodyError, Received, json_message};
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use session::SessionReceiver;
+pub use transaction::{Committed, Transaction};

@@ -262,14 +262,17 @@ impl Receiver {
         self.entity.call(Command::Settle { token, settlement }).await.map(|_| ())
     }
 
-    fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
+    pub(crate) fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
         message.lock_token().ok_or_else(|| {
             let detail = format!("message {} is not locked", message.sequence_number());
             self.entity.refuse(Rejection::invalid_operation(detail))
         })
     }
 
-    fn overlay(&self, properties: &[(String, Value)]) -> Result<Option<Overlay>, BrokerError> {
+    pub(crate) fn overlay(
+        &self,
+        properties: &[(String, Value)],
+    ) -> Result<Option<Overlay>, BrokerError> {
         if properties.is_empty() {
             return Ok(None);
         }

@@ -19,6 +19,7 @@ mod peer;
 mod received;
 mod receiver;
 mod sender;
+mod session;
 mod text;
 
 use std::fmt;
@@ -27,10 +28,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use peeklock_core::command::ReceiveMode;
+use peeklock_core::command::{ReceiveMode, SessionFilter};
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::core::Lifeline;
@@ -45,6 +46,7 @@ pub use self::peer::{PeerMessage, PeerSender};
 pub use self::received::{BodyError, Received};
 pub use self::receiver::Receiver;
 pub use self::sender::Sender;
+pub use self::session::SessionReceiver;
 pub use self::text::{MessageTextError, message_from_json, message_to_json, queue_to_json};
 
 /// What a connection is made over.
@@ -162,6 +164,63 @@ impl Client {
     /// `CommunicationProblem` if the client is closed.
     pub fn receiver_in(&self, path: &str, mode: ReceiveMode) -> Result<Receiver, BrokerError> {
         Ok(Receiver::new(self.core.attach(path, Role::Receiver, mode)?))
+    }
+
+    /// Locks a session of a queue in peek-lock mode, also one that has no message yet (SES-05).
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `SessionCannotBeLocked` if another receiver holds it (SES-06);
+    /// `InvalidOperation` on a queue without sessions (SES-09); `ArgumentOutOfRange` for an id that is
+    /// empty or longer than 128 characters.
+    pub async fn accept_session(
+        &self,
+        path: &str,
+        session_id: &str,
+    ) -> Result<SessionReceiver, BrokerError> {
+        self.accept_session_in(path, Some(session_id), ReceiveMode::PeekLock, TimeSpan::ZERO).await
+    }
+
+    /// Locks the session with the lowest available message, in peek-lock mode; waits for one up to
+    /// `wait` (SES-07, SES-08). Dropping the future locks nothing.
+    ///
+    /// # Errors
+    /// `ServiceTimeout` if there is none in time; `EntityNotFound`, `InvalidOperation`.
+    pub async fn accept_next_session(
+        &self,
+        path: &str,
+        wait: TimeSpan,
+    ) -> Result<SessionReceiver, BrokerError> {
+        self.accept_session_in(path, None, ReceiveMode::PeekLock, wait).await
+    }
+
+    /// Locks a session by id, or the next one if none is named, in either mode (SES-21).
+    ///
+    /// # Errors
+    /// As for [`Client::accept_session`] and [`Client::accept_next_session`].
+    pub async fn accept_session_in(
+        &self,
+        path: &str,
+        session_id: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Result<SessionReceiver, BrokerError> {
+        let (link, accepted) = self.core.accept(path, session_id, mode, wait).await?;
+        Ok(SessionReceiver::new(link, accepted))
+    }
+
+    /// The ids of sessions of a queue in ascending order, `top` of them after `skip`; at most as many
+    /// as a list may have (SES-29).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation`.
+    pub async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        session::list(&self.core, path, which, skip, top).await
     }
 
     /// Management of entities.

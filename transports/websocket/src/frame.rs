@@ -8,6 +8,7 @@ pub(crate) mod binary;
 pub(crate) mod json;
 pub(crate) mod message;
 pub(crate) mod queue;
+pub(crate) mod session;
 pub(crate) mod text;
 pub(crate) mod wire;
 
@@ -20,6 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use self::message::{Delivered, Outgoing, Properties};
 use self::queue::{QueueList, QueueProperties, QueueView};
+use self::session::{
+    AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionAccepted, SessionList,
+    SessionState, SetSessionState,
+};
 use self::text::{Guid, Instant, Token};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
@@ -204,6 +209,20 @@ schema! {
         23 "listQueues" ListQueues(ListQueues),
         /// Says that the client is there.
         24 "heartbeat" Heartbeat(Empty),
+        /// Locks a session and opens a link to it, or waits for one that can be locked.
+        25 "acceptSession" AcceptSession(AcceptSession),
+        /// Prolongs a session lock.
+        26 "renewSession" RenewSession(LinkOnly),
+        /// Reads the state of a session.
+        27 "getSessionState" GetSessionState(LinkOnly),
+        /// Replaces the state of a session, or clears it.
+        28 "setSessionState" SetSessionState(SetSessionState),
+        /// Looks at the messages of a session.
+        29 "peekSession" PeekSession(PeekSession),
+        /// Names the sessions of a queue.
+        30 "listSessions" ListSessions(ListSessions),
+        /// Deletes available messages of all sessions that nobody holds.
+        31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
         /// Hands messages over that another broker forwards.
         40 "forward" Forward(Forward),
     }
@@ -234,6 +253,12 @@ schema! {
         10 "queue" Queue(Box<QueueView>),
         /// Queues.
         11 "queues" Queues(QueueList),
+        /// A session is locked.
+        12 "sessionAccepted" SessionAccepted(SessionAccepted),
+        /// The state of a session.
+        13 "sessionState" SessionState(SessionState),
+        /// Sessions of a queue.
+        14 "sessions" Sessions(SessionList),
         /// What became of forwarded messages.
         20 "forwarded" Forwarded(Forwarded),
         /// Messages for a receiver with credit.
@@ -397,6 +422,8 @@ macro_rules! bodies {
         wire!($name { $($field: $type),* });
     )*};
 }
+
+pub(crate) use bodies;
 
 bodies! {
     struct Attach {

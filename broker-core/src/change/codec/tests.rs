@@ -16,6 +16,7 @@ fn slot() -> Slot {
         sub_queue: SubQueue::Main,
         hops: 3,
         in_flight: false,
+        transferring: false,
     }
 }
 
@@ -42,6 +43,20 @@ fn a_slot_of_version_2_stays_readable() {
     write_slot(&slot(), Some("caf\u{e9}"), &mut written);
     assert_eq!(written, golden);
     assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
+}
+
+/// DESIGN D11: one that waits for its transfer is of version 3, and no other is.
+#[test]
+fn a_slot_of_version_3_stays_readable() {
+    let fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    let golden = [b"\x03", &fields[..], b"\x00\x00\x00\x03a/b"].concat();
+    let pending = Slot { state: SlotState::Pending, ..slot() };
+    let mut written = Vec::new();
+    write_slot(&pending, Some("a/b"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((pending, Some("a/b"))));
+    assert!(read_slot(&[b"\x01", &fields[..]].concat()).is_err());
+    assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
 }
 
 /// DESIGN D11: the state of a session.
@@ -95,4 +110,71 @@ fn what_is_not_a_record_is_refused() {
     assert!(read_slot(&[b"\x01", SLOT_FIELDS, b"\0"].concat()).is_err());
     assert!(read_slot(&[b"\x02", SLOT_FIELDS, b"\0\0\0\x01\xff"].concat()).is_err());
     assert!(read_session_state(b"\x02").is_err());
+}
+
+/// DESIGN D11: the description of a topic.
+#[test]
+fn the_description_of_a_topic_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00\x00\x22\x01\x00\x01\x00\x01\
+        \x00\x00\x00\x0cSendDisabled\x01\x00\x00\x00\x02me";
+    let description = TopicDescription {
+        path: "events".into(),
+        max_size_in_megabytes: 0x21,
+        requires_duplicate_detection: true,
+        duplicate_detection_history_time_window: TimeSpan::from_ticks(0x11),
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        enable_batched_operations: false,
+        status: EntityStatus::SendDisabled,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        enable_partitioning: true,
+        enable_express: false,
+        support_ordering: true,
+        max_message_size_in_kilobytes: 0x22,
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_topic(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_topic(golden), Ok(description));
+    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: the description of a subscription.
+#[test]
+fn the_description_of_a_subscription_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\x00\x00\x00\x05audit\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x31\x01\x00\x01\x00\
+        \x00\x00\x00\x0fReceiveDisabled\x01\x00\x00\x00\x01q\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02me";
+    let description = SubscriptionDescription {
+        topic: "events".into(),
+        name: "audit".into(),
+        lock_duration: TimeSpan::from_ticks(0x11),
+        requires_session: true,
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        dead_lettering_on_message_expiration: false,
+        enable_dead_lettering_on_filter_evaluation_exceptions: true,
+        max_delivery_count: 0x31,
+        enable_batched_operations: false,
+        status: EntityStatus::ReceiveDisabled,
+        forward_to: Some("q".into()),
+        forward_dead_lettered_messages_to: None,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_subscription(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_subscription(golden), Ok(description));
+    assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: where a rule lies.
+#[test]
+fn the_key_of_a_rule_stays_the_same() {
+    let key = rule_key(EntityId(7), 0x0f);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
 }

@@ -47,6 +47,12 @@ pub(super) enum Expect {
     Renewed { keyed: Keyed, until: Option<Timestamp> },
     /// How many messages were deleted.
     Deleted,
+    /// That a session is locked for a link.
+    Accepted { link: u32, credit: u32 },
+    /// The end of the prolonged lock of a link's session.
+    SessionRenewed { link: u32 },
+    /// The state of a session.
+    SessionState,
     /// The answer that the transport itself makes.
     Own,
 }

@@ -94,6 +94,7 @@ impl Queue {
             sub_queue: SubQueue::Main,
             hops,
             in_flight: false,
+            transferring: false,
         };
         let session = match self.sessions {
             Some(_) => envelope.session_id.map(Arc::from),
