@@ -131,6 +131,9 @@ impl Queue {
             }
             Departure::Delivered => {
                 self.remove_message(sequence, Removal::Forwarded, ctx, step);
+                if let Some(lane) = self.transfers.lane_mut(exit) {
+                    lane.delivered_in = Some(ctx.stage);
+                }
                 Next::GoOn
             }
             Departure::Kept => {
