@@ -105,9 +105,8 @@ impl Topic {
             )));
         }
         let window = self.description.duplicate_detection_history_time_window;
-        match &self.duplicates {
-            Some(history) => history.refuse_if_full(messages, self.path(), window, ctx)?,
-            None => {}
+        if let Some(history) = &self.duplicates {
+            history.refuse_if_full(messages, self.path(), window, ctx)?;
         }
         Ok(plans)
     }
