@@ -7,6 +7,7 @@
     reason = "a test that meets what it does not expect ends there"
 )]
 
+mod cost;
 mod model;
 mod oracle;
 mod world;
