@@ -455,6 +455,8 @@ scenarios_of! { inproc_topics, Inproc, topics: [
     rules_explain_what_they_make_of_a_message,
     a_batch_is_published_whole_and_in_order,
     a_topic_outlives_a_restart_with_all_it_has,
+    rules_never_see_the_body,
+    a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
 ] }
 
 scenarios_of! { http_requests, Http, requests: [

@@ -114,12 +114,11 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, path);
         let settings = &self.shared.settings;
         validate_subscription_name(name, &settings.limits).map_err(refuse)?;
-        let address = EntityAddress::parse(topic).map_err(refuse)?;
         let EntityAddress {
             entity: EntityName::Root(topic),
             sub_queue: SubQueue::Main,
             node: Node::Entity,
-        } = address
+        } = EntityAddress::parse(topic).map_err(refuse)?
         else {
             return Err(refuse(Rejection::entity_not_found(topic)));
         };
