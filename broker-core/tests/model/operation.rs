@@ -167,7 +167,7 @@ pub enum Reply {
     Granted(u64),
     Deleted(u64),
     Described(Box<Report>),
-    Committed(Vec<Reply>),
+    Committed(Vec<Self>),
     /// Refused with one of these conditions; the machine gives one, the oracle all that are right.
     Refused(Vec<Condition>),
 }

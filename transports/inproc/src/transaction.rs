@@ -238,8 +238,8 @@ impl Committed {
     }
 }
 
-impl AsRef<Receiver> for Receiver {
-    fn as_ref(&self) -> &Receiver {
+impl AsRef<Self> for Receiver {
+    fn as_ref(&self) -> &Self {
         self
     }
 }

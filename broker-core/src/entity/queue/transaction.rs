@@ -60,14 +60,16 @@ impl Queue {
         let mut planned = Vec::with_capacity(parts.len());
         for (number, part) in (1usize..).zip(parts) {
             let name = part.operation.name();
-            let one = self.plan(part, ctx).and_then(|one| match &one {
-                Planned::Settle(held, _) if !settled.insert(held.token) => {
-                    Err(Rejection::message_lock_lost(held.token))
+            let one = self.plan(part, ctx).and_then(|one| {
+                let again = match &one {
+                    Planned::Settle(held, _) => (!settled.insert(held.token)).then_some(held),
+                    Planned::Renew(held) => settled.contains(&held.token).then_some(held),
+                    Planned::Send(_) | Planned::SendBatch(_) => None,
+                };
+                match again {
+                    Some(held) => Err(Rejection::message_lock_lost(held.token)),
+                    None => Ok(one),
                 }
-                Planned::Renew(held) if settled.contains(&held.token) => {
-                    Err(Rejection::message_lock_lost(held.token))
-                }
-                _ => Ok(one),
             });
             let why = format!("operation {number} of the transaction, {name}");
             planned.push(one.map_err(|rejection| in_transaction(&why, &rejection))?);
