@@ -1,6 +1,8 @@
 //! The handle on a running broker, and on its entities. What transports and embedding code use.
 //! (Data path, step 1 to 2.)
 
+mod topics;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,18 +12,18 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::actor::directory::Directory;
 use crate::actor::inlet::Inlet;
-use crate::actor::namespace::{CreateQueue, DeleteEntity, NamespaceActor, Stop};
+use crate::actor::namespace::{Create, DeleteEntity, NamespaceActor, Root, Stop};
 use crate::builder::BrokerBuilder;
 use crate::call::{Call, CallList};
 use crate::clock::Clock;
-use crate::command::{Command, Described, InboundMessage, Outcome, SessionCommand};
+use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, SessionCommand};
 use crate::contract::{Authorizer, Principal, Right};
-use crate::description::{QueueUpdate, Settings};
+use crate::description::{Destination, EntityKind, QueueDescription, QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
 use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
 use crate::message::{Content, Message};
-use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path};
+use crate::path::{EntityAddress, Node, PathKey, SubQueue, validate_entity_path};
 use crate::permits::Budget;
 use crate::request::{Release, Request, release_all};
 use crate::store::Store;
@@ -43,6 +45,15 @@ pub struct Shared {
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
+    /// Whether every entity that the store has was opened.
+    pub(crate) are_open: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// A name for a command, never given before.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Whether the broker can do its work.
@@ -90,6 +101,13 @@ impl Broker {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// Names this broker among all others, for as long as its data exists: random, and the same after
+    /// every start on the same data. What its forwarders tell others of its messages begins with it.
+    #[must_use]
+    pub fn id(&self) -> u128 {
+        self.shared.edge.broker_id()
     }
 
     /// The broker's clock.
@@ -161,16 +179,20 @@ impl Broker {
     fn find(&self, path: &str) -> Result<Entity, Rejection> {
         let address = EntityAddress::parse(path)?;
         let absent = || Rejection::entity_not_found(path);
-        let EntityAddress { entity: EntityName::Root(_), sub_queue, node: Node::Entity } = &address
-        else {
+        let EntityAddress { sub_queue, node: Node::Entity, .. } = &address else {
             return Err(absent());
         };
         let key = address.entity.key();
         let entry = self.shared.directory.get(&key).ok_or_else(absent)?;
+        // A topic has no dead-letter queue (ADR-14).
+        if entry.kind == EntityKind::Topic && *sub_queue == SubQueue::DeadLetter {
+            return Err(absent());
+        }
         let path = format!("{}{}", entry.path, sub_queue.suffix());
         Ok(Entity(Arc::new(EntityHandle {
             broker: self.clone(),
             id: entry.id,
+            kind: entry.kind,
             path: path.into(),
             key,
             sub_queue: *sub_queue,
@@ -183,7 +205,8 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `NotImplemented` for forwarding.
+    /// `EntityNotFound` for a destination that does not exist (FWD-02), `InvalidOperation` for one that
+    /// cannot be (FWD-03, FWD-04).
     pub async fn create_queue(
         &self,
         path: &str,
@@ -196,13 +219,51 @@ impl Broker {
         }
         let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        if let Some(rejection) = description.unsupported() {
-            return Err(refuse(rejection));
-        }
+        self.check_destinations(&description).map_err(refuse)?;
         let (answer, answered) = oneshot::channel();
-        self.namespace.do_send(CreateQueue { description, answer });
+        self.namespace.do_send(Create { root: Root::Queue(description), answer });
         answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
         self.describe_queue(path).await
+    }
+
+    /// The path of an entity that messages can be sent to by way of another, for
+    /// [`Command::SendVia`] (VIA-02). The Send right on both is the transport's to ask for.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
+    /// itself.
+    pub fn transfer_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, BrokerError> {
+        let found = Destination::parse(path).and_then(|destination| match destination {
+            Destination::Entity(key) if key == via.0.key => Err(Rejection::invalid_operation(
+                format!("`{path}` cannot be sent to by way of itself"),
+            )),
+            Destination::Entity(key) => match self.shared.directory.get(&key) {
+                Some(entry) => Ok(entry.path),
+                None => Err(Rejection::entity_not_found(path)),
+            },
+            Destination::Foreign(_) => Err(Rejection::entity_not_found(path)),
+        });
+        found.map_err(|rejection| self.refuse(rejection, path))
+    }
+
+    /// What a queue forwards to must be there when it is created or updated (FWD-02).
+    fn check_destinations(&self, description: &QueueDescription) -> Result<(), Rejection> {
+        let destinations =
+            [&description.forward_to, &description.forward_dead_lettered_messages_to];
+        for text in destinations.into_iter().flatten() {
+            match Destination::parse(text)? {
+                Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {
+                    return Err(Rejection::entity_not_found(text));
+                }
+                Destination::Entity(_) => {}
+                Destination::Foreign(scheme) => {
+                    return Err(Rejection::argument(format!(
+                        "no forwarder serves destinations that begin with `{scheme}://`"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads a queue's description and runtime part (ENT-31).
@@ -210,7 +271,7 @@ impl Broker {
     /// # Errors
     /// `EntityNotFound`; `InvalidOperation` for a sub-queue, which cannot be managed (DLQ-02).
     pub async fn describe_queue(&self, path: &str) -> Result<Described, BrokerError> {
-        let entity = self.manageable(path)?;
+        let entity = self.manageable(path, EntityKind::Queue)?;
         match entity.call(Command::Describe).await? {
             Outcome::Described(described) => Ok(*described),
             _ => Err(self.refuse(Rejection::internal("unexpected answer"), path)),
@@ -228,7 +289,7 @@ impl Broker {
         properties: QueueUpdate,
         read_at: Option<Timestamp>,
     ) -> Result<Described, BrokerError> {
-        let entity = self.manageable(path)?;
+        let entity = self.manageable(path, EntityKind::Queue)?;
         let refuse = |rejection| self.refuse(rejection, path);
         loop {
             let current = self.describe_queue(path).await?;
@@ -236,9 +297,7 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(refuse)?;
-            if let Some(rejection) = description.unsupported() {
-                return Err(refuse(rejection));
-            }
+            self.check_destinations(&description).map_err(refuse)?;
             let command = Command::Update {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),
@@ -254,12 +313,23 @@ impl Broker {
         }
     }
 
-    /// Deletes an entity with everything in it (ENT-14). Answers when it is durably gone.
+    /// Deletes a queue, topic or subscription with everything in it, a topic with its subscriptions
+    /// (ENT-14). Answers when it is durably gone.
     ///
     /// # Errors
-    /// `EntityNotFound`; `InvalidOperation` for a sub-queue (DLQ-02).
+    /// `EntityNotFound`; `InvalidOperation` for a sub-queue (DLQ-02); `UpdateConflict` while it is being
+    /// created or opened again.
     pub async fn delete_entity(&self, path: &str) -> Result<(), BrokerError> {
-        let entity = self.manageable(path)?;
+        let kind = self.entity(path)?.kind();
+        self.delete(path, kind).await
+    }
+
+    /// As [`Broker::delete_entity`], if the entity is of that kind.
+    ///
+    /// # Errors
+    /// As for [`Broker::delete_entity`]; `EntityNotFound` for one of another kind.
+    pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
+        let entity = self.manageable(path, kind)?;
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(DeleteEntity { key: entity.0.key.clone(), answer });
         answered
@@ -271,7 +341,11 @@ impl Broker {
     /// The paths of all queues in case-insensitive order, `top` of them after `skip` (ENT-30).
     #[must_use]
     pub fn queue_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
-        let all = self.shared.directory.sorted();
+        self.paths_of(EntityKind::Queue, "", skip, top)
+    }
+
+    fn paths_of(&self, kind: EntityKind, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
+        let all = self.shared.directory.sorted_of(kind, prefix);
         all.into_iter().skip(skip).take(top).map(|(_, entry)| entry.path).collect()
     }
 
@@ -282,8 +356,12 @@ impl Broker {
         all.into_iter().map(|(_, entry)| (entry.path, entry.observed)).collect()
     }
 
-    fn manageable(&self, path: &str) -> Result<Entity, BrokerError> {
+    /// An entity of that kind; its sub-queues are managed with it (DLQ-02).
+    fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
         let entity = self.entity(path)?;
+        if entity.kind() != kind {
+            return Err(self.refuse(Rejection::entity_not_found(path), path));
+        }
         if entity.sub_queue() == SubQueue::Main {
             return Ok(entity);
         }
@@ -306,7 +384,7 @@ impl Broker {
     /// A name for a command, never given before.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        Ticket(self.shared.tickets.fetch_add(1, Ordering::Relaxed))
+        self.shared.ticket()
     }
 
     /// The first of so many consecutive names for commands.
@@ -379,6 +457,7 @@ pub struct Entity(Arc<EntityHandle>);
 struct EntityHandle {
     broker: Broker,
     id: EntityId,
+    kind: EntityKind,
     path: Arc<str>,
     key: PathKey,
     sub_queue: SubQueue,
@@ -396,6 +475,12 @@ impl Entity {
     #[must_use]
     pub fn id(&self) -> EntityId {
         self.0.id
+    }
+
+    /// Queue, topic or subscription.
+    #[must_use]
+    pub fn kind(&self) -> EntityKind {
+        self.0.kind
     }
 
     /// The path in the case given at creation, with the suffix of the sub-queue.
@@ -482,13 +567,19 @@ impl Entity {
 fn command_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => u64::from(message.envelope.size),
-        Command::SendBatch { messages } => {
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             messages.iter().map(|message| u64::from(message.envelope.size)).sum()
+        }
+        Command::TransferFromPeer { messages, .. } => {
+            messages.iter().map(|arrival| u64::from(arrival.message.envelope.size)).sum()
         }
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64
         }
         Command::Commit { parts } => parts.iter().map(|part| part.operation.bytes()).sum(),
+        Command::InSubscription { command: RuleCommand::Explain(message), .. } => {
+            u64::from(message.envelope.size)
+        }
         _ => 0,
     }
 }

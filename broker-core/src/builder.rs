@@ -136,6 +136,7 @@ impl BrokerBuilder {
             health: Health::new(),
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
+            are_open: tokio::sync::watch::Sender::new(false),
         });
         // Not an owner of the broker: a store may live longer.
         let watched = Arc::downgrade(&shared);

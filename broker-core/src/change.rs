@@ -10,12 +10,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::description::QueueDescription;
+use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::entity::peers::{PeerSource, Taking};
 use crate::entity::slot::Slot;
-use crate::ids::SequenceNumber;
+use crate::ids::{EntityId, SequenceNumber};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
+use crate::rule::RuleDescription;
 use crate::time::Timestamp;
+use crate::transfer::Origin;
 
 /// Whether an answer may rest on a change before it is synced (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,6 +42,41 @@ pub enum Change {
         session: Option<Arc<str>>,
         /// Its content.
         content: Content,
+    },
+    /// A message was stored that waits for its transfer to another entity (VIA-01).
+    Pending {
+        /// Its number.
+        sequence: SequenceNumber,
+        /// Its slot.
+        slot: Slot,
+        /// The path of the destination.
+        destination: Arc<str>,
+        /// Its content.
+        content: Content,
+    },
+    /// A message came from another entity; its records there go with this change (FND-03).
+    Arrived {
+        /// Its number here.
+        sequence: SequenceNumber,
+        /// Its slot here.
+        slot: Slot,
+        /// The session it belongs to, in an entity that requires sessions.
+        session: Option<Arc<str>>,
+        /// Where it was.
+        origin: Origin,
+        /// Properties that the broker sets on the way, on top of those it has.
+        added: Vec<Overlay>,
+    },
+    /// A message came from another entity and was a duplicate; its records there go (FWD-22).
+    Absorbed {
+        /// Where it was.
+        origin: Origin,
+    },
+    /// A message is at another entity, durably, and its records here are gone: nothing is left to
+    /// store.
+    Departed {
+        /// The number it had.
+        sequence: SequenceNumber,
     },
     /// A scheduled message became active under a new number (SCH-03).
     Materialised {
@@ -114,6 +152,18 @@ pub enum Change {
         /// Start of the bucket.
         bucket: Timestamp,
     },
+    /// A message that another broker forwarded was taken, so that it is known when it comes again.
+    PeerTaken {
+        /// Where it came from.
+        source: PeerSource,
+        /// Which it was.
+        taking: Taking,
+    },
+    /// What is known of a source at another broker makes room for that of a new one.
+    PeerForgotten {
+        /// The source.
+        source: PeerSource,
+    },
     /// The state of a session was set or cleared (SES-24).
     SessionStateSet {
         /// The session.
@@ -130,6 +180,96 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// The description of a subscription was replaced.
+    SubscriptionDescribed {
+        /// The new one.
+        description: Box<SubscriptionDescription>,
+        /// When.
+        at: Timestamp,
+    },
+    /// Something that only happens to topics.
+    OfTopic(TopicChange),
+}
+
+/// One durable fact about a topic.
+#[derive(Clone, Debug)]
+pub enum TopicChange {
+    /// A message was published: it is in the subscriptions, all copies at once (TOP-07).
+    Published {
+        /// The number that the topic gave it.
+        sequence: SequenceNumber,
+        /// What is stored once for all copies.
+        content: PublishedContent,
+        /// The copies, numbered; none if no subscription selects it (SND-27).
+        copies: Vec<SubscriptionCopy>,
+    },
+    /// The description was replaced.
+    Described {
+        /// The new one.
+        description: Box<TopicDescription>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A subscription was created, with its rules (TOP-17).
+    SubscriptionCreated {
+        /// Its identity.
+        id: EntityId,
+        /// Its description.
+        description: Box<SubscriptionDescription>,
+        /// Its rules.
+        rules: Vec<RuleDescription>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A subscription is gone with everything in it (ENT-14).
+    SubscriptionRemoved {
+        /// Its identity.
+        id: EntityId,
+    },
+    /// A rule was added, or replaced under its name (TOP-13, TOP-24).
+    RuleSet {
+        /// The subscription.
+        subscription: EntityId,
+        /// The rule.
+        rule: Box<RuleDescription>,
+        /// Whether it is a new one, which counts as use of the subscription (TMP-11).
+        is_new: bool,
+        /// When.
+        at: Timestamp,
+    },
+    /// A rule was removed (TOP-13).
+    RuleRemoved {
+        /// The subscription.
+        subscription: EntityId,
+        /// Its name.
+        name: Box<str>,
+    },
+}
+
+/// The content of a published message.
+#[derive(Clone, Debug)]
+pub enum PublishedContent {
+    /// It came with the command.
+    New(Content),
+    /// It was stored while the message was scheduled, under this number, which is gone now (SCH-03).
+    Scheduled(SequenceNumber),
+}
+
+/// One copy of a published message.
+#[derive(Clone, Debug)]
+pub struct SubscriptionCopy {
+    /// Where it is.
+    pub subscription: EntityId,
+    /// Its number there.
+    pub sequence: SequenceNumber,
+    /// Its slot; a copy that was refused is born in the dead-letter queue.
+    pub slot: Slot,
+    /// The session it belongs to, in a subscription that requires sessions.
+    pub session: Option<Arc<str>>,
+    /// How it differs from what was published: what its rule changed, and why it was refused.
+    pub overlays: [Option<Overlay>; 2],
+    /// Why it was refused, for the metrics.
+    pub refused: Option<DeadLetterCause>,
 }
 
 /// Why a message is gone.
@@ -145,6 +285,8 @@ pub enum Removal {
     Cancelled,
     /// It was removed by a batch delete or by number.
     Deleted,
+    /// It was forwarded.
+    Forwarded,
 }
 
 /// Why a message was dead-lettered.
@@ -156,14 +298,22 @@ pub enum DeadLetterCause {
     DeliveryCount,
     /// A receiver asked for it (SET-05).
     Application,
+    /// A rule of a subscription failed on it (DLQ-23).
+    Rule,
+    /// A rule made its header too large (DLQ-20).
+    HeaderSize,
+    /// It has no session where one is required (DLQ-21).
+    NoSession,
+    /// It could not be forwarded, or not without losing what it says (FWD-15, DLQ-20, DLQ-21).
+    Forwarding,
 }
 
 impl Removal {
     /// How many reasons there are.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All reasons with their names in metrics, in the order of [`Removal::place`].
     pub const NAMES: [&'static str; Self::COUNT] =
-        ["completed", "received", "expired", "cancelled", "deleted"];
+        ["completed", "received", "expired", "cancelled", "deleted", "forwarded"];
 
     /// The place of the reason in a table of counts.
     #[must_use]
@@ -174,9 +324,17 @@ impl Removal {
 
 impl DeadLetterCause {
     /// How many causes there are.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 7;
     /// All causes with their names in metrics, in the order of [`DeadLetterCause::place`].
-    pub const NAMES: [&'static str; Self::COUNT] = ["expired", "delivery_count", "application"];
+    pub const NAMES: [&'static str; Self::COUNT] = [
+        "expired",
+        "delivery_count",
+        "application",
+        "rule",
+        "header_size",
+        "no_session",
+        "forwarding",
+    ];
 
     /// The place of the cause in a table of counts.
     #[must_use]

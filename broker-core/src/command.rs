@@ -9,15 +9,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::content_ref::ContentRef;
-use crate::description::QueueDescription;
+use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::entity::peers::PeerSource;
 use crate::error::Rejection;
-use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
 use crate::message::{Content, Envelope, Overlay, Value};
 use crate::path::SubQueue;
+use crate::rule::{Explanation, RuleDescription};
 use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::{Operation, Part, PartOutcome};
+use crate::transfer::passage::Passage;
+use crate::transfer::{Admission, Arrival, Departure, ListNumber, WhenFull};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
 #[derive(Clone, Debug)]
@@ -26,6 +30,23 @@ pub struct InboundMessage {
     pub content: Content,
     /// What the entity reads of it; computed once, at the edge.
     pub envelope: Envelope,
+}
+
+/// A message on its way in from another broker.
+#[derive(Clone, Debug)]
+pub struct PeerArrival {
+    /// The message.
+    pub message: InboundMessage,
+    /// Its number at its source.
+    pub sequence: SequenceNumber,
+    /// When it was enqueued at its source.
+    pub enqueued_at: Timestamp,
+    /// The number it was first given (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// Transfers so far, this one included (FWD-13).
+    pub hops: u8,
+    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    pub dead_letter_source: Option<Arc<str>>,
 }
 
 /// How a received message leaves the entity (RCV-01).
@@ -115,6 +136,41 @@ pub enum Command {
     SendBatch {
         /// The messages, in the order in which they are numbered (SND-31).
         messages: Vec<InboundMessage>,
+    },
+    /// Stores messages, all or none, that wait here for their transfer to another entity and are seen
+    /// by nobody (VIA-01). Answer: [`Outcome::AcceptedBatch`].
+    SendVia {
+        /// The path of the destination, which was there when the sender attached (VIA-02).
+        destination: Arc<str>,
+        /// The messages, in their order.
+        messages: Vec<InboundMessage>,
+    },
+    /// Takes messages over from another entity, whose records of them go in the same batch (FND-03).
+    /// Asked by the broker only. Answer: [`Outcome::Admitted`].
+    TransferIn {
+        /// The messages, in the order of their source (FWD-10).
+        messages: Vec<Arrival>,
+        /// What becomes of the rest when there is no room.
+        when_full: WhenFull,
+        /// The guard of the list; the shell's, not the machine's.
+        passage: Passage,
+    },
+    /// Says what became of a list of messages that the entity has handed over. Asked by the broker
+    /// only. Answer: [`Outcome::Done`].
+    TransferOut {
+        /// The list.
+        list: ListNumber,
+        /// One for each message; those without one are kept.
+        departures: Vec<Departure>,
+    },
+    /// Takes messages over that another broker forwards, in their order, each by itself; one that was
+    /// taken before is not stored again. Ends at the first that may be taken later. Only for who may
+    /// manage the entity (FWD-13). Answer: [`Outcome::TakenOver`].
+    TransferFromPeer {
+        /// Where they come from.
+        source: PeerSource,
+        /// The messages, in the order of their source (FWD-10).
+        messages: Vec<PeerArrival>,
     },
     /// Removes scheduled messages, all or none (SCH-05). Answer: [`Outcome::Done`].
     CancelScheduled {
@@ -276,13 +332,77 @@ pub enum Command {
         /// What it does, in its order.
         parts: Vec<Part>,
     },
-    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`].
+    /// Replaces the description of a topic; it was validated before (ENT-17). Answer: [`Outcome::Done`].
+    UpdateTopic {
+        /// The new description.
+        description: Box<TopicDescription>,
+        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        read_at: Option<Timestamp>,
+    },
+    /// Replaces the description of a subscription; it was validated before (ENT-17).
+    /// Answer: [`Outcome::Done`].
+    UpdateSubscription {
+        /// The new description.
+        description: Box<SubscriptionDescription>,
+        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        read_at: Option<Timestamp>,
+    },
+    /// Stores a new subscription of a topic with its rules, which are judged here (TOP-17); for the
+    /// namespace, which has given it its identity. Answer: [`Outcome::Done`].
+    CreateSubscription {
+        /// Its identity.
+        id: EntityId,
+        /// Its description, validated before.
+        description: Box<SubscriptionDescription>,
+        /// Its rules; with none it gets `$Default` (TOP-12).
+        rules: Vec<RuleDescription>,
+    },
+    /// Removes a subscription of a topic with everything in it (ENT-14); for the namespace, which has
+    /// retired it. Answer: [`Outcome::Done`].
+    RemoveSubscription {
+        /// Its identity.
+        id: EntityId,
+    },
+    /// Asked of a topic about the rules of one of its subscriptions.
+    InSubscription {
+        /// The subscription.
+        subscription: EntityId,
+        /// What is asked.
+        command: RuleCommand,
+    },
+    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`], of a
+    /// topic [`Outcome::TopicDescribed`], of a subscription [`Outcome::SubscriptionDescribed`].
     Describe,
+}
+
+/// What can be asked about the rules of a subscription.
+#[derive(Clone, Debug)]
+pub enum RuleCommand {
+    /// Adds a rule (TOP-13). Answer: [`Outcome::Done`].
+    Create(Box<RuleDescription>),
+    /// Replaces filter and action of a rule (TOP-24). Answer: [`Outcome::Done`].
+    Update(Box<RuleDescription>),
+    /// Removes a rule (TOP-13). Answer: [`Outcome::Done`].
+    Delete(Box<str>),
+    /// Reads one rule. Answer: [`Outcome::Rules`] with one.
+    Get(Box<str>),
+    /// Reads rules in the order of their names (ENT-30). Answer: [`Outcome::Rules`].
+    List {
+        /// So many of the first are left out.
+        skip: usize,
+        /// At most this many.
+        top: usize,
+    },
+    /// Tells which rules select a message, and why; nothing is stored. Answer: [`Outcome::Explained`].
+    Explain(Box<InboundMessage>),
 }
 
 /// What the holder of a session may ask.
 #[derive(Clone, Debug)]
 pub enum SessionCommand {
+    /// Opens the link again, without credit, after the entity has closed it and left the session to
+    /// its holder (ENT-24, ENT-25). Answer: [`Outcome::Done`].
+    Attach,
     /// As [`Command::Receive`], from the session, in the mode of its receiver (SES-21).
     Receive {
         /// At least 1 and at most this many messages.
@@ -362,6 +482,14 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     Deleted(u64),
     /// The description with its runtime part.
     Described(Box<Described>),
+    /// The description of a topic with its runtime part.
+    TopicDescribed(Box<DescribedTopic>),
+    /// The description of a subscription with its runtime part.
+    SubscriptionDescribed(Box<DescribedSubscription>),
+    /// Rules, in the order of their names (ENT-30).
+    Rules(Vec<RuleDescription>),
+    /// What each rule makes of a message, in the order of their names.
+    Explained(Vec<Explanation>),
     /// A session is locked for the receiver (SES-10).
     SessionAccepted {
         /// The session.
@@ -377,6 +505,10 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     Sessions(Vec<Arc<str>>),
     /// What became of the parts of a transaction, in their order.
     Committed(Vec<PartOutcome>),
+    /// What became of each message of a list that came in from another entity.
+    Admitted(Vec<Admission>),
+    /// Which messages of another broker are here now, from the first on as far as they were looked at.
+    TakenOver(Vec<Result<(), Rejection>>),
 }
 
 /// An outcome as a machine tells it.
@@ -517,5 +649,47 @@ pub struct Described {
     /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
     pub accessed_at: Timestamp,
     /// Counts of sessions, if the entity requires them (CNT-11).
+    pub sessions: Option<SessionCounts>,
+}
+
+/// A topic's description with its runtime part (ENT-31, CNT-04).
+#[derive(Clone, Debug)]
+pub struct DescribedTopic {
+    /// All settable properties with their effective values.
+    pub description: TopicDescription,
+    /// How many subscriptions it has.
+    pub subscription_count: u64,
+    /// How many messages wait for their instant.
+    pub scheduled: u64,
+    /// Sum of stored sizes, over its subscriptions too (CNT-08, TOP-10).
+    pub size_bytes: u64,
+    /// The highest sequence number given so far, 0 if none (CNT-13).
+    pub last_sequence: SequenceNumber,
+    /// When the topic was created.
+    pub created_at: Timestamp,
+    /// Last change of the description.
+    pub updated_at: Timestamp,
+    /// Last activity, on its subscriptions too, [`Timestamp::NONE`] if none yet (CNT-09).
+    pub accessed_at: Timestamp,
+}
+
+/// A subscription's description with its runtime part (ENT-31, CNT-01).
+#[derive(Clone, Debug)]
+pub struct DescribedSubscription {
+    /// All settable properties with their effective values.
+    pub description: SubscriptionDescription,
+    /// Message counts.
+    pub counts: Counts,
+    /// Sum of stored sizes, which count for the topic's quota.
+    pub size_bytes: u64,
+    /// The highest sequence number given so far, 0 if none (CNT-13).
+    pub last_sequence: SequenceNumber,
+    /// When the subscription was created.
+    pub created_at: Timestamp,
+    /// Last change of the description.
+    pub updated_at: Timestamp,
+    /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
+    pub accessed_at: Timestamp,
+    /// Counts of sessions, if the subscription requires them (CNT-11).
     pub sessions: Option<SessionCounts>,
 }

@@ -19,6 +19,7 @@ pub mod command;
 pub mod effect;
 pub mod entity;
 pub mod transaction;
+pub mod transfer;
 // Where it is kept.
 pub mod content_ref;
 pub mod store;

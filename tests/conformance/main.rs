@@ -343,24 +343,60 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     operations_of_one_entity_are_applied_in_one_order,
 ] }
 
-scenarios_of! { inproc_sessions, Inproc, sessions: [
-    a_queue_that_requires_sessions_gives_and_takes_by_session_only,
-    a_session_is_accepted_by_id_by_one_receiver,
-    the_next_session_is_that_of_the_oldest_message,
-    waiting_accepts_are_served_in_order,
-    an_accept_that_is_dropped_holds_nothing,
-    what_is_done_through_a_session_lock_ends_with_it,
-    an_abandoned_message_comes_before_those_behind_it,
-    only_an_orderly_close_leaves_the_count_alone,
-    a_session_keeps_its_state_for_the_next_holder,
-    sessions_are_listed_by_id,
-    what_is_set_aside_belongs_to_its_session,
-    one_expired_message_expires_its_whole_session,
-    messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
-    sessions_outlive_a_restart_and_their_locks_do_not,
-    requesters_share_a_queue_of_replies,
-    operations_of_sessions_are_refused_where_there_are_none,
+scenarios_of! { inproc_forwarding, Inproc, forwarding: [
+    messages_go_to_the_destination_in_their_order,
+    a_destination_must_be_there_and_be_another,
+    messages_that_are_there_are_forwarded_too,
+    a_message_leaves_when_its_lock_has_ended,
+    an_expired_message_is_not_forwarded,
+    the_time_to_live_counts_anew_at_the_destination,
+    a_source_is_not_received_from,
+    a_source_is_never_idle_and_a_transfer_is_a_use,
+    a_message_makes_four_hops_and_no_fifth,
+    a_circle_ends_by_the_hop_limit,
+    what_a_destination_does_not_take_is_dead_lettered_at_the_source,
+    a_full_destination_and_a_small_one_dead_letter_at_the_source,
+    failures_can_go_to_the_dead_letter_queue with into_the_dead_letter_queue,
+    a_duplicate_is_a_successful_transfer,
+    a_message_without_session_is_dead_lettered_at_a_session_queue,
+    a_source_that_gives_no_receives_forwards_nothing,
+    dead_letters_are_forwarded_with_their_reason,
+    a_forwarded_dead_letter_queue_is_not_received_from,
+    a_dead_letter_waits_for_its_destination,
+    a_dead_letter_that_may_not_hop_can_be_received,
+    forwarding_goes_on_after_a_restart,
+    a_backlog_arrives_in_its_order,
 ] }
+
+/// Makes tests of sessions for each transport that has them.
+macro_rules! sessions {
+    ($($module:ident: $transport:ident),* $(,)?) => {$(
+        scenarios_of! { $module, $transport, sessions: [
+            a_queue_that_requires_sessions_gives_and_takes_by_session_only,
+            a_session_is_accepted_by_id_by_one_receiver,
+            the_next_session_is_that_of_the_oldest_message,
+            waiting_accepts_are_served_in_order,
+            an_accept_that_is_dropped_holds_nothing,
+            what_is_done_through_a_session_lock_ends_with_it,
+            an_abandoned_message_comes_before_those_behind_it,
+            only_an_orderly_close_leaves_the_count_alone,
+            a_session_keeps_its_state_for_the_next_holder,
+            sessions_are_listed_by_id,
+            what_is_set_aside_belongs_to_its_session,
+            one_expired_message_expires_its_whole_session,
+            messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
+            sessions_outlive_a_restart_and_their_locks_do_not,
+            requesters_share_a_queue_of_replies,
+            operations_of_sessions_are_refused_where_there_are_none,
+        ] }
+    )*};
+}
+
+sessions! {
+    inproc_sessions: Inproc,
+    websocket_sessions: WebSocket,
+    websocket_json_sessions: WebSocketJson,
+}
 
 /// Makes a test of each scenario of transactions and each transport that has them (TXN-16).
 macro_rules! transactions {
@@ -395,6 +431,30 @@ scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     nothing_else_can_be_part_of_one,
     a_dropped_transaction_is_rolled_back,
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
+] }
+
+scenarios_of! { inproc_topics, Inproc, topics: [
+    a_published_message_is_in_every_subscription_when_it_is_acknowledged,
+    rules_without_action_give_one_copy_and_each_action_one_more,
+    a_message_that_nobody_selects_is_accepted_and_dropped,
+    rules_are_created_listed_replaced_and_deleted_by_name,
+    a_subscription_with_an_invalid_rule_is_not_created,
+    initial_rules_replace_the_default_one,
+    the_quota_of_a_topic_counts_every_copy,
+    a_scheduled_message_meets_the_rules_of_its_instant,
+    duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
+    a_copy_without_session_goes_to_the_dead_letter_queue,
+    a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on,
+    a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue,
+    the_lowest_time_to_live_counts,
+    statuses_block_what_they_say,
+    topics_and_subscriptions_are_what_their_paths_say,
+    a_deleted_topic_takes_its_subscriptions_along,
+    idle_subscriptions_go_alone_and_idle_topics_with_all,
+    a_topic_has_so_many_subscriptions_rules_and_receivers with few,
+    rules_explain_what_they_make_of_a_message,
+    a_batch_is_published_whole_and_in_order,
+    a_topic_outlives_a_restart_with_all_it_has,
 ] }
 
 scenarios_of! { http_requests, Http, requests: [

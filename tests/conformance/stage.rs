@@ -128,6 +128,13 @@ impl Stage {
             // A queue that is deleted just now answers that it is gone.
             let _gone = self.broker.describe_queue(&path).await;
         }
+        for topic in self.broker.topic_paths(0, usize::MAX) {
+            let _gone = self.broker.describe_topic(&topic).await;
+            let subscriptions = self.broker.subscription_paths(&topic, 0, usize::MAX);
+            for path in subscriptions.unwrap_or_default() {
+                let _gone = self.broker.describe_subscription(&path).await;
+            }
+        }
         // Deletion of idle queues is mail to the namespace; what is created after it comes later.
         self.broker.create_queue("stage-fence", QueueUpdate::default()).await.unwrap();
         self.broker.delete_entity("stage-fence").await.unwrap();
@@ -137,6 +144,13 @@ impl Stage {
     /// moved since the queue was used last.
     pub async fn until_used(&self, path: &str) {
         while self.broker.describe_queue(path).await.unwrap().accessed_at != self.now() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// As [`Stage::until_used`], of a subscription.
+    pub async fn until_subscription_is_used(&self, path: &str) {
+        while self.broker.describe_subscription(path).await.unwrap().accessed_at != self.now() {
             tokio::task::yield_now().await;
         }
     }
@@ -159,6 +173,11 @@ impl Stage {
     pub async fn take(&self, path: &str) -> Seen {
         let received = self.receive(path, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await.unwrap();
         received.into_iter().next().expect("a message is available")
+    }
+
+    /// Tries to receive one message.
+    pub async fn take_from(&self, path: &str) -> Answer<Vec<Seen>> {
+        self.receive(path, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await
     }
 
     /// Receives what is available under lock.
@@ -184,6 +203,19 @@ impl Stage {
 
     pub async fn counts(&self, path: &str) -> Counts {
         self.describe(path).await.unwrap().counts
+    }
+
+    /// Waits until the counts of a queue are as they should be. What is forwarded takes a few turns of
+    /// the broker's threads, and no time.
+    pub async fn until(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
+        loop {
+            // Asked of the broker, so that no transport has to know forwarding.
+            let counts = self.broker.describe_queue(path).await.unwrap().counts;
+            if counts.transfer == 0 && holds(&counts) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     pub async fn complete(&self, path: &str, seen: &Seen) {
@@ -220,24 +252,42 @@ impl Stage {
         }
         for path in self.broker.queue_paths(0, usize::MAX) {
             let Ok(described) = self.broker.describe_queue(&path).await else { continue };
-            let (mut count, mut bytes) = (0, 0);
-            for suffix in ["", "/$deadletterqueue", "/$Transfer/$deadletterqueue"] {
-                let entity = self.broker.entity(&format!("{path}{suffix}")).unwrap();
-                let mut from = SequenceNumber(0);
-                loop {
-                    let command = Command::Peek { from, count_max: 250 };
-                    let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else {
-                        panic!("a peek answers with messages");
-                    };
-                    let Some(last) = peeked.last() else { break };
-                    from = last.facts.sequence.next();
-                    count += peeked.len() as u64;
-                    bytes += peeked.iter().map(|one| u64::from(one.facts.size)).sum::<u64>();
-                }
-            }
+            let (count, bytes) = self.held(&path).await;
             assert_eq!(described.counts.total(), count, "the counts of {path} are wrong");
             assert_eq!(described.size_bytes, bytes, "the size of {path} is wrong");
         }
+        for topic in self.broker.topic_paths(0, usize::MAX) {
+            let mut sum = 0;
+            for path in self.broker.subscription_paths(&topic, 0, usize::MAX).unwrap() {
+                let described = self.broker.describe_subscription(&path).await.unwrap();
+                let (count, bytes) = self.held(&path).await;
+                assert_eq!(described.counts.total(), count, "the counts of {path} are wrong");
+                assert_eq!(described.size_bytes, bytes, "the size of {path} is wrong");
+                sum += bytes;
+            }
+            let described = self.broker.describe_topic(&topic).await.unwrap();
+            assert!(described.scheduled > 0 || described.size_bytes == sum, "{topic} counts wrong");
+        }
+    }
+
+    /// How many messages there are to see at a path and in its sub-queues, and their size.
+    async fn held(&self, path: &str) -> (u64, u64) {
+        let (mut count, mut bytes) = (0, 0);
+        for suffix in ["", "/$deadletterqueue", "/$Transfer/$deadletterqueue"] {
+            let entity = self.broker.entity(&format!("{path}{suffix}")).unwrap();
+            let mut from = SequenceNumber(0);
+            loop {
+                let command = Command::Peek { from, count_max: 250 };
+                let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else {
+                    panic!("a peek answers with messages");
+                };
+                let Some(last) = peeked.last() else { break };
+                from = last.facts.sequence.next();
+                count += peeked.len() as u64;
+                bytes += peeked.iter().map(|one| u64::from(one.facts.size)).sum::<u64>();
+            }
+        }
+        (count, bytes)
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use peeklock_core::command::{Described, MessageState, ReceiveMode};
+use peeklock_core::command::{Described, MessageState, ReceiveMode, SessionFilter};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -145,11 +145,57 @@ pub trait Subject {
         panic!("no transaction {transaction}")
     }
 
+    /// Locks a session, by id or whichever is next; for transports that have sessions.
+    async fn accept(
+        &self,
+        path: &str,
+        session: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Answer<Box<dyn Session>> {
+        panic!("no session can be accepted here: {path} {session:?} {mode:?} {wait}");
+    }
+    async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Answer<Vec<String>> {
+        panic!("no sessions are listed here: {path} {which:?} {skip} {top}");
+    }
+    async fn delete_unlocked(&self, path: &str, count_max: u32) -> Answer<u64> {
+        panic!("sessions are not emptied here: {path} {count_max}");
+    }
+
     /// Where the transport listens, if it does.
     fn address(&self) -> Option<SocketAddr>;
 
     /// Ends the transport, before its broker is stopped.
     async fn stop(&self);
+}
+
+/// A session that is held. Dropped, it is given up as if the holder were gone.
+#[async_trait(?Send)]
+pub trait Session {
+    fn id(&self) -> &str;
+    fn locked_until(&self) -> Timestamp;
+    async fn receive(&self, count_max: u32, wait: TimeSpan) -> Answer<Vec<Seen>>;
+    async fn receive_deferred(&self, sequences: &[u64]) -> Answer<Vec<Seen>>;
+    async fn peek(&self, from: u64, count_max: u32) -> Answer<Vec<Seen>>;
+    /// Settles what this holder received; completes whatever the token names.
+    async fn settle(&self, seen: &Seen, decision: Decision) -> Answer<()>;
+    async fn renew(&self) -> Answer<Timestamp>;
+    async fn state(&self) -> Answer<Option<Bytes>>;
+    async fn set_state(&self, state: Option<Bytes>) -> Answer<()>;
+    async fn delete_batch(&self, count_max: u32) -> Answer<u64>;
+    async fn close(self: Box<Self>) -> Answer<()>;
+}
+
+impl std::fmt::Debug for dyn Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {}", self.id())
+    }
 }
 
 impl Seen {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dashmap::DashMap;
 
 use super::inlet::Inlet;
+use crate::description::EntityKind;
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::telemetry::Observed;
@@ -20,6 +21,8 @@ pub struct Directory {
 pub struct Entry {
     /// Its identity; a path that is created again gets another.
     pub id: EntityId,
+    /// Queue, topic or subscription.
+    pub kind: EntityKind,
     /// The path in the case given at creation.
     pub path: Arc<str>,
     /// The way in.
@@ -40,6 +43,19 @@ impl Directory {
     pub fn sorted(&self) -> Vec<(PathKey, Entry)> {
         let mut all: Vec<(PathKey, Entry)> =
             self.entries.iter().map(|entry| (entry.key().clone(), entry.value().clone())).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+
+    /// Those of one kind whose keys begin with this, in the order of their keys (ENT-30).
+    #[must_use]
+    pub fn sorted_of(&self, kind: EntityKind, prefix: &str) -> Vec<(PathKey, Entry)> {
+        let mut all: Vec<(PathKey, Entry)> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.value().kind == kind && entry.key().as_str().starts_with(prefix))
+            .map(|entry| (entry.key().clone(), entry.value().clone()))
+            .collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
     }

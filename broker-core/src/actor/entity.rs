@@ -1,6 +1,6 @@
 //! The actor of one entity: takes commands from its inlet, runs them through the shell, arms one timer.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -14,16 +14,21 @@ use actix::{ActorFutureExt, Addr};
 
 use super::desk::Desk;
 use super::inlet::{Group, Inlet};
-use super::namespace::{IdleElapsed, NamespaceActor, TreeFailed};
+use super::namespace::{IdleElapsed, NamespaceActor};
+use super::transfer::Courier;
+use crate::broker::Shared;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
-use crate::entity::queue::Queue;
+use crate::entity::any::AnyMachine;
+use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::request::{Release, release_all};
+use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
+use crate::transfer::passage::Passages;
 
 /// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
 const TURN_COMMANDS_MAX: usize = 256;
@@ -80,20 +85,23 @@ pub(super) struct Retire {
 pub struct EntityActor {
     id: EntityId,
     /// `None` after a failure, until the parent has rebuilt the entity.
-    shell: Option<Shell<Queue>>,
-    tree: Rc<std::cell::RefCell<crate::shell::tree::Tree>>,
+    shell: Option<Shell<AnyMachine>>,
+    tree: Rc<RefCell<Tree>>,
+    /// Its place among the actors of the tree.
+    number: MemberNumber,
     inlet: Arc<Inlet>,
     observed: Arc<Observed>,
     clock: Arc<dyn Clock>,
     desk: Rc<Desk>,
     seat: u64,
     namespace: Addr<NamespaceActor>,
+    /// Brings messages to other entities.
+    courier: Courier,
     groups: VecDeque<Group>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
-    failure: Option<String>,
-    retired: Option<Box<dyn FnOnce() + Send>>,
-    reported: Cell<bool>,
+    /// Who is told when the stage is durable that holds the last of a retired actor.
+    retired: Option<(StageNumber, Box<dyn FnOnce() + Send>)>,
     /// Whether a knock of its own is on its way.
     knocking: Cell<bool>,
 }
@@ -101,8 +109,10 @@ pub struct EntityActor {
 /// What an entity actor is made of.
 pub(super) struct Parts {
     pub(super) id: EntityId,
-    pub(super) shell: Shell<Queue>,
+    pub(super) shell: Shell<AnyMachine>,
     pub(super) inlet: Arc<Inlet>,
+    pub(super) passages: Arc<Passages>,
+    pub(super) shared: Arc<Shared>,
     pub(super) observed: Arc<Observed>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
@@ -112,11 +122,13 @@ pub(super) struct Parts {
 
 impl EntityActor {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace } = parts;
+        let Parts { id, shell, inlet, passages, shared, observed, clock, desk, seat, namespace } =
+            parts;
         observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
         Self {
             id,
             tree: Rc::clone(shell.tree()),
+            number: shell.number(),
             shell: Some(shell),
             inlet,
             observed,
@@ -124,21 +136,24 @@ impl EntityActor {
             desk,
             seat,
             namespace,
+            courier: Courier::new(shared, passages),
             groups: VecDeque::new(),
             turn_size: TURN_COMMANDS_MAX,
             armed: None,
-            failure: None,
             retired: None,
-            reported: Cell::new(false),
             knocking: Cell::new(false),
         }
     }
 
+    pub(super) const fn courier(&self) -> &Courier {
+        &self.courier
+    }
+
     /// Runs one turn of the shell and lets out what may leave.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         context: &mut Context<Self>,
-        run: impl FnOnce(&mut Shell<Queue>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
     ) {
         let Some(shell) = &mut self.shell else { return };
         let now = self.clock.now();
@@ -152,7 +167,17 @@ impl EntityActor {
                 if turn.idle_elapsed {
                     self.namespace.do_send(IdleElapsed(self.id));
                 }
+                let to_wake = self.tree.borrow_mut().take_to_wake();
+                if !to_wake.is_empty() {
+                    self.desk.wake(self.seat, &to_wake);
+                }
                 release_all(&mut releases);
+                for list in shell.take_outgoing() {
+                    self.courier.carry(list, context.address());
+                }
+                if turn.wants_load {
+                    self.load(context);
+                }
                 if self.tree.borrow().wants_submit(now) {
                     self.desk.mark_dirty(self.seat);
                 }
@@ -160,7 +185,7 @@ impl EntityActor {
             }
             Ok(Err(failure)) => {
                 release_all(&mut releases);
-                self.fail(failure.0);
+                self.fail(&failure.0);
             }
             Err(panic) => {
                 let what = panic
@@ -168,14 +193,14 @@ impl EntityActor {
                     .map(ToString::to_string)
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_else(|| "panic".to_owned());
-                self.fail(format!("panic: {what}"));
+                self.fail(&format!("panic: {what}"));
             }
         }
     }
 
     /// Ends the tree: everybody who waits is told, nothing that is staged leaves. The parent
-    /// rebuilds the entity from the store when nothing of it is on its way any more (DESIGN D3).
-    fn fail(&mut self, why: String) {
+    /// rebuilds the entity from the store when nothing of its tree is on its way any more (DESIGN D3).
+    fn fail(&mut self, why: &str) {
         let Some(mut shell) = self.shell.take() else { return };
         tracing::error!(entity_id = self.id.0, why, "entity failed and is rebuilt");
         self.inlet.detach();
@@ -186,31 +211,47 @@ impl EntityActor {
         self.tree.borrow_mut().abandon();
         drop(shell);
         release_all(&mut releases);
-        self.failure = Some(why);
-        self.report_failure();
+        self.desk.fail(self.seat, why);
     }
 
-    fn report_failure(&self) {
-        let Some(why) = &self.failure else { return };
-        if !self.tree.borrow().is_submitting() && !self.reported.replace(true) {
-            self.desk.leave(self.seat);
-            self.namespace.do_send(TreeFailed { id: self.id, why: why.clone() });
-        }
+    /// Loads contents that the machine has asked for, away from this arbiter; it gets what could be
+    /// read.
+    fn load(&mut self, context: &mut Context<Self>) {
+        let Some(contents) = self.shell.as_mut().and_then(Shell::take_load) else { return };
+        let load = async move {
+            let mut loaded = Vec::with_capacity(contents.len());
+            for (sequence, content) in contents {
+                let bytes = content.load().await;
+                if let Err(error) = &bytes {
+                    tracing::error!(sequence_number = sequence.0, %error, "content is not readable");
+                }
+                loaded.push((sequence, bytes.ok()));
+            }
+            loaded
+        };
+        context.spawn(load.into_actor(self).map(|loaded, actor, context| {
+            actor.turn(context, |shell, now, out| shell.loaded(loaded, now, out));
+        }));
     }
 
     /// Arms the one timer for the earliest deadline, if it is earlier than the armed one.
     fn arm(&mut self, context: &mut Context<Self>) {
-        let Some(deadline) = self.shell.as_ref().and_then(Shell::next_deadline) else { return };
+        let Some(own) = self.shell.as_ref().map(Shell::own_deadline) else { return };
         let now = self.clock.now();
-        if deadline <= now {
+        if own.is_some_and(|at| at <= now) {
             // What is due rests on a submission, whose completion is the next turn; or there is more
             // than one step does, and the rest waits until everything else that is ready has run. A
             // timer would be ready at once, within this very poll, and keep the desk from submitting.
-            if !self.tree.borrow().wants_submit(now) {
+            if self.tree.borrow().wants_submit(now) {
+                self.tree.borrow_mut().mark_last(self.number);
+            } else {
                 self.knock_later(context);
             }
             return;
         }
+        // What is staged and due is with the desk already.
+        let flush = self.tree.borrow().flush_deadline().filter(|at| *at > now);
+        let Some(deadline) = own.into_iter().chain(flush).min() else { return };
         if let Some((armed, handle)) = self.armed {
             if armed <= deadline {
                 return;
@@ -233,7 +274,7 @@ impl EntityActor {
         }
         if self.tree.borrow().is_lost() {
             // Its notice is still on its way; the commands wait for the rebuilt machine.
-            self.fail("an append failed".to_owned());
+            self.fail("an append failed");
             return;
         }
         let mut groups = std::mem::take(&mut self.groups);
@@ -279,13 +320,17 @@ impl EntityActor {
         false
     }
 
-    /// Calls back when a retired actor has nothing on its way any more, and ends it.
+    /// Calls back when what a retired actor has left is durable, or lost with its tree, and ends it.
     fn end_if_quiet(&mut self, context: &mut Context<Self>) {
-        if self.retired.is_none() || !self.tree.borrow().is_quiet() {
+        let Some((last, _)) = &self.retired else { return };
+        let tree = self.tree.borrow();
+        let is_quiet = tree.durable_stage() >= *last || (tree.is_lost() && tree.is_quiet());
+        drop(tree);
+        if !is_quiet {
             return;
         }
-        if let Some(done) = self.retired.take() {
-            self.desk.leave(self.seat);
+        if let Some((_, done)) = self.retired.take() {
+            self.desk.leave(self.seat, self.number);
             done();
             context.stop();
         }
@@ -296,7 +341,7 @@ impl Actor for EntityActor {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        self.desk.connect(self.seat, context.address());
+        self.desk.connect(self.seat, self.number, context.address());
         self.inlet.attach(context.address());
         self.turn(context, |shell, now, out| shell.run([], now, out));
     }
@@ -316,7 +361,6 @@ impl Handler<Committed> for EntityActor {
 
     fn handle(&mut self, Committed(stage): Committed, context: &mut Self::Context) {
         self.turn(context, |shell, now, out| shell.committed(stage, now, out));
-        self.report_failure();
         self.end_if_quiet(context);
     }
 }
@@ -325,8 +369,7 @@ impl Handler<StoreFailed> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, StoreFailed(why): StoreFailed, context: &mut Self::Context) {
-        self.fail(why);
-        self.report_failure();
+        self.fail(&why);
         self.end_if_quiet(context);
     }
 }
@@ -351,19 +394,53 @@ impl Handler<Retire> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, Retire { when, reason, done }: Retire, context: &mut Self::Context) {
-        if when == RetireWhen::Idle && !self.close_if_idle(&reason, context) {
-            return;
+        if when == RetireWhen::Idle {
+            // The others of its tree may have something to say.
+            self.turn(context, |shell, now, out| shell.run([], now, out));
+            if !self.close_if_idle(&reason, context) {
+                return;
+            }
         }
         self.inlet.close(&reason);
         self.turn(context, |shell, _, out| {
             shell.close(&reason, out);
             Ok(Turn::default())
         });
-        self.retired = Some(done);
-        if self.shell.is_some() {
-            self.tree.borrow_mut().flush();
+        let mut tree = self.tree.borrow_mut();
+        tree.leave_family(self.id);
+        let last = tree.mark_last(self.number);
+        tree.flush();
+        drop(tree);
+        self.retired = Some((last, done));
+        if self.shell.take().is_some() {
+            self.desk.halt(self.seat);
             self.desk.mark_dirty(self.seat);
         }
         self.end_if_quiet(context);
+    }
+}
+
+/// The topic takes a new subscription into its tree, on its arbiter; `None` if it cannot any more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<Home>) + Send>);
+
+/// The tree that actors share, and its seat.
+pub(super) struct Home {
+    pub(super) tree: Rc<RefCell<Tree>>,
+    pub(super) desk: Rc<Desk>,
+    pub(super) seat: u64,
+}
+
+impl Handler<Adopt> for EntityActor {
+    type Result = ();
+
+    fn handle(&mut self, Adopt(start): Adopt, _: &mut Self::Context) {
+        let home = self.shell.is_some() && !self.tree.borrow().is_lost();
+        start(home.then(|| Home {
+            tree: Rc::clone(&self.tree),
+            desk: Rc::clone(&self.desk),
+            seat: self.seat,
+        }));
     }
 }

@@ -15,3 +15,4 @@ pub mod directory;
 pub mod entity;
 pub mod inlet;
 pub mod namespace;
+mod transfer;

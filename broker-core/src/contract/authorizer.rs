@@ -40,6 +40,7 @@ impl Right {
         match command {
             Command::Send { .. }
             | Command::SendBatch { .. }
+            | Command::SendVia { .. }
             | Command::CancelScheduled { .. }
             | Command::Check { operation: Operation::Send { .. } | Operation::SendBatch { .. } } => {
                 Self::Send
@@ -65,6 +66,14 @@ impl Right {
             Command::DeleteDeferred { .. }
             | Command::DeleteBatchUnlocked { .. }
             | Command::Update { .. }
+            | Command::UpdateTopic { .. }
+            | Command::UpdateSubscription { .. }
+            | Command::CreateSubscription { .. }
+            | Command::RemoveSubscription { .. }
+            | Command::InSubscription { .. }
+            | Command::TransferIn { .. }
+            | Command::TransferOut { .. }
+            | Command::TransferFromPeer { .. }
             | Command::Describe => Self::Manage,
         }
     }

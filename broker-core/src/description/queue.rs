@@ -1,9 +1,7 @@
 //! The properties of a queue, their defaults, bounds and updates (ENT-03 to ENT-19).
 
-use std::fmt;
-
-use super::{EntityKind, EntityStatus, Settings};
-use crate::condition::Condition;
+use super::bounds::{Bounds, Fixed};
+use super::{EntityKind, EntityStatus, Settings, forwarding};
 use crate::error::{Quoted, Rejection};
 use crate::limits::{Limits, Tier};
 use crate::time::TimeSpan;
@@ -126,71 +124,26 @@ impl QueueDescription {
         self.max_message_size_in_kilobytes.saturating_mul(1 << 10)
     }
 
-    /// Refuses features that the tier lacks (ENT-02), a status of the system (ENT-28), and values
+    /// Refuses features that the tier lacks (ENT-02), impossible destinations (FWD-03, FWD-04), a status of the system (ENT-28), and values
     /// outside their bounds, which are allowed themselves (ENT-09). The path is judged elsewhere.
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         self.validate_features(limits.tier)?;
+        forwarding::validate(
+            &self.path,
+            self.requires_session,
+            self.forward_to.as_deref(),
+            self.forward_dead_lettered_messages_to.as_deref(),
+        )?;
         self.status.validate(EntityKind::Queue)?;
-        self.within(
-            "LockDuration",
-            self.lock_duration,
-            limits.lock_duration_min,
-            limits.lock_duration_max,
-        )?;
-        self.within(
-            "MaxSizeInMegabytes",
-            self.max_size_in_megabytes,
-            limits.entity_megabytes_min,
-            limits.entity_megabytes_max,
-        )?;
-        self.within(
-            "DuplicateDetectionHistoryTimeWindow",
-            self.duplicate_detection_history_time_window,
-            limits.duplicate_window_min,
-            limits.duplicate_window_max,
-        )?;
-        self.within(
-            "DefaultMessageTimeToLive",
-            self.default_message_time_to_live,
-            limits.time_to_live_min,
-            limits.time_to_live_max,
-        )?;
-        self.within("MaxDeliveryCount", self.max_delivery_count, 1, limits.delivery_count_max)?;
-        self.within(
-            "AutoDeleteOnIdle",
-            self.auto_delete_on_idle,
-            limits.auto_delete_on_idle_min,
-            TimeSpan::MAX,
-        )?;
-        self.within(
-            "MaxMessageSizeInKilobytes",
-            self.max_message_size_in_kilobytes,
-            limits.message_bytes_min / 1_024,
-            limits.message_bytes_max / 1_024,
-        )?;
-        let chars = self.user_metadata.as_deref().map_or(0, |text| text.chars().count());
-        if chars > limits.user_metadata_chars_max {
-            return Err(Rejection::out_of_range(format!(
-                "UserMetadata of queue {} has {chars} characters, more than {}",
-                Quoted(&self.path),
-                limits.user_metadata_chars_max
-            )));
-        }
-        Ok(())
-    }
-
-    /// The first property that this version knows and does not carry out yet: forwarding. A caller asks after `validate` and refuses rather than ignores it.
-    #[must_use]
-    pub fn unsupported(&self) -> Option<Rejection> {
-        let unsupported = [
-            (self.forward_to.is_some(), "ForwardTo"),
-            (self.forward_dead_lettered_messages_to.is_some(), "ForwardDeadLetteredMessagesTo"),
-        ];
-        let (_, property) = unsupported.into_iter().find(|(wanted, _)| *wanted)?;
-        Some(Rejection::new(
-            Condition::NotImplemented,
-            format!("{property} of queue {} is not supported in this version", Quoted(&self.path)),
-        ))
+        let bounds = Bounds { kind: EntityKind::Queue, path: &self.path, limits };
+        bounds.lock_duration(self.lock_duration)?;
+        bounds.megabytes(self.max_size_in_megabytes)?;
+        bounds.duplicate_window(self.duplicate_detection_history_time_window)?;
+        bounds.time_to_live(self.default_message_time_to_live)?;
+        bounds.delivery_count(self.max_delivery_count)?;
+        bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
+        bounds.message_kilobytes(self.max_message_size_in_kilobytes)?;
+        bounds.user_metadata(self.user_metadata.as_deref())
     }
 
     fn validate_features(&self, tier: Tier) -> Result<(), Rejection> {
@@ -213,22 +166,6 @@ impl QueueDescription {
             }
         }
         Ok(())
-    }
-
-    fn within<T: PartialOrd + fmt::Display>(
-        &self,
-        property: &str,
-        value: T,
-        min: T,
-        max: T,
-    ) -> Result<(), Rejection> {
-        if min <= value && value <= max {
-            return Ok(());
-        }
-        Err(Rejection::out_of_range(format!(
-            "{property} of queue {} is {value}, not {min} to {max}",
-            Quoted(&self.path)
-        )))
     }
 }
 
@@ -259,28 +196,23 @@ impl QueueUpdate {
     }
 
     fn keeps_what_is_fixed(&self, current: &QueueDescription) -> Result<(), Rejection> {
-        let fixed = [
-            (self.requires_session, current.requires_session, "RequiresSession"),
-            (
-                self.requires_duplicate_detection,
-                current.requires_duplicate_detection,
-                "RequiresDuplicateDetection",
-            ),
-            (self.enable_partitioning, current.enable_partitioning, "EnablePartitioning"),
-            (self.enable_express, current.enable_express, "EnableExpress"),
-        ];
-        for (wanted, kept, property) in fixed {
-            if wanted.is_some_and(|wanted| wanted != kept) {
-                return Err(Rejection::argument(format!(
-                    "{property} of queue {} is {kept} since its creation and cannot change",
-                    Quoted(&current.path)
-                )));
-            }
-        }
-        Ok(())
+        let fixed = Fixed { kind: EntityKind::Queue, path: &current.path };
+        fixed.keep("RequiresSession", self.requires_session, current.requires_session)?;
+        fixed.keep(
+            "RequiresDuplicateDetection",
+            self.requires_duplicate_detection,
+            current.requires_duplicate_detection,
+        )?;
+        fixed.keep("EnablePartitioning", self.enable_partitioning, current.enable_partitioning)?;
+        fixed.keep("EnableExpress", self.enable_express, current.enable_express)
     }
 
     fn over(self, base: &QueueDescription) -> QueueDescription {
+        // A queue that forwards is never idle (TMP-12).
+        let auto_delete_on_idle = match &self.forward_to {
+            Some(_) => TimeSpan::MAX,
+            None => self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+        };
         QueueDescription {
             path: base.path.clone(),
             lock_duration: self.lock_duration.unwrap_or(base.lock_duration),
@@ -305,7 +237,7 @@ impl QueueUpdate {
             status: self.status.unwrap_or(base.status),
             forward_to: self.forward_to,
             forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
-            auto_delete_on_idle: self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+            auto_delete_on_idle,
             enable_partitioning: self.enable_partitioning.unwrap_or(base.enable_partitioning),
             enable_express: self.enable_express.unwrap_or(base.enable_express),
             max_message_size_in_kilobytes: self

@@ -10,12 +10,22 @@
     clippy::indexing_slicing
 )]
 
+mod admission;
+pub mod any;
 pub mod due;
+mod duplicate_history;
+pub mod family;
 pub mod lock_table;
+pub mod peers;
 pub mod queue;
 pub mod sequence_set;
 pub mod slot;
+pub mod topic;
+mod usage;
 
+use bytes::Bytes;
+
+use self::family::Family;
 use crate::change::{Change, Durability};
 use crate::command::Command;
 use crate::effect::{Answer, Effect};
@@ -58,6 +68,8 @@ pub struct Step {
     pub bytes_added: u64,
     /// Bytes that stop counting when the changes are durable.
     pub bytes_freed: u64,
+    /// Bytes that stop counting now: what made them free is durable already.
+    pub bytes_left: u64,
     /// The strongest durability that a change of this step asks for.
     pub durability: Option<Durability>,
 }
@@ -126,6 +138,29 @@ pub trait Machine {
     /// Is told that every record was restored. After it the machine is as it was, without locks
     /// and demand (LIF-04).
     fn restored(&mut self, now: Timestamp);
+
+    /// Takes what the other machines of its tree have for it: copies of a topic, and what they know of
+    /// each other. Called before every list of commands, if there are others.
+    fn take_in(&mut self, _family: &mut Family, _now: Timestamp) {}
+
+    /// Tells the other machines of its tree what they need to know. Called after every list of commands,
+    /// if there are others.
+    fn give_out(&self, _family: &mut Family) {}
+
+    /// Gets the contents that it has asked for by [`Effect::Load`], in that order; what the store could
+    /// not read is missing.
+    fn loaded(
+        &mut self,
+        _contents: Vec<(SequenceNumber, Option<Bytes>)>,
+        _ctx: &mut Ctx<'_>,
+        _step: &mut Step,
+    ) {
+    }
+
+    /// What a send may need in the store beside its content and one record.
+    fn send_overhead(&self) -> u64 {
+        0
+    }
 
     /// Where the content of a message lies.
     fn content_key(&self, sequence: SequenceNumber) -> Key;

@@ -259,6 +259,18 @@ impl Matcher {
         }
     }
 
+    /// The settings of a subscription, if it is known.
+    #[must_use]
+    pub fn settings(&self, subscription: EntityId) -> Option<SubscriptionSettings> {
+        self.subscriptions.get(&subscription).map(|known| known.settings)
+    }
+
+    /// How many subscriptions are known.
+    #[must_use]
+    pub fn subscription_count(&self) -> usize {
+        self.subscriptions.len()
+    }
+
     /// The rule of that name, in any case.
     #[must_use]
     pub fn rule(&self, subscription: EntityId, name: &str) -> Option<&Rule> {

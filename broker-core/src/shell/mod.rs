@@ -4,6 +4,7 @@
 //! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
 //! lets effects out by the rules of DESIGN D5.
 
+pub mod load;
 mod parked;
 pub mod tree;
 pub mod writer;
@@ -13,10 +14,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::change::{Change, DeadLetterCause, Removal};
-use crate::command::{Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
+use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+use crate::command::{
+    Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, SessionCommand, StateFacts,
+};
 use crate::content_ref::ContentRef;
 use crate::effect::{Answer, Effect, Gate};
+use crate::entity::family::MemberNumber;
 use crate::entity::{Ctx, Machine, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
@@ -25,7 +29,9 @@ use crate::permits::Budget;
 use crate::request::{Outlet, Release, Released, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
+use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
 
+use self::load::Load;
 use self::parked::Parked;
 use self::tree::Tree;
 
@@ -51,23 +57,46 @@ pub struct Turn {
     pub dead_lettered: [u64; DeadLetterCause::COUNT],
     /// The entity has been idle for its whole AutoDeleteOnIdle.
     pub idle_elapsed: bool,
+    /// Contents have to be loaded; see [`Shell::take_load`].
+    pub wants_load: bool,
 }
 
 impl Turn {
     fn count(&mut self, change: &Change) {
         self.changes += 1;
         match change {
-            Change::Accepted { .. } => self.accepted += 1,
+            Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
+                self.accepted += 1;
+            }
+            Change::Departed { .. } => self.removed[Removal::Forwarded.place()] += 1,
             Change::Materialised { .. } => self.materialised += 1,
             Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
             Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
             Change::Counted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
+            | Change::Absorbed { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
-            | Change::Described { .. } => {}
+            | Change::Described { .. }
+            | Change::SubscriptionDescribed { .. } => {}
+            Change::OfTopic(change) => self.count_of_topic(change),
+        }
+    }
+}
+
+impl Turn {
+    fn count_of_topic(&mut self, change: &TopicChange) {
+        let TopicChange::Published { content, copies, .. } = change else { return };
+        match content {
+            PublishedContent::New(_) => self.accepted += 1,
+            PublishedContent::Scheduled(_) => self.materialised += 1,
+        }
+        for cause in copies.iter().filter_map(|copy| copy.refused) {
+            self.dead_lettered[cause.place()] += 1;
         }
     }
 }
@@ -76,6 +105,9 @@ impl Turn {
 pub struct Shell<M> {
     machine: M,
     tree: Rc<RefCell<Tree>>,
+    /// Its place among the machines of the tree, and the last stage that it has something in.
+    number: MemberNumber,
+    marked: StageNumber,
     store: Arc<dyn Store>,
     limits: Arc<Limits>,
     tokens: Box<dyn FnMut() -> u64>,
@@ -83,8 +115,12 @@ pub struct Shell<M> {
     waiting: HashMap<Ticket, Reply>,
     links: HashMap<ReceiverId, Arc<dyn Outlet>>,
     parked: Parked,
+    /// Contents that the machine has asked for.
+    load: Option<Load>,
     step: Step,
     keys: Vec<crate::store::Key>,
+    /// Messages that leave, until the driver takes them.
+    outgoing: Vec<HandOver<PinnedMessage>>,
 }
 
 impl<M: Machine> Shell<M> {
@@ -99,23 +135,39 @@ impl<M: Machine> Shell<M> {
         parking: Budget,
         waker: Box<dyn Fn() -> Waker>,
     ) -> Self {
+        let number = tree.borrow_mut().join();
         Self {
             machine,
             tree,
+            number,
+            marked: StageNumber(0),
             store,
             limits,
             tokens,
             waiting: HashMap::new(),
             links: HashMap::new(),
             parked: Parked::new(parking, waker),
+            load: None,
             step: Step::default(),
             keys: Vec::new(),
+            outgoing: Vec::new(),
         }
     }
 
     /// The machine.
     pub const fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// Its place among the machines of the tree.
+    pub const fn number(&self) -> MemberNumber {
+        self.number
+    }
+
+    /// The lists that the machine has handed over since the last call; the driver brings each to its
+    /// destination, and says what became of it with [`Command::TransferOut`].
+    pub fn take_outgoing(&mut self) -> Vec<HandOver<PinnedMessage>> {
+        std::mem::take(&mut self.outgoing)
     }
 
     /// The tree that carries its changes.
@@ -134,7 +186,7 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
     ) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
-        self.catch_up()?;
+        self.catch_up(now)?;
         self.let_time_pass(now, out, &mut turn)?;
         for request in requests {
             self.take(request, now, out, &mut turn)?;
@@ -157,14 +209,17 @@ impl<M: Machine> Shell<M> {
         self.run([], now, out)
     }
 
-    /// Tells the machine what is durable by now, and ends a tree of which an append failed: its
-    /// answers would rest on what the store does not have.
-    fn catch_up(&mut self) -> Result<(), Failure> {
-        let tree = self.tree.borrow();
+    /// Tells the machine what has come from the others of its tree and what is durable by now, and ends
+    /// a tree of which an append failed: its answers would rest on what the store does not have.
+    fn catch_up(&mut self, now: Timestamp) -> Result<(), Failure> {
+        let mut tree = self.tree.borrow_mut();
         if tree.is_lost() {
             return Err(Failure("an append failed".to_owned()));
         }
         let durable = tree.durable_stage();
+        if let Some(family) = tree.family() {
+            self.machine.take_in(family, now);
+        }
         drop(tree);
         self.machine.committed(durable);
         Ok(())
@@ -172,9 +227,14 @@ impl<M: Machine> Shell<M> {
 
     /// The next instant at which [`Shell::run`] has something to do, even without commands.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let parked = self.parked.next_deadline();
         let flush = self.tree.borrow().flush_deadline();
-        [self.machine.next_deadline(), parked, flush].into_iter().flatten().min()
+        self.own_deadline().into_iter().chain(flush).min()
+    }
+
+    /// The next instant at which something other than the stage of the tree is due.
+    pub fn own_deadline(&self) -> Option<Timestamp> {
+        let parked = self.parked.next_deadline();
+        self.machine.next_deadline().into_iter().chain(parked).min()
     }
 
     /// Ends everything that waits: calls and links get this reason. What is staged stays staged.
@@ -220,6 +280,7 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        self.hand_over_loaded(now, out, turn)?;
         self.take_up_parked(now, out, turn)
     }
 
@@ -233,6 +294,15 @@ impl<M: Machine> Shell<M> {
     ) -> Result<(), Failure> {
         if parked::needs_room(&request.command) {
             return self.take_send(request, now, out, turn);
+        }
+        if let Command::TransferIn { passage, .. } = &request.command {
+            // A source that has ended offers its messages again, or never.
+            let Some(guard) = passage.claim() else { return Ok(()) };
+            self.tree.borrow_mut().keep(guard);
+            if !self.apply(request, now, Reserved::Granted, out, turn)? {
+                self.tree.borrow_mut().give_back_guard();
+            }
+            return Ok(());
         }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }
@@ -248,9 +318,9 @@ impl<M: Machine> Shell<M> {
     ) -> Result<bool, Failure> {
         let Request { ticket, sub_queue, command, mut reply } = request;
         let attached = match &command {
-            Command::Attach { receiver, .. } | Command::AcceptSession { receiver, .. } => {
-                Some(*receiver)
-            }
+            Command::Attach { receiver, .. }
+            | Command::AcceptSession { receiver, .. }
+            | Command::InSession { receiver, command: SessionCommand::Attach } => Some(*receiver),
             Command::Detach { receiver, .. } => {
                 self.links.remove(receiver);
                 None
@@ -293,9 +363,13 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
             tree.require(durability, now);
+        }
+        if let Some(family) = tree.family() {
+            self.machine.give_out(family);
         }
         Ok(())
     }
@@ -324,11 +398,19 @@ impl<M: Machine> Shell<M> {
         };
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
+            if tree.stage_number() > self.marked {
+                self.marked = tree.stage_number();
+                tree.mark(self.number);
+            }
             for change in step.changes.drain(..) {
                 self.machine.records(&change, tree.batch());
                 turn.count(&change);
+                if let Change::OfTopic(change) = change {
+                    step.bytes_freed += tree.learn(change);
+                }
             }
             tree.account(step.bytes_added, step.bytes_freed);
+            tree.free(std::mem::take(&mut step.bytes_left));
             if let Some(durability) = step.durability.take() {
                 tree.require(durability, now);
             }
@@ -340,8 +422,16 @@ impl<M: Machine> Shell<M> {
             self.let_effect_out(effect, out, turn)?;
         }
         self.step.effects = effects;
-        // A stage is cut between units, so that a batch holds whole units only.
-        self.tree.borrow_mut().cut_if_large();
+        // A stage is cut between units, so that a batch holds whole units only. It takes the counters
+        // along: a message that is durable can leave, and its number must not be given again.
+        let mut tree = self.tree.borrow_mut();
+        if tree.is_large() {
+            if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
+                tree.require(durability, now);
+            }
+            tree.cut();
+        }
+        drop(tree);
         Ok(result)
     }
 
@@ -383,7 +473,12 @@ impl<M: Machine> Shell<M> {
                     self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
                 }
             }
+            Effect::HandOver(list) => {
+                let list = self.pin_list(*list)?;
+                self.outgoing.push(list);
+            }
             Effect::IdleElapsed => turn.idle_elapsed = true,
+            Effect::Load(sequences) => self.load(&sequences)?,
         }
         Ok(())
     }
@@ -409,6 +504,10 @@ impl<M: Machine> Shell<M> {
             Outcome::Granted { unused } => Outcome::Granted { unused },
             Outcome::Deleted(count) => Outcome::Deleted(count),
             Outcome::Described(described) => Outcome::Described(described),
+            Outcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
+            Outcome::SubscriptionDescribed(described) => Outcome::SubscriptionDescribed(described),
+            Outcome::Rules(rules) => Outcome::Rules(rules),
+            Outcome::Explained(explained) => Outcome::Explained(explained),
             Outcome::SessionAccepted { session, receiver, locked_until } => {
                 Outcome::SessionAccepted { session, receiver, locked_until }
             }
@@ -417,6 +516,8 @@ impl<M: Machine> Shell<M> {
             }
             Outcome::Sessions(names) => Outcome::Sessions(names),
             Outcome::Committed(parts) => Outcome::Committed(parts),
+            Outcome::Admitted(admissions) => Outcome::Admitted(admissions),
+            Outcome::TakenOver(results) => Outcome::TakenOver(results),
         })
     }
 
@@ -430,6 +531,29 @@ impl<M: Machine> Shell<M> {
         self.store.pin(&[key], &mut contents);
         let content = contents.pop().flatten();
         content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
+    }
+
+    /// Adds pinned contents, and where they lie, to a list that leaves.
+    fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
+        let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
+        let hops: Vec<u8> = messages.iter().map(|message| message.hops).collect();
+        let facts = messages.into_iter().map(|HandedOver { facts, .. }| facts).collect();
+        let messages = self
+            .pin(facts)?
+            .into_iter()
+            .zip(hops)
+            .map(|(message, hops)| {
+                let MessageFacts { sequence, overlay_count, .. } = message.facts;
+                let origin = Origin {
+                    key: self.machine.content_key(sequence),
+                    overlays: (0..overlay_count)
+                        .map(|index| self.machine.overlay_key(sequence, index))
+                        .collect(),
+                };
+                PinnedMessage { message, hops, origin }
+            })
+            .collect();
+        Ok(HandOver { list, sub_queue, destination, source, when_full, messages })
     }
 
     fn pin(&mut self, messages: Vec<MessageFacts>) -> Result<Vec<ReceivedMessage>, Failure> {

@@ -29,6 +29,8 @@ use crate::time::{TimeSpan, Timestamp};
 
 /// What a record needs beside keys, values and contents; part of every reservation.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
+/// What is reserved for the copies of one command at most; beyond it they draw on the spare.
+const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 /// A turn takes at most this many parked sends up again.
 const TAKEN_UP_PER_TURN: usize = 256;
 /// When to ask a store again that took no waker, because it has enough of them.
@@ -113,7 +115,7 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         if self.parked.sends.is_empty() {
-            let bytes = send_bytes(&request.command);
+            let bytes = self.room_of(&request.command);
             let room = self.reserve(bytes, now);
             if room != Reserved::Busy {
                 return self.admit(request, bytes, room, now, out, turn);
@@ -132,7 +134,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<(), Failure> {
         for _ in 0..TAKEN_UP_PER_TURN {
             let Some(first) = self.parked.sends.front() else { return Ok(()) };
-            let (deadline, bytes) = (first.deadline, send_bytes(&first.request.command));
+            let (deadline, bytes) = (first.deadline, self.room_of(&first.request.command));
             let room =
                 if self.parked.is_noted() { Reserved::Busy } else { self.reserve(bytes, now) };
             if room == Reserved::Busy && deadline > now {
@@ -158,6 +160,17 @@ impl<M: Machine> Shell<M> {
         // The rest comes after whatever else is ready on this arbiter.
         self.parked.ask_at = now;
         Ok(())
+    }
+
+    /// What a command needs in the store.
+    fn room_of(&self, command: &Command) -> u64 {
+        let sends = match command {
+            Command::Send { .. } => 1,
+            Command::SendBatch { messages } => messages.len() as u64,
+            _ => 0,
+        };
+        let overhead = self.machine.send_overhead().saturating_mul(sends);
+        send_bytes(command).saturating_add(overhead.min(SEND_OVERHEAD_MAX))
     }
 
     /// Asks the store for room; what it grants is carried by the stage.
@@ -245,6 +258,8 @@ pub(super) fn needs_room(command: &Command) -> bool {
     match command {
         Command::Send { .. }
         | Command::SendBatch { .. }
+        | Command::SendVia { .. }
+        | Command::TransferFromPeer { .. }
         | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
         Command::Commit { parts } => parts.iter().any(|part| !part.operation.messages().is_empty()),
         _ => false,
@@ -254,7 +269,13 @@ pub(super) fn needs_room(command: &Command) -> bool {
 fn send_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => message_bytes(message),
-        Command::SendBatch { messages } => messages.iter().map(message_bytes).sum(),
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
+            messages.iter().map(message_bytes).sum()
+        }
+        Command::TransferFromPeer { messages, .. } => messages
+            .iter()
+            .map(|arrival| message_bytes(&arrival.message) + RECORD_OVERHEAD_BYTES)
+            .sum(),
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64 + RECORD_OVERHEAD_BYTES
         }

@@ -8,12 +8,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::writer::ShardWriter;
-use crate::change::Durability;
+use crate::change::{Durability, TopicChange};
 use crate::entity::StageNumber;
+use crate::entity::family::{Family, MemberNumber};
+use crate::ids::EntityId;
 use crate::request::Release;
 use crate::store::{Batch, Fence, Shard, StoreError};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::passage::Guard;
 
 /// A stage is cut when it holds this many bytes, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
@@ -38,6 +43,9 @@ pub struct Tree {
     stored_bytes: u64,
     /// The last stage of which all before it are durable too.
     durable: StageNumber,
+    member_count: u32,
+    /// What its machines know of each other, if there can be several.
+    family: Option<Box<Family>>,
 }
 
 #[derive(Default)]
@@ -46,14 +54,21 @@ struct Stage {
     batch: Batch,
     held: Vec<Release>,
     freed_bytes: u64,
+    /// Of lists that came from other entities and are part of the batch.
+    guards: Vec<Guard>,
     lazy_since: Option<Timestamp>,
+    members: Members,
 }
 
 struct Submitted {
     number: StageNumber,
     held: Vec<Release>,
     freed_bytes: u64,
+    members: Members,
 }
+
+/// Who has something in a stage. Nearly always one or two.
+type Members = SmallVec<[MemberNumber; 2]>;
 
 impl Tree {
     /// A tree whose records hold so many bytes already.
@@ -69,7 +84,88 @@ impl Tree {
             lost: false,
             stored_bytes,
             durable: StageNumber(0),
+            member_count: 0,
+            family: None,
         }
+    }
+
+    /// A tree of several machines: a topic and its subscriptions.
+    #[must_use]
+    pub fn of_family(writer: Arc<ShardWriter>, stored_bytes: u64, family: Family) -> Self {
+        Self { family: Some(Box::new(family)), ..Self::new(writer, stored_bytes) }
+    }
+
+    /// What its machines know of each other, if there can be several.
+    pub fn family(&mut self) -> Option<&mut Family> {
+        let size_bytes = if self.family.is_some() { self.size_bytes() } else { 0 };
+        let family = self.family.as_deref_mut()?;
+        family.size_bytes = size_bytes;
+        Some(family)
+    }
+
+    /// Gives a machine its number.
+    pub(super) const fn join(&mut self) -> MemberNumber {
+        let number = MemberNumber(self.member_count);
+        self.member_count += 1;
+        number
+    }
+
+    /// The machine of a subscription is driven from now on, under this number.
+    pub fn join_family(&mut self, id: EntityId, number: MemberNumber) {
+        let Some(family) = &mut self.family else { return };
+        let stages = family.join(id, number);
+        let submitted = self.submitted.iter_mut().map(|stage| (stage.number, &mut stage.members));
+        let cut = self.cut.iter_mut().map(|stage| (stage.number, &mut stage.members));
+        let open = [(self.stage.number, &mut self.stage.members)];
+        for (stage, members) in submitted.chain(cut).chain(open) {
+            if stages.contains(&stage) {
+                members.push(number);
+            }
+        }
+    }
+
+    /// The machine of a subscription is driven no more, because it is being removed.
+    pub fn leave_family(&mut self, id: EntityId) {
+        if let Some(family) = &mut self.family {
+            family.leave(id);
+        }
+    }
+
+    /// Members that have to look, though no stage of theirs becomes durable.
+    pub fn take_to_wake(&mut self) -> Vec<MemberNumber> {
+        self.family.as_deref_mut().map(Family::take_to_wake).unwrap_or_default()
+    }
+
+    /// Takes note of what happened to the topic; returns how many bytes are gone with it.
+    pub(super) fn learn(&mut self, change: TopicChange) -> u64 {
+        let Some(family) = &mut self.family else { return 0 };
+        let members = &mut self.stage.members;
+        family.learn(change, self.stage.number, |number| members.push(number))
+    }
+
+    /// Takes note that a machine has something in this stage, whose notice it gets.
+    pub fn mark(&mut self, number: MemberNumber) {
+        self.stage.members.push(number);
+    }
+
+    /// Who has something in the stages up to this one, which is durable now.
+    pub fn members_of(&self, stage: StageNumber) -> SmallVec<[MemberNumber; 2]> {
+        let mut members = Members::new();
+        for done in self.submitted.iter().take_while(|done| done.number <= stage) {
+            members.extend_from_slice(&done.members);
+        }
+        members.sort_unstable();
+        members.dedup();
+        members
+    }
+
+    /// Bytes of all messages, without what is removed and not yet durably so.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        let cut = self.cut.iter().map(|stage| stage.freed_bytes);
+        let submitted = self.submitted.iter().map(|stage| stage.freed_bytes);
+        let freed = self.stage.freed_bytes + cut.chain(submitted).sum::<u64>();
+        self.stored_bytes.saturating_sub(freed)
     }
 
     /// The shard that orders its batches.
@@ -135,6 +231,22 @@ impl Tree {
         self.stage.freed_bytes += freed;
     }
 
+    /// Takes bytes off that are free already: the batch of another tree has removed them.
+    pub(super) const fn free(&mut self, bytes: u64) {
+        self.stored_bytes = self.stored_bytes.saturating_sub(bytes);
+    }
+
+    /// Keeps a guard with the stage; before the command is applied, so that it is on the stage that
+    /// carries the changes.
+    pub(super) fn keep(&mut self, guard: Guard) {
+        self.stage.guards.push(guard);
+    }
+
+    /// Gives the last guard back, because the command changed nothing.
+    pub(super) fn give_back_guard(&mut self) {
+        self.stage.guards.pop();
+    }
+
     /// Lets the stage carry a reservation; before the command is applied, so that it is on the stage
     /// that carries the changes.
     pub(super) const fn carry_reservation(&mut self, bytes: u64) {
@@ -170,14 +282,13 @@ impl Tree {
         self.stage.lazy_since.map(|at| at.plus(LAZY_DELAY))
     }
 
-    /// Ends the stage if it is large enough for a batch of its own.
-    pub(super) fn cut_if_large(&mut self) {
-        if self.stage.batch.bytes() >= STAGE_BYTES_MAX {
-            self.cut();
-        }
+    /// Whether the stage is large enough for a batch of its own.
+    pub(super) const fn is_large(&self) -> bool {
+        self.stage.batch.bytes() >= STAGE_BYTES_MAX
     }
 
-    fn cut(&mut self) {
+    /// Ends the stage.
+    pub(super) fn cut(&mut self) {
         let number = StageNumber(self.stage.number.0 + 1);
         let stage = std::mem::replace(&mut self.stage, Stage { number, ..Stage::default() });
         self.cut.push_back(stage);
@@ -200,12 +311,13 @@ impl Tree {
         if self.wants_submit(now) && !self.stage.batch.is_empty() {
             self.cut();
         }
-        while let Some(Stage { number, batch, held, freed_bytes, .. }) = self.cut.pop_front() {
+        while let Some(stage) = self.cut.pop_front() {
+            let Stage { number, batch, held, freed_bytes, guards, members, .. } = stage;
             let earlier = if self.submitted.is_empty() { None } else { self.fence };
-            self.submitted.push_back(Submitted { number, held, freed_bytes });
+            self.submitted.push_back(Submitted { number, held, freed_bytes, members });
             let completion = completion();
             let completion = Box::new(move |result| completion(number, result));
-            self.fence = Some(self.writer.submit_behind(earlier, batch, completion));
+            self.fence = Some(self.writer.submit_behind(earlier, batch, guards, completion));
         }
     }
 
@@ -213,6 +325,23 @@ impl Tree {
     pub fn flush(&mut self) {
         if !self.stage.batch.is_empty() {
             self.cut();
+        }
+    }
+
+    /// The last stage that holds something, of which this member gets notice.
+    pub fn mark_last(&mut self, number: MemberNumber) -> StageNumber {
+        if !self.stage.batch.is_empty() {
+            self.stage.members.push(number);
+            return self.stage.number;
+        }
+        let cut = self.cut.back_mut().map(|last| (last.number, &mut last.members));
+        let submitted = self.submitted.back_mut().map(|last| (last.number, &mut last.members));
+        match cut.or(submitted) {
+            Some((stage, members)) => {
+                members.push(number);
+                stage
+            }
+            None => self.durable,
         }
     }
 
@@ -234,8 +363,10 @@ impl Tree {
     }
 
     /// Forgets what was staged and not submitted, and everybody who waits for it; they are answered
-    /// that the outcome is unknown. Part of a tree's end.
+    /// that the outcome is unknown. Part of a tree's end: its machines know of what is forgotten, so
+    /// that none of them may go on.
     pub fn abandon(&mut self) {
+        self.lost = true;
         let number = self.stage.number;
         let stage = std::mem::replace(&mut self.stage, Stage { number, ..Stage::default() });
         for stage in self.cut.drain(..).chain([stage]) {

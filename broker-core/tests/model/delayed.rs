@@ -402,13 +402,21 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::Materialised { to: sequence, .. }
         | Change::Abandoned { sequence, .. }
         | Change::Deferred { sequence, .. }
+        | Change::Pending { sequence, .. }
+        | Change::Arrived { sequence, .. }
         | Change::DeadLettered { sequence, .. } => Some(sequence.0),
-        Change::Removed { .. }
+        Change::Absorbed { .. }
+        | Change::Departed { .. }
+        | Change::Removed { .. }
         | Change::Counted { .. }
         | Change::IdRecorded { .. }
         | Change::IdsForgotten { .. }
+        | Change::PeerTaken { .. }
+        | Change::PeerForgotten { .. }
         | Change::SessionStateSet { .. }
-        | Change::Described { .. } => None,
+        | Change::Described { .. }
+        | Change::SubscriptionDescribed { .. }
+        | Change::OfTopic(_) => None,
     }
 }
 

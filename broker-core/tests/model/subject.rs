@@ -102,6 +102,7 @@ impl Subject {
             release_on_detach: profile.release_on_detach,
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
         };
         let machine = Queue::new(ENTITY, profile.description.clone(), config, now);
         let mut creation = Batch::default();
@@ -197,6 +198,8 @@ impl Subject {
             Effect::Detached { receiver, reason } => {
                 self.heard.push(Heard::Detached(receiver.0, reason));
             }
+            Effect::Load(_) => panic!("a queue asks for no contents"),
+            Effect::HandOver(list) => panic!("nothing is transferred here: {list:?}"),
             Effect::IdleElapsed => self.heard.push(Heard::IdleElapsed),
         }
     }
@@ -440,7 +443,14 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::Committed(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
-        Outcome::SessionState(_) | Outcome::Sessions(_) => true,
+        Outcome::SessionState(_)
+        | Outcome::Sessions(_)
+        | Outcome::TopicDescribed(_)
+        | Outcome::SubscriptionDescribed(_)
+        | Outcome::Rules(_)
+        | Outcome::Explained(_)
+        | Outcome::Admitted(_)
+        | Outcome::TakenOver(_) => true,
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::Granted { .. }

@@ -65,7 +65,10 @@ impl Image {
                     });
                 }
                 RecordKey::Overlay => overlay_records += 1,
-                RecordKey::Id { .. } | RecordKey::SessionState => {}
+                RecordKey::Id { .. }
+                | RecordKey::SessionState
+                | RecordKey::Rule
+                | RecordKey::Peer(_) => {}
             })
             .expect("the store can be scanned");
         let mut contents = Vec::new();

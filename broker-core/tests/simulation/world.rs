@@ -142,6 +142,7 @@ impl World {
             release_on_detach: random.one_in(2),
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
         };
         let store = FaultStore::new(SHARDS, 1 << 40);
         store.complete_at_once(random.one_in(10));

@@ -1,16 +1,18 @@
-//! Management of queues (files 03 and 17 of the specification).
+//! Management of entities (files 03, 13 and 17 of the specification).
+
+mod topics;
 
 use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, Described, Outcome};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
 
-/// Creates, reads, changes and deletes queues.
+/// Creates, reads, changes and deletes queues, topics, subscriptions and rules.
 #[derive(Clone)]
 pub struct Admin {
     broker: Broker,
@@ -32,7 +34,8 @@ impl Admin {
     /// Creates a queue with the properties named.
     ///
     /// # Errors
-    /// As for [`Admin::create_queue`], and `NotImplemented` for forwarding.
+    /// As for [`Admin::create_queue`]; `EntityNotFound` for a destination that is not there (FWD-02),
+    /// `InvalidOperation` for one that cannot be (FWD-03, FWD-04).
     pub async fn create_queue_with(
         &self,
         path: &str,
@@ -79,7 +82,7 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn delete_queue(&self, path: &str) -> Result<(), BrokerError> {
-        self.broker.delete_entity(path).await
+        self.broker.delete(path, EntityKind::Queue).await
     }
 
     /// The paths of queues in case-insensitive order (ENT-30).

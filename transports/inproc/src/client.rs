@@ -32,6 +32,18 @@ impl Client {
         Ok(Sender::new(self.broker.entity(path)?))
     }
 
+    /// A sender to the queue `destination` whose messages are stored at the queue `via` first and are
+    /// moved by the broker (VIA-01). They are seen by no receiver of `via`; one that cannot be moved
+    /// goes into the transfer dead-letter queue of `via` (VIA-03).
+    ///
+    /// # Errors
+    /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one.
+    pub fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, BrokerError> {
+        let entity = self.broker.entity(via)?;
+        let destination = self.broker.transfer_destination(destination, &entity)?;
+        Ok(Sender::new(entity).to(destination))
+    }
+
     /// A receiver on a queue or sub-queue, in peek-lock mode (RCV-05).
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod link;
 mod manage;
 mod outbound;
 mod pending;
+mod session;
 mod settle;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -2,10 +2,12 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::records::{NAMESPACE_SPACE, TABLE_IDS, TABLE_SECRETS, entity_key};
-use super::{Answer, NamespaceActor, State, refuse};
-use crate::description::QueueDescription;
+use super::records::{TABLE_IDS, TABLE_SECRETS};
+use super::{Answer, CreateSubscription, NamespaceActor, State, WaitsForId, refuse};
+use crate::change::codec::{self, NAMESPACE_SPACE};
+use crate::description::{EntityKind, QueueDescription, TopicDescription};
 use crate::entity::queue::Queue;
+use crate::entity::topic::Topic;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::PathKey;
@@ -14,12 +16,20 @@ use crate::store::{Batch, Key, StoreError};
 /// Ids are taken from the store in blocks, so that creating an entity writes no counter of its own.
 const ID_BLOCK: u64 = 1_000;
 
-/// Creates a queue.
+/// What is created: a queue or a topic.
+pub enum Root {
+    /// A queue.
+    Queue(QueueDescription),
+    /// A topic.
+    Topic(TopicDescription),
+}
+
+/// Creates a queue or a topic.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct CreateQueue {
+pub struct Create {
     /// Validated before.
-    pub description: QueueDescription,
+    pub root: Root,
     /// Answered when it is durable and open.
     pub answer: Answer<()>,
 }
@@ -30,6 +40,22 @@ pub struct CreateQueue {
 struct IdBlockTaken {
     limit: u64,
     result: Result<(), StoreError>,
+}
+
+impl Root {
+    fn path(&self) -> &str {
+        match self {
+            Self::Queue(description) => &description.path,
+            Self::Topic(description) => &description.path,
+        }
+    }
+
+    const fn kind(&self) -> EntityKind {
+        match self {
+            Self::Queue(_) => EntityKind::Queue,
+            Self::Topic(_) => EntityKind::Topic,
+        }
+    }
 }
 
 impl NamespaceActor {
@@ -52,49 +78,74 @@ impl NamespaceActor {
         }
     }
 
-    fn create(&mut self, mail: CreateQueue, itself: Addr<Self>) {
-        let CreateQueue { description, answer } = mail;
-        if self.stopping {
-            refuse(Some(answer), Rejection::cancelled("the broker is stopping"));
-            return;
-        }
-        let key = PathKey::fold(&description.path);
-        if self.paths.contains_key(&key) {
-            refuse(Some(answer), Rejection::entity_already_exists(&description.path));
-            return;
-        }
-        let count_max = self.shared.settings.limits.entity_count_max;
-        if self.entities.len() >= count_max {
-            let name = &self.shared.settings.name;
-            refuse(Some(answer), Rejection::too_many("queues and topics", name, count_max));
-            return;
-        }
+    /// An id for a new entity, if there is one at hand.
+    pub(super) const fn next_id(&mut self) -> Option<EntityId> {
         if self.next_id == self.id_limit {
-            self.waiting.push(CreateQueue { description, answer });
-            if self.waiting.len() == 1 {
-                self.take_id_block(itself);
-            }
-            return;
+            return None;
         }
         let id = EntityId(self.next_id);
         self.next_id += 1;
+        Some(id)
+    }
+
+    /// Lets a creation wait for the next block of ids.
+    pub(super) fn wait_for_id(&mut self, waits: WaitsForId, itself: Addr<Self>) {
+        self.waiting.push(waits);
+        if self.waiting.len() == 1 {
+            self.take_id_block(itself);
+        }
+    }
+
+    fn create(&mut self, mail: Create, itself: Addr<Self>) {
+        let path = mail.root.path();
+        if self.stopping {
+            refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
+            return;
+        }
+        if self.paths.contains_key(&PathKey::fold(path)) {
+            let reason = Rejection::entity_already_exists(path);
+            refuse(Some(mail.answer), reason);
+            return;
+        }
+        let count_max = self.shared.settings.limits.entity_count_max;
+        if self.root_count >= count_max {
+            let name = &self.shared.settings.name;
+            refuse(Some(mail.answer), Rejection::too_many("queues and topics", name, count_max));
+            return;
+        }
+        let Some(id) = self.next_id() else {
+            self.wait_for_id(WaitsForId::Root(mail), itself);
+            return;
+        };
+        let Create { root, answer } = mail;
         let mut batch = Batch::default();
-        let queue = Queue::new(id, description.clone(), self.config(), self.shared.clock.now());
-        batch.put(&entity_key(id), |value| value.extend_from_slice(description.path.as_bytes()));
-        queue.write_creation(&mut batch);
-        self.enter(id, &description.path, State::Creating);
+        let (path, kind) = (Box::<str>::from(root.path()), root.kind());
+        let now = self.shared.clock.now();
+        let key = match root {
+            Root::Queue(description) => {
+                let queue = Queue::new(id, description, self.config(), now);
+                queue.write_creation(&mut batch);
+                codec::queue_entry_key(id)
+            }
+            Root::Topic(description) => {
+                let topic = Topic::new(id, description, self.config(), now);
+                topic.write_creation(&mut batch);
+                codec::topic_entry_key(id)
+            }
+        };
+        batch.put(&key, |value| value.extend_from_slice(path.as_bytes()));
+        self.enter(id, kind, &path, State::Creating);
         if let Some(entity) = self.entities.get_mut(&id) {
-            entity.description = Some(description);
             entity.answer = Some(answer);
         }
         self.write(id, batch, itself);
     }
 }
 
-impl Handler<CreateQueue> for NamespaceActor {
+impl Handler<Create> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, mail: CreateQueue, context: &mut Self::Context) {
+    fn handle(&mut self, mail: Create, context: &mut Self::Context) {
         self.create(mail, context.address());
     }
 }
@@ -114,13 +165,20 @@ impl Handler<IdBlockTaken> for NamespaceActor {
             if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
                 self.shared.health.fail(&error.to_string());
             }
-            for mail in waiting {
-                refuse(Some(mail.answer), Rejection::internal("the store failed"));
+            for waits in waiting {
+                let (WaitsForId::Root(Create { answer, .. })
+                | WaitsForId::Subscription(CreateSubscription { answer, .. })) = waits;
+                refuse(Some(answer), Rejection::internal("the store failed"));
             }
             return;
         }
-        for mail in waiting {
-            self.create(mail, context.address());
+        for waits in waiting {
+            match waits {
+                WaitsForId::Root(mail) => self.create(mail, context.address()),
+                WaitsForId::Subscription(mail) => {
+                    self.create_subscription(mail, context.address());
+                }
+            }
         }
     }
 }

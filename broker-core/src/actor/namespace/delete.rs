@@ -2,7 +2,8 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::{Answer, NamespaceActor, State, refuse};
+use super::settle::Then;
+use super::{Answer, Entity, NamespaceActor, State, refuse};
 use crate::actor::entity::{Retire, RetireWhen};
 use crate::error::Rejection;
 use crate::ids::EntityId;
@@ -29,29 +30,72 @@ pub(in crate::actor) struct IdleElapsed(pub(in crate::actor) EntityId);
 pub(super) struct Retired(pub(super) EntityId);
 
 impl NamespaceActor {
-    /// Retires an open entity, to delete it when nothing of it is on its way.
+    /// Retires an open entity, a topic with its subscriptions, to delete it when nothing of it is on its
+    /// way.
     fn delete(&mut self, id: EntityId, answer: Option<Answer<()>>, itself: Addr<Self>) {
+        let family = self.family_of(id);
+        // What is being created below it has to be known first.
+        let is_busy = family
+            .iter()
+            .filter_map(|id| self.entities.get(id))
+            .any(|entity| matches!(entity.state, State::Creating | State::Opening));
         let Some(entity) = self.entities.get_mut(&id) else { return };
         let reason = Rejection::entity_not_found(&entity.path);
-        match (entity.state, &entity.actor) {
-            (State::Open, Some(actor)) => {
-                entity.state = State::Retiring;
-                entity.answer = answer;
-                self.shared.directory.remove(&entity.key);
-                let done = Box::new(move || itself.do_send(Retired(id)));
-                actor.do_send(Retire { when: RetireWhen::Now, reason, done });
-            }
-            (State::Closed, _) => {
-                entity.state = State::Retiring;
-                entity.answer = answer;
-                self.shared.directory.remove(&entity.key);
-                itself.do_send(Retired(id));
-            }
-            (State::Creating | State::Opening | State::Open, _) => {
+        match entity.state {
+            State::Retiring | State::Deleting | State::Undoing => refuse(answer, reason),
+            State::Creating | State::Opening | State::Open if is_busy => {
                 refuse(answer, Rejection::update_conflict(&entity.path));
             }
-            (State::Retiring | State::Deleting | State::Undoing, _) => refuse(answer, reason),
+            State::Creating | State::Opening | State::Open | State::Closed => {
+                entity.answer = answer;
+                self.retire_family(id, itself);
+            }
         }
+    }
+
+    /// Retires an entity and all below it that is not retired already.
+    pub(super) fn retire_family(&mut self, id: EntityId, itself: Addr<Self>) {
+        for id in self.family_of(id) {
+            let Some(entity) = self.entities.get_mut(&id) else { continue };
+            if !matches!(entity.state, State::Open | State::Closed) {
+                continue;
+            }
+            entity.state = State::Retiring;
+            self.shared.directory.remove(&entity.key);
+            let itself = itself.clone();
+            match &entity.actor {
+                Some(actor) => {
+                    let reason = Rejection::entity_not_found(&entity.path);
+                    let done = Box::new(move || itself.do_send(Retired(id)));
+                    actor.do_send(Retire { when: RetireWhen::Now, reason, done });
+                }
+                None => itself.do_send(Retired(id)),
+            }
+        }
+    }
+
+    /// Writes the deletion of a tree once all of it is retired.
+    pub(super) fn delete_if_retired(&mut self, root: EntityId, itself: Addr<Self>) {
+        let goes = |root: &Entity| root.state == State::Retiring;
+        if !self.entities.get(&root).is_some_and(goes) {
+            return;
+        }
+        let retired = self.family_of(root).iter().all(|id| {
+            self.entities.get(id).is_some_and(|entity| {
+                entity.actor.is_none() && matches!(entity.state, State::Retiring | State::Deleting)
+            })
+        });
+        if !retired {
+            return;
+        }
+        for id in self.family_of(root) {
+            if let Some(entity) = self.entities.get_mut(&id) {
+                entity.state = State::Deleting;
+            }
+        }
+        // A failure while it was retired has left the shard to be taken over.
+        self.recover_writer(root);
+        self.settle(root, Then::Delete, itself);
     }
 }
 
@@ -89,17 +133,31 @@ impl Handler<Retired> for NamespaceActor {
     fn handle(&mut self, Retired(id): Retired, context: &mut Self::Context) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         entity.actor = None;
-        let key = entity.key.clone();
+        let (key, topic) = (entity.key.clone(), entity.topic);
         // A deletion that was asked for before the stop is still carried out.
         if self.stopping && entity.state != State::Retiring {
             self.end_if_retired();
             return;
         }
-        entity.state = State::Deleting;
+        entity.state = State::Retiring;
         self.directory().remove(&key);
-        // A failure while it was retired has left the shard to be taken over.
-        self.recover_writer(id);
-        self.write_deletion(id, context.address());
+        let topic_goes = topic.is_some_and(|topic| {
+            self.entities.get(&topic).is_none_or(|topic| topic.state == State::Retiring)
+        });
+        match topic {
+            Some(topic) if topic_goes => self.delete_if_retired(topic, context.address()),
+            Some(_) => {
+                if let Some(entity) = self.entities.get_mut(&id) {
+                    entity.state = State::Deleting;
+                }
+                self.settle(id, Then::Leave, context.address());
+            }
+            None => {
+                // One that was idle takes all below it along (TMP-19).
+                self.retire_family(id, context.address());
+                self.delete_if_retired(id, context.address());
+            }
+        }
         if self.stopping {
             self.end_if_retired();
         }

@@ -8,16 +8,21 @@
 //!     ▼                    └─────────────┤ the tree failed
 //!  Undoing ─────────► gone               └─► Closed, if it fails too often
 //! ```
+//!
+//! A subscription lives in the tree of its topic: the topic writes its creation and its removal, it is
+//! opened, rebuilt and closed with the topic, and deleted with it.
 
 mod create;
 mod delete;
 mod open;
 mod rebuild;
 mod records;
+mod settle;
 mod stop;
+mod subscription;
 mod write;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,20 +33,22 @@ use super::directory::{Directory, Entry};
 use super::entity::EntityActor;
 use super::inlet::Inlet;
 use crate::broker::Shared;
-use crate::description::QueueDescription;
+use crate::description::EntityKind;
 use crate::entity::queue::QueueConfig;
 use crate::error::Rejection;
 use crate::ids::EntityId;
-use crate::path::PathKey;
+use crate::path::{EntityName, PathKey};
 use crate::shell::writer::ShardWriter;
+use crate::transfer::passage::Passages;
 
-pub use create::CreateQueue;
+pub use create::{Create, Root};
 pub use delete::DeleteEntity;
 pub(super) use delete::IdleElapsed;
 use delete::Retired;
 pub(super) use rebuild::TreeFailed;
 pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
+pub use subscription::CreateSubscription;
 
 /// The result of an operation on the namespace.
 pub type Answer<T> = oneshot::Sender<Result<T, Rejection>>;
@@ -53,27 +60,42 @@ pub struct NamespaceActor {
     arbiters: Vec<actix::ArbiterHandle>,
     entities: HashMap<EntityId, Entity>,
     paths: HashMap<PathKey, EntityId>,
+    /// How many queues and topics there are (QUO-01).
+    root_count: usize,
     next_id: u64,
     id_limit: u64,
     duplicate_key: [u8; 16],
     /// Creations that wait for a block of ids.
-    waiting: Vec<CreateQueue>,
+    waiting: Vec<WaitsForId>,
     opening: usize,
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
     stopped: Option<oneshot::Sender<()>>,
 }
 
+/// A creation that waits for a block of ids.
+enum WaitsForId {
+    Root(Create),
+    Subscription(CreateSubscription),
+}
+
 struct Entity {
+    kind: EntityKind,
+    /// The topic of a subscription.
+    topic: Option<EntityId>,
+    /// The subscriptions of a topic.
+    subscriptions: BTreeSet<EntityId>,
     key: PathKey,
     path: Arc<str>,
     inlet: Arc<Inlet>,
+    /// The transfers of its present actor that others have taken over.
+    passages: Arc<Passages>,
     observed: Arc<crate::telemetry::Observed>,
     state: State,
     actor: Option<Addr<EntityActor>>,
     failures: VecDeque<Instant>,
-    /// A description that the store does not have yet.
-    description: Option<QueueDescription>,
+    /// Whether it is not known if the topic carried out what it was asked about this subscription.
+    is_unsure: bool,
     answer: Option<Answer<()>>,
 }
 
@@ -81,6 +103,7 @@ impl Entity {
     fn entry(&self, id: EntityId) -> Entry {
         Entry {
             id,
+            kind: self.kind,
             path: Arc::clone(&self.path),
             inlet: Arc::clone(&self.inlet),
             observed: Arc::clone(&self.observed),
@@ -119,6 +142,7 @@ impl NamespaceActor {
             arbiters,
             entities: HashMap::new(),
             paths: HashMap::new(),
+            root_count: 0,
             next_id: loaded.id_limit,
             id_limit: loaded.id_limit,
             duplicate_key: loaded.duplicate_key,
@@ -128,8 +152,11 @@ impl NamespaceActor {
             stopping: false,
             stopped: None,
         };
-        for (id, path) in loaded.entities {
-            namespace.enter(id, &path, State::Opening);
+        for (id, kind, path) in loaded.roots {
+            namespace.enter(id, kind, &path, State::Opening);
+        }
+        for (id, topic, name) in loaded.subscriptions {
+            namespace.enter_subscription(id, topic, &name, State::Opening);
         }
         namespace
     }
@@ -138,40 +165,74 @@ impl NamespaceActor {
         &self.shared.directory
     }
 
-    fn enter(&mut self, id: EntityId, path: &str, state: State) {
+    fn enter(&mut self, id: EntityId, kind: EntityKind, path: &str, state: State) {
         let key = PathKey::fold(path);
         let entity = Entity {
+            kind,
+            topic: None,
+            subscriptions: BTreeSet::new(),
             key: key.clone(),
             path: path.into(),
             inlet: Arc::default(),
+            passages: Arc::default(),
             observed: Arc::default(),
             state,
             actor: None,
             failures: VecDeque::new(),
-            description: None,
+            is_unsure: false,
             answer: None,
         };
         self.paths.insert(key, id);
         self.entities.insert(id, entity);
+        self.root_count += usize::from(kind != EntityKind::Subscription);
     }
 
+    /// Enters a subscription of a topic that is there.
+    fn enter_subscription(&mut self, id: EntityId, topic: EntityId, name: &str, state: State) {
+        let Some(owner) = self.entities.get_mut(&topic) else { return };
+        owner.subscriptions.insert(id);
+        let name = EntityName::Subscription { topic: (*owner.path).into(), name: name.into() };
+        self.enter(id, EntityKind::Subscription, &name.path(), state);
+        if let Some(entity) = self.entities.get_mut(&id) {
+            entity.topic = Some(topic);
+        }
+    }
+
+    /// The entity at the root of the tree.
+    fn root_of(&self, id: EntityId) -> EntityId {
+        self.entities.get(&id).and_then(|entity| entity.topic).unwrap_or(id)
+    }
+
+    /// A topic or queue with all below it.
+    fn family_of(&self, root: EntityId) -> Vec<EntityId> {
+        let below = self.entities.get(&root).into_iter().flat_map(|root| &root.subscriptions);
+        std::iter::once(root).chain(below.copied()).collect()
+    }
+
+    /// The writer of the tree that an entity is in.
     fn writer(&self, id: EntityId) -> Option<&Arc<ShardWriter>> {
         let count = self.writers.len() as u64;
-        self.writers.get(usize::try_from(id.0.checked_rem(count)?).ok()?)
+        let root = self.root_of(id);
+        self.writers.get(usize::try_from(root.0.checked_rem(count)?).ok()?)
     }
 
     fn config(&self) -> QueueConfig {
-        QueueConfig {
-            release_on_detach: self.shared.settings.locks_release_on_detach,
-            expire_whole_sessions: self.shared.settings.sessions_expire_whole,
-            duplicate_key: self.duplicate_key,
-        }
+        self.shared.settings.queue_config(self.duplicate_key)
     }
 
     fn forget(&mut self, id: EntityId) -> Option<Entity> {
         let entity = self.entities.remove(&id)?;
         self.paths.remove(&entity.key);
         self.directory().remove(&entity.key);
+        match entity.topic.and_then(|topic| self.entities.get_mut(&topic)) {
+            Some(topic) => {
+                topic.subscriptions.remove(&id);
+            }
+            None => {
+                let is_root = entity.kind != EntityKind::Subscription;
+                self.root_count = self.root_count.saturating_sub(usize::from(is_root));
+            }
+        }
         Some(entity)
     }
 }
@@ -181,7 +242,8 @@ impl Actor for NamespaceActor {
 
     fn started(&mut self, context: &mut Self::Context) {
         context.set_mailbox_capacity(usize::MAX >> 4);
-        let ids: Vec<EntityId> = self.entities.keys().copied().collect();
+        let roots = self.entities.iter().filter(|(_, entity)| entity.topic.is_none());
+        let ids: Vec<EntityId> = roots.map(|(id, _)| *id).collect();
         self.opening = ids.len() + 1;
         for id in ids {
             self.open(id, context.address());

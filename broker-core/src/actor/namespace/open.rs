@@ -1,4 +1,4 @@
-//! Opening: the machine is restored from the store and its actor started on its arbiter.
+//! Opening: the machines of a tree are restored from the store and their actors started on its arbiter.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,58 +9,127 @@ use actix::{Actor, Addr, AsyncContext, Handler, Message};
 
 use super::{NamespaceActor, Retired, State};
 use crate::actor::desk::Desk;
-use crate::actor::entity::{EntityActor, Parts, Retire, RetireWhen, RoomAgain};
+use crate::actor::entity::{Adopt, EntityActor, Home, Parts, Retire, RetireWhen, RoomAgain};
 use crate::actor::inlet::Inlet;
 use crate::broker::Shared;
-use crate::change::codec;
-use crate::description::QueueDescription;
+use crate::change::codec::{self, RecordKey};
+use crate::description::EntityKind;
 use crate::entity::Machine;
+use crate::entity::any::AnyMachine;
+use crate::entity::family::Family;
 use crate::entity::queue::{Queue, QueueConfig};
+use crate::entity::topic::Topic;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::PathKey;
+use crate::rule::Rule;
+use crate::rule::codec::read_rule;
 use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
+use crate::time::Timestamp;
+use crate::transfer::passage::Passages;
 
-/// An entity was opened on its arbiter, or could not be.
+/// A tree was opened on its arbiter, or could not be.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Opened {
+    root: EntityId,
+    result: Result<Vec<OpenedEntity>, String>,
+}
+
+/// One entity of a tree that was opened.
+struct OpenedEntity {
     id: EntityId,
-    result: Result<Addr<EntityActor>, String>,
+    /// Its actor, unless it is being removed or is not there.
+    actor: Option<Addr<EntityActor>>,
+    /// Whether the store has it.
+    is_there: bool,
+}
+
+/// A new subscription was taken into the tree of its topic, or could not be.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Adopted {
+    id: EntityId,
+    actor: Option<Addr<EntityActor>>,
 }
 
 impl NamespaceActor {
-    /// Starts the actor of an entity on its arbiter, from what the store has of it.
-    pub(super) fn open(&mut self, id: EntityId, itself: Addr<Self>) {
-        let (Some(writer), Some(entity)) =
-            (self.writer(id).map(Arc::clone), self.entities.get_mut(&id))
-        else {
-            return;
-        };
-        entity.state = State::Opening;
-        let opening = Opening {
-            id,
-            path: Arc::clone(&entity.path),
-            description: entity.description.take(),
-            duplicate_key: self.duplicate_key,
-            shared: Arc::clone(&self.shared),
-            writer,
-            inlet: Arc::clone(&entity.inlet),
-            observed: Arc::clone(&entity.observed),
-            namespace: itself.clone(),
-        };
-        let index = usize::try_from(hash(&entity.path) % self.arbiters.len() as u64).unwrap_or(0);
+    /// Starts the actors of a tree on its arbiter, from what the store has of it.
+    pub(super) fn open(&mut self, root: EntityId, itself: Addr<Self>) {
+        let Some(writer) = self.writer(root).map(Arc::clone) else { return };
+        let mut members = Vec::new();
+        for id in self.family_of(root) {
+            let Some(entity) = self.entities.get_mut(&id) else { continue };
+            let starts = match entity.state {
+                State::Creating if entity.kind == EntityKind::Subscription => {
+                    // The topic has not been asked yet, unless it is not known what became of it.
+                    if !entity.is_unsure {
+                        continue;
+                    }
+                    true
+                }
+                State::Creating | State::Opening | State::Open => true,
+                State::Retiring | State::Deleting | State::Undoing | State::Closed => false,
+            };
+            if starts {
+                entity.state = State::Opening;
+                entity.passages = Arc::default();
+            }
+            members.push(Opening {
+                id,
+                kind: entity.kind,
+                path: Arc::clone(&entity.path),
+                starts,
+                shared: Arc::clone(&self.shared),
+                duplicate_key: self.duplicate_key,
+                inlet: Arc::clone(&entity.inlet),
+                passages: Arc::clone(&entity.passages),
+                observed: Arc::clone(&entity.observed),
+                namespace: itself.clone(),
+            });
+        }
+        let Some(path) = members.first().map(|first| Arc::clone(&first.path)) else { return };
+        let index = usize::try_from(hash(&path) % self.arbiters.len() as u64).unwrap_or(0);
         let started = self.arbiters.get(index).is_some_and(|arbiter| {
             arbiter.spawn_fn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| opening.open()))
+                let result = catch_unwind(AssertUnwindSafe(|| open_tree(writer, members)))
                     .unwrap_or_else(|_| Err("it panicked while it was opened".to_owned()));
-                itself.do_send(Opened { id, result });
+                itself.do_send(Opened { root, result });
             })
         });
         if !started {
-            tracing::error!(entity_id = id.0, "arbiter is gone");
+            tracing::error!(entity_id = root.0, "arbiter is gone");
+        }
+    }
+
+    /// Starts the actor of a new subscription in the tree of its topic, which has written it.
+    pub(super) fn adopt(&mut self, id: EntityId, itself: Addr<Self>) {
+        let topic = self.root_of(id);
+        let Some(entity) = self.entities.get_mut(&id) else { return };
+        entity.state = State::Opening;
+        entity.passages = Arc::default();
+        let opening = Opening {
+            id,
+            kind: entity.kind,
+            path: Arc::clone(&entity.path),
+            starts: true,
+            shared: Arc::clone(&self.shared),
+            duplicate_key: self.duplicate_key,
+            inlet: Arc::clone(&entity.inlet),
+            passages: Arc::clone(&entity.passages),
+            observed: Arc::clone(&entity.observed),
+            namespace: itself.clone(),
+        };
+        let start = move |home: Option<Home>| {
+            let start = AssertUnwindSafe(|| opening.adopt(&home?));
+            let actor = catch_unwind(start).unwrap_or(None);
+            itself.do_send(Adopted { id, actor });
+        };
+        let actor = self.entities.get(&topic).and_then(|topic| topic.actor.as_ref());
+        if let Some(actor) = actor {
+            actor.do_send(Adopt(Box::new(start)));
         }
     }
 
@@ -69,7 +138,26 @@ impl NamespaceActor {
         if self.opening == 0
             && let Some(opened) = self.opened.take()
         {
+            self.shared.are_open.send_replace(true);
             opened.send(()).ok();
+        }
+    }
+
+    /// Takes note that the actor of an entity serves it.
+    fn started(&mut self, id: EntityId, actor: Addr<EntityActor>, itself: Addr<Self>) {
+        let Some(entity) = self.entities.get_mut(&id) else { return };
+        if self.stopping {
+            let done = Box::new(move || itself.do_send(Retired(id)));
+            let reason = Rejection::cancelled("the broker is stopping");
+            actor.do_send(Retire { when: RetireWhen::Now, reason, done });
+        }
+        entity.actor = Some(actor);
+        entity.state = State::Open;
+        let entry = entity.entry(id);
+        let (key, answer) = (entity.key.clone(), entity.answer.take());
+        self.directory().insert(key, entry);
+        if let Some(answer) = answer {
+            answer.send(Ok(())).ok();
         }
     }
 }
@@ -77,27 +165,18 @@ impl NamespaceActor {
 impl Handler<Opened> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Opened { id, result }: Opened, context: &mut Self::Context) {
+    fn handle(&mut self, Opened { root, result }: Opened, context: &mut Self::Context) {
         match result {
-            Ok(actor) => {
-                let Some(entity) = self.entities.get_mut(&id) else { return self.note_opened() };
-                if self.stopping {
-                    let itself = context.address();
-                    let done = Box::new(move || itself.do_send(Retired(id)));
-                    let reason = Rejection::cancelled("the broker is stopping");
-                    actor.do_send(Retire { when: RetireWhen::Now, reason, done });
-                }
-                entity.actor = Some(actor);
-                entity.state = State::Open;
-                let entry = entity.entry(id);
-                let (key, answer) = (entity.key.clone(), entity.answer.take());
-                self.directory().insert(key, entry);
-                if let Some(answer) = answer {
-                    answer.send(Ok(())).ok();
+            Ok(opened) => {
+                for OpenedEntity { id, actor, is_there } in opened {
+                    match actor {
+                        Some(actor) => self.started(id, actor, context.address()),
+                        None => self.settle_unsure(id, is_there, context.address()),
+                    }
                 }
             }
             Err(why) => {
-                self.close(id, &why);
+                self.close_family(root, &why);
                 if self.stopping {
                     self.end_if_retired();
                 }
@@ -107,15 +186,44 @@ impl Handler<Opened> for NamespaceActor {
     }
 }
 
+impl Handler<Adopted> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, Adopted { id, actor }: Adopted, context: &mut Self::Context) {
+        match actor {
+            Some(actor) => self.started(id, actor, context.address()),
+            // Its topic has failed, and is opened again with it; or it is going.
+            None => {
+                let topic = self.root_of(id);
+                let goes = self.stopping
+                    || self.entities.get(&topic).is_some_and(|topic| {
+                        matches!(topic.state, State::Retiring | State::Closed)
+                    });
+                if let Some(entity) = self.entities.get_mut(&id).filter(|_| goes) {
+                    entity.state = State::Retiring;
+                    let reason = Rejection::entity_not_found(&entity.path);
+                    super::refuse(entity.answer.take(), reason);
+                }
+                self.delete_if_retired(topic, context.address());
+            }
+        }
+        if self.stopping {
+            self.end_if_retired();
+        }
+    }
+}
+
 /// Everything that is needed to open an entity on another thread.
 struct Opening {
     id: EntityId,
+    kind: EntityKind,
     path: Arc<str>,
-    description: Option<QueueDescription>,
-    duplicate_key: [u8; 16],
+    /// Whether it gets an actor; one that is being removed is only looked at.
+    starts: bool,
     shared: Arc<Shared>,
-    writer: Arc<ShardWriter>,
+    duplicate_key: [u8; 16],
     inlet: Arc<Inlet>,
+    passages: Arc<Passages>,
     observed: Arc<crate::telemetry::Observed>,
     namespace: Addr<NamespaceActor>,
 }
@@ -124,45 +232,172 @@ thread_local! {
     static DESK: RefCell<Option<Rc<Desk>>> = const { RefCell::new(None) };
 }
 
+/// Restores the machines of a tree from the store and starts their actors on this arbiter. The root
+/// comes first.
+fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<OpenedEntity>, String> {
+    let mut members = members.into_iter();
+    let Some(root) = members.next() else { return Err("there is nothing to open".to_owned()) };
+    let now = root.shared.clock.now();
+    let desk = DESK.with(|desk| {
+        let open = || Desk::open(Arc::clone(&root.shared.clock));
+        Rc::clone(desk.borrow_mut().get_or_insert_with(open))
+    });
+    let (id, namespace) = (root.id, root.namespace.clone());
+    let take_seat = |tree: Tree| {
+        let tree = Rc::new(RefCell::new(tree));
+        let seat = desk.take_seat(id, &tree, namespace);
+        Home { tree, desk: Rc::clone(&desk), seat }
+    };
+    if root.kind != EntityKind::Topic {
+        let queue = root.restore_queue(now)?;
+        let home = take_seat(Tree::new(writer, queue.size_bytes()));
+        let actor = Some(root.start(AnyMachine::Queue(Box::new(queue)), &home));
+        return Ok(vec![OpenedEntity { id, actor, is_there: true }]);
+    }
+    let mut topic = root.restore_topic(now)?;
+    let mut family = Family::new(Arc::clone(topic.description()));
+    let mut stored_bytes = topic.size_bytes();
+    let mut restored = Vec::new();
+    for member in members {
+        let subscription = member.restore_subscription(&topic, now)?;
+        if let Some((queue, rules)) = &subscription
+            && let Some(description) = queue.subscription_description()
+        {
+            topic.adopt(member.id, description, queue.last_sequence(), rules.clone());
+            family.enter(member.id);
+            queue.give_out(&mut family);
+            stored_bytes += queue.size_bytes();
+            if !member.starts {
+                family.leave(member.id);
+            }
+        }
+        restored.push((member, subscription));
+    }
+    let home = take_seat(Tree::of_family(writer, stored_bytes, family));
+    let actor = Some(root.start(AnyMachine::Topic(Box::new(topic)), &home));
+    let mut opened = vec![OpenedEntity { id, actor, is_there: true }];
+    for (member, subscription) in restored {
+        let (id, is_there) = (member.id, subscription.is_some());
+        let queue = subscription.map(|(queue, _)| queue).filter(|_| member.starts);
+        let actor = queue.map(|queue| member.start(AnyMachine::Queue(Box::new(queue)), &home));
+        opened.push(OpenedEntity { id, actor, is_there });
+    }
+    Ok(opened)
+}
+
 impl Opening {
-    /// Restores the machine from the store and starts its actor on this arbiter.
-    fn open(self) -> Result<Addr<EntityActor>, String> {
-        let shared = &self.shared;
-        let now = shared.clock.now();
-        let config = QueueConfig {
-            release_on_detach: shared.settings.locks_release_on_detach,
-            expire_whole_sessions: shared.settings.sessions_expire_whole,
-            duplicate_key: self.duplicate_key,
-        };
-        let description =
-            self.description.unwrap_or_else(|| shared.settings.new_queue(&*self.path));
-        let mut queue = Queue::new(self.id, description, config, now);
+    fn config(&self) -> QueueConfig {
+        self.shared.settings.queue_config(self.duplicate_key)
+    }
+
+    fn restore_queue(&self, now: Timestamp) -> Result<Queue, String> {
+        let description = self.shared.settings.new_queue(&*self.path);
+        let mut queue = Queue::new(self.id, description, self.config(), now);
+        self.restore(&mut queue, now, |_, _| Ok(false))?;
+        Ok(queue)
+    }
+
+    fn restore_topic(&self, now: Timestamp) -> Result<Topic, String> {
+        let description = self.shared.settings.new_topic(&*self.path);
+        let mut topic = Topic::new(self.id, description, self.config(), now);
+        self.restore(&mut topic, now, |_, _| Ok(false))?;
+        Ok(topic)
+    }
+
+    /// A subscription with its rules, which are the topic's to evaluate; nothing if the store does not
+    /// have it.
+    fn restore_subscription(
+        &self,
+        topic: &Topic,
+        now: Timestamp,
+    ) -> Result<Option<(Queue, Vec<Rule>)>, String> {
+        let mut queue = self.empty_subscription(topic.description(), now);
+        let mut rules = Vec::new();
+        let mut is_there = false;
+        self.restore(&mut queue, now, |key, value| match codec::read_key(key)? {
+            RecordKey::Rule => {
+                let rule = Rule::restore(read_rule(value)?).map_err(|_| "rule is not readable")?;
+                rules.push(rule);
+                Ok(true)
+            }
+            RecordKey::Description => {
+                is_there = true;
+                Ok(false)
+            }
+            _ => Ok(false),
+        })?;
+        Ok(is_there.then_some((queue, rules)))
+    }
+
+    /// A subscription as it was created, before its records are read.
+    fn empty_subscription(
+        &self,
+        topic: &Arc<crate::description::TopicDescription>,
+        now: Timestamp,
+    ) -> Queue {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let description = self.shared.settings.new_subscription(&*topic.path, name);
+        Queue::subscription(self.id, description, Arc::clone(topic), self.config(), now)
+    }
+
+    /// Gives a machine all its records, but those that `other` takes.
+    fn restore(
+        &self,
+        machine: &mut impl Machine,
+        now: Timestamp,
+        mut other: impl FnMut(&[u8], &[u8]) -> Result<bool, &'static str>,
+    ) -> Result<(), String> {
         let mut corrupt = None;
-        shared
-            .store
-            .scan(codec::space_key(self.id).as_bytes(), &mut |key, value| {
-                if let Err(error) = queue.restore(key, value) {
-                    corrupt.get_or_insert(error);
-                }
-            })
-            .map_err(|error| error.to_string())?;
+        let prefix = codec::space_key(self.id);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let restored = match other(key, value) {
+                Ok(true) => Ok(()),
+                Ok(false) => machine.restore(key, value).map_err(|error| error.to_string()),
+                Err(what) => Err(format!("record {key:?} cannot be read: {what}")),
+            };
+            if let Err(error) = restored {
+                corrupt.get_or_insert(error);
+            }
+        };
+        let scanned = self.shared.store.scan(prefix.as_bytes(), &mut visit);
+        scanned.map_err(|error| error.to_string())?;
         if let Some(error) = corrupt {
-            return Err(error.to_string());
+            return Err(error);
+        }
+        machine.restored(now);
+        Ok(())
+    }
+
+    /// Starts the actor of a new subscription in the tree of its topic.
+    fn adopt(&self, home: &Home) -> Option<Addr<EntityActor>> {
+        let now = self.shared.clock.now();
+        let topic = Arc::clone(home.tree.borrow_mut().family()?.topic());
+        let mut queue = self.empty_subscription(&topic, now);
+        // What has come for it already waits in the tree, and is in the store as well; from there only
+        // the description and the instants are taken.
+        let mut corrupt = false;
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let own =
+                matches!(codec::read_key(key), Ok(RecordKey::Description | RecordKey::Counters));
+            corrupt |= own && queue.restore(key, value).is_err();
+        };
+        self.shared.store.scan(codec::space_key(self.id).as_bytes(), &mut visit).ok()?;
+        if corrupt {
+            return None;
         }
         queue.restored(now);
-        let desk = DESK.with(|desk| {
-            Rc::clone(
-                desk.borrow_mut().get_or_insert_with(|| Desk::open(Arc::clone(&shared.clock))),
-            )
-        });
-        let tree = Rc::new(RefCell::new(Tree::new(self.writer, queue.size_bytes())));
-        let seat = desk.take_seat(self.id, &tree);
+        Some(self.start(AnyMachine::Queue(Box::new(queue)), home))
+    }
+
+    /// Starts an actor that drives a machine.
+    fn start(&self, machine: AnyMachine, home: &Home) -> Addr<EntityActor> {
+        let shared = &self.shared;
         let tokens = Arc::clone(shared);
         let actor_of_waker: Arc<Mutex<Option<Addr<EntityActor>>>> = Arc::default();
         let waker_actor = Arc::clone(&actor_of_waker);
         let shell = Shell::new(
-            queue,
-            tree,
+            machine,
+            Rc::clone(&home.tree),
             Arc::clone(&shared.store),
             Arc::new(shared.settings.limits.clone()),
             Box::new(move || tokens.edge.entropy().next_u64()),
@@ -176,19 +411,22 @@ impl Opening {
                 })
             }),
         );
+        home.tree.borrow_mut().join_family(self.id, shell.number());
         let actor = EntityActor::new(Parts {
             id: self.id,
             shell,
-            inlet: self.inlet,
-            observed: self.observed,
+            inlet: Arc::clone(&self.inlet),
+            passages: Arc::clone(&self.passages),
+            shared: Arc::clone(shared),
+            observed: Arc::clone(&self.observed),
             clock: Arc::clone(&shared.clock),
-            desk,
-            seat,
-            namespace: self.namespace,
+            desk: Rc::clone(&home.desk),
+            seat: home.seat,
+            namespace: self.namespace.clone(),
         })
         .start();
         *actor_of_waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.clone());
-        Ok(actor)
+        actor
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use actix::{AsyncContext, Handler, Message};
 
+use super::settle::Then;
 use super::{NamespaceActor, State, refuse};
 use crate::error::Rejection;
 use crate::ids::EntityId;
@@ -36,6 +37,13 @@ impl NamespaceActor {
 }
 
 impl NamespaceActor {
+    /// Closes a whole tree.
+    pub(super) fn close_family(&mut self, root: EntityId, why: &str) {
+        for id in self.family_of(root) {
+            self.close(id, why);
+        }
+    }
+
     pub(super) fn close(&mut self, id: EntityId, why: &str) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         tracing::error!(entity = %entity.path, why, "entity is closed until the broker is restarted");
@@ -56,14 +64,21 @@ impl Handler<TreeFailed> for NamespaceActor {
 
     fn handle(&mut self, TreeFailed { id, why }: TreeFailed, context: &mut Self::Context) {
         crate::telemetry::count_rebuild();
+        // None of the tree has a machine any more. Those that are retired say so themselves.
+        for id in self.family_of(id) {
+            if let Some(entity) = self.entities.get_mut(&id)
+                && entity.state != State::Retiring
+            {
+                entity.actor = None;
+            }
+        }
         let Some(entity) = self.entities.get_mut(&id) else { return };
-        if entity.state == State::Retiring {
+        if matches!(entity.state, State::Retiring | State::Deleting) {
             self.recover_writer(id);
             return;
         }
         if self.stopping {
             // What it had not stored is answered; the next start opens it from the store.
-            entity.actor = None;
             self.end_if_retired();
             return;
         }
@@ -71,11 +86,10 @@ impl Handler<TreeFailed> for NamespaceActor {
         entity.failures.push_back(now);
         entity.failures.retain(|at| now.duration_since(*at) < FAILURE_WINDOW);
         let too_often = entity.failures.len() >= FAILURES_MAX;
-        entity.actor = None;
         if !self.recover_writer(id) || too_often {
-            self.close(id, &why);
+            self.close_family(id, &why);
             return;
         }
-        self.open(id, context.address());
+        self.settle(id, Then::Open, context.address());
     }
 }

@@ -2,63 +2,92 @@
 
 use std::collections::HashMap;
 
+use crate::change::codec::{self, NAMESPACE_SPACE, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
+use crate::description::EntityKind;
 use crate::ids::EntityId;
-use crate::path::PathKey;
+use crate::path::{EntityName, PathKey};
 use crate::store::{Key, Store, StoreError};
 
-pub(super) const NAMESPACE_SPACE: u64 = 0;
 pub(super) const TABLE_IDS: u8 = 0x01;
 pub(super) const TABLE_SECRETS: u8 = 0x02;
-const TABLE_ENTITIES: u8 = 0x10;
 
 /// What is known of a namespace before its entities are opened.
 pub(crate) struct Loaded {
     pub(crate) duplicate_key: [u8; 16],
     pub(super) id_limit: u64,
-    pub(super) entities: Vec<(EntityId, Box<str>)>,
+    /// Queues and topics with their paths.
+    pub(super) roots: Vec<(EntityId, EntityKind, Box<str>)>,
+    /// Subscriptions with their topics and names.
+    pub(super) subscriptions: Vec<(EntityId, EntityId, Box<str>)>,
 }
 
 /// Reads the namespace's own records; makes the first ones in an empty store.
 pub(crate) fn load(store: &dyn Store, fresh_key: [u8; 16]) -> Result<Loaded, StoreError> {
-    let mut loaded = Loaded { duplicate_key: fresh_key, id_limit: 1, entities: Vec::new() };
+    let mut loaded = Loaded {
+        duplicate_key: fresh_key,
+        id_limit: 1,
+        roots: Vec::new(),
+        subscriptions: Vec::new(),
+    };
     let mut damaged = false;
     let prefix = Key::of_space(NAMESPACE_SPACE);
     store.scan(prefix.as_bytes(), &mut |key, value| {
-        let rest = key.get(crate::store::SPACE_BYTES..).unwrap_or_default();
-        match rest.split_first() {
-            Some((&TABLE_IDS, _)) => match value.try_into() {
-                Ok(bytes) => loaded.id_limit = u64::from_be_bytes(bytes),
-                Err(_) => damaged = true,
-            },
-            Some((&TABLE_SECRETS, _)) => match value.try_into() {
-                Ok(bytes) => loaded.duplicate_key = bytes,
-                Err(_) => damaged = true,
-            },
-            Some((&TABLE_ENTITIES, id)) => match (id.try_into(), std::str::from_utf8(value)) {
-                (Ok(id), Ok(path)) => {
-                    loaded.entities.push((EntityId(u64::from_be_bytes(id)), path.into()));
-                }
-                _ => damaged = true,
-            },
-            Some(_) | None => damaged = true,
-        }
+        damaged |= read(&mut loaded, key, value).is_none();
     })?;
     if damaged {
         return Err(StoreError::Damaged("a record of the namespace cannot be read".into()));
     }
-    let mut paths = HashMap::new();
-    for (id, path) in &loaded.entities {
-        if let Some(other) = paths.insert(PathKey::fold(path), *id) {
-            let what = format!("entities {other} and {id} have one path, `{path}`");
-            return Err(StoreError::Damaged(what.into()));
-        }
-        // No id that any record names is given again, whatever became of the counter.
-        loaded.id_limit = loaded.id_limit.max(id.0 + 1);
-    }
+    check(&mut loaded)?;
     Ok(loaded)
 }
 
-/// Where the path of an entity lies.
-pub(super) fn entity_key(id: EntityId) -> Key {
-    Key::of_space(NAMESPACE_SPACE).then(&[TABLE_ENTITIES]).then(&id.0.to_be_bytes())
+fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {
+    let (table, rest) = key.get(crate::store::SPACE_BYTES..)?.split_first()?;
+    let id = || Some(EntityId(u64::from_be_bytes(rest.try_into().ok()?)));
+    match *table {
+        TABLE_IDS => loaded.id_limit = u64::from_be_bytes(value.try_into().ok()?),
+        TABLE_SECRETS => loaded.duplicate_key = value.try_into().ok()?,
+        QUEUE_ENTRY => {
+            let path = std::str::from_utf8(value).ok()?;
+            loaded.roots.push((id()?, EntityKind::Queue, path.into()));
+        }
+        TOPIC_ENTRY => {
+            let path = std::str::from_utf8(value).ok()?;
+            loaded.roots.push((id()?, EntityKind::Topic, path.into()));
+        }
+        SUBSCRIPTION_ENTRY => {
+            let (topic, name) = codec::read_subscription_entry(value).ok()?;
+            loaded.subscriptions.push((id()?, topic, name));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Refuses what no broker has written: two entities of one path, a subscription without topic.
+fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
+    let damaged = |what: String| Err(StoreError::Damaged(what.into()));
+    let mut paths = HashMap::new();
+    let mut topics = HashMap::new();
+    for (id, kind, path) in &loaded.roots {
+        if let Some(other) = paths.insert(PathKey::fold(path), *id) {
+            return damaged(format!("entities {other} and {id} have one path, `{path}`"));
+        }
+        if *kind == EntityKind::Topic {
+            topics.insert(*id, path.clone());
+        }
+    }
+    for (id, topic, name) in &loaded.subscriptions {
+        let Some(topic) = topics.get(topic) else {
+            return damaged(format!("subscription {id}, `{name}`, has no topic"));
+        };
+        let name = EntityName::Subscription { topic: topic.clone(), name: name.clone() };
+        if let Some(other) = paths.insert(name.key(), *id) {
+            return damaged(format!("entities {other} and {id} have one path, `{name}`"));
+        }
+    }
+    // No id that any record names is given again, whatever became of the counter.
+    let ids = paths.values().map(|id| id.0 + 1);
+    loaded.id_limit = ids.max().unwrap_or(0).max(loaded.id_limit);
+    Ok(())
 }

@@ -2,9 +2,9 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::records::entity_key;
 use super::{NamespaceActor, State, refuse};
 use crate::change::codec;
+use crate::description::EntityKind;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::store::{Batch, StoreError};
@@ -26,12 +26,19 @@ impl NamespaceActor {
         }
     }
 
-    /// Removes every record of an entity.
-    pub(super) fn write_deletion(&self, id: EntityId, itself: Addr<Self>) {
+    /// Removes every record of a queue, or of a topic with all its subscriptions.
+    pub(super) fn write_deletion(&self, root: EntityId, itself: Addr<Self>) {
         let mut batch = Batch::default();
-        batch.delete(&entity_key(id));
-        batch.delete_prefix(&codec::space_key(id));
-        self.write(id, batch, itself);
+        for id in self.family_of(root) {
+            let key = match self.entities.get(&id).map(|entity| entity.kind) {
+                Some(EntityKind::Topic) => codec::topic_entry_key(id),
+                Some(EntityKind::Subscription) => codec::subscription_entry_key(id),
+                Some(EntityKind::Queue) | None => codec::queue_entry_key(id),
+            };
+            batch.delete(&key);
+            batch.delete_prefix(&codec::space_key(id));
+        }
+        self.write(root, batch, itself);
     }
 }
 
@@ -46,8 +53,11 @@ impl Handler<Written> for NamespaceActor {
                 State::Opening | State::Open | State::Retiring | State::Deleting | State::Closed,
                 Ok(()),
             ) => {
-                if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
-                    answer.send(Ok(())).ok();
+                // Those below it first, so that the root knows them all.
+                for id in self.family_of(id).into_iter().rev() {
+                    if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
+                        answer.send(Ok(())).ok();
+                    }
                 }
             }
             (State::Creating, Err(error)) => {
@@ -71,7 +81,7 @@ impl Handler<Written> for NamespaceActor {
                 }
             }
             (_, Err(error)) => {
-                self.close(id, &error.to_string());
+                self.close_family(id, &error.to_string());
                 self.recover_writer(id);
             }
         }

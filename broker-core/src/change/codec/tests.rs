@@ -16,6 +16,7 @@ fn slot() -> Slot {
         sub_queue: SubQueue::Main,
         hops: 3,
         in_flight: false,
+        transferring: false,
     }
 }
 
@@ -44,6 +45,20 @@ fn a_slot_of_version_2_stays_readable() {
     assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
 }
 
+/// DESIGN D11: one that waits for its transfer is of version 3, and no other is.
+#[test]
+fn a_slot_of_version_3_stays_readable() {
+    let fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    let golden = [b"\x03", &fields[..], b"\x00\x00\x00\x03a/b"].concat();
+    let pending = Slot { state: SlotState::Pending, ..slot() };
+    let mut written = Vec::new();
+    write_slot(&pending, Some("a/b"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((pending, Some("a/b"))));
+    assert!(read_slot(&[b"\x01", &fields[..]].concat()).is_err());
+    assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
+}
+
 /// DESIGN D11: the state of a session.
 #[test]
 fn a_session_state_stays_readable() {
@@ -60,6 +75,32 @@ fn a_session_state_stays_readable() {
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::SessionState));
 }
 
+/// DESIGN D11: a message that another broker forwarded.
+#[test]
+fn a_taking_stays_readable() {
+    let golden = b"\x01\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\0\x2a\
+        \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18";
+    let taking = Taking {
+        ordinal: 1_025,
+        sequence: SequenceNumber(42),
+        enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+    };
+    let mut written = Vec::new();
+    write_taking(&taking, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_taking(golden), Ok(taking));
+    let source =
+        PeerSource { broker: 0xb0b, entity: EntityId(18), sub_queue: SubQueue::DeadLetter };
+    let key = peer_key(EntityId(7), &source, taking.place());
+    assert_eq!(
+        key.as_bytes(),
+        b"\0\0\0\0\0\0\0\x07\x21\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0b\
+          \0\0\0\0\0\0\0\x12\x01\0\x01"
+    );
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Peer(source)));
+}
+
 /// What is shorter, longer or of another version is not guessed at.
 #[test]
 fn what_is_not_a_record_is_refused() {
@@ -69,4 +110,71 @@ fn what_is_not_a_record_is_refused() {
     assert!(read_slot(&[b"\x01", SLOT_FIELDS, b"\0"].concat()).is_err());
     assert!(read_slot(&[b"\x02", SLOT_FIELDS, b"\0\0\0\x01\xff"].concat()).is_err());
     assert!(read_session_state(b"\x02").is_err());
+}
+
+/// DESIGN D11: the description of a topic.
+#[test]
+fn the_description_of_a_topic_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00\x00\x22\x01\x00\x01\x00\x01\
+        \x00\x00\x00\x0cSendDisabled\x01\x00\x00\x00\x02me";
+    let description = TopicDescription {
+        path: "events".into(),
+        max_size_in_megabytes: 0x21,
+        requires_duplicate_detection: true,
+        duplicate_detection_history_time_window: TimeSpan::from_ticks(0x11),
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        enable_batched_operations: false,
+        status: EntityStatus::SendDisabled,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        enable_partitioning: true,
+        enable_express: false,
+        support_ordering: true,
+        max_message_size_in_kilobytes: 0x22,
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_topic(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_topic(golden), Ok(description));
+    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: the description of a subscription.
+#[test]
+fn the_description_of_a_subscription_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\x00\x00\x00\x05audit\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x31\x01\x00\x01\x00\
+        \x00\x00\x00\x0fReceiveDisabled\x01\x00\x00\x00\x01q\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02me";
+    let description = SubscriptionDescription {
+        topic: "events".into(),
+        name: "audit".into(),
+        lock_duration: TimeSpan::from_ticks(0x11),
+        requires_session: true,
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        dead_lettering_on_message_expiration: false,
+        enable_dead_lettering_on_filter_evaluation_exceptions: true,
+        max_delivery_count: 0x31,
+        enable_batched_operations: false,
+        status: EntityStatus::ReceiveDisabled,
+        forward_to: Some("q".into()),
+        forward_dead_lettered_messages_to: None,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_subscription(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_subscription(golden), Ok(description));
+    assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: where a rule lies.
+#[test]
+fn the_key_of_a_rule_stays_the_same() {
+    let key = rule_key(EntityId(7), 0x0f);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
 }

@@ -1,17 +1,19 @@
 //! Changes to records and back: the absolute value of every key that a change touched.
 
 use super::Queue;
-use super::idle::USE_STORED_EVERY;
 use crate::change::codec::{
-    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, slot_key,
+    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key,
+    peer_source_key, slot_key,
 };
 use crate::change::{Change, Durability};
 use crate::entity::CorruptRecord;
+use crate::entity::slot::SlotState;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::store::Batch;
 use crate::time::Timestamp;
+use crate::transfer::Origin;
 
 impl Queue {
     pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
@@ -26,6 +28,22 @@ impl Queue {
                     );
                 }
             }
+            Change::Pending { sequence, content, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    let destination = self.record_text(*sequence, slot);
+                    batch.put_with_content(
+                        &slot_key(self.id, *sequence),
+                        content.as_bytes().clone(),
+                        |value| codec::write_slot(slot, destination, value),
+                    );
+                }
+            }
+            Change::Arrived { sequence, origin, added, .. } => {
+                self.write_arrival(*sequence, origin, added, batch);
+            }
+            Change::Absorbed { origin } => delete_origin(origin, batch),
+            // The batch of its destination has removed it.
+            Change::Departed { .. } => {}
             Change::Materialised { from, to, .. } => {
                 let source = slot_key(self.id, *from);
                 if let Some(slot) = self.slots.get(*to) {
@@ -58,6 +76,14 @@ impl Queue {
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&id_bucket_key(self.id, *bucket))
             }
+            Change::PeerTaken { source, taking } => {
+                batch.put(&peer_key(self.id, source, taking.place()), |value| {
+                    codec::write_taking(taking, value);
+                });
+            }
+            Change::PeerForgotten { source } => {
+                batch.delete_prefix(&peer_source_key(self.id, source));
+            }
             Change::SessionStateSet { session, state, at } => {
                 let key = self.session_state_key(session);
                 match state {
@@ -67,14 +93,11 @@ impl Queue {
                     None => batch.delete(&key),
                 }
             }
-            Change::Described { .. } => {
-                batch.put(&codec::description_key(self.id), |value| {
-                    codec::write_description(&self.description, value);
-                });
-                batch.put(&codec::counters_key(self.id), |value| {
-                    codec::write_counters(&self.counters(), value);
-                });
+            Change::Described { .. } | Change::SubscriptionDescribed { .. } => {
+                self.write_creation(batch);
             }
+            // Of its topic, which writes them.
+            Change::OfTopic(_) => {}
         }
     }
 
@@ -86,7 +109,7 @@ impl Queue {
         batch: &mut Batch,
     ) {
         let Some(slot) = self.slots.get(sequence) else { return };
-        let session = self.session_name(sequence).map(AsRef::as_ref);
+        let session = self.record_text(sequence, slot);
         batch.put_keep_content(&slot_key(self.id, sequence), |value| {
             codec::write_slot(slot, session, value);
         });
@@ -97,6 +120,31 @@ impl Queue {
             let key = overlay_key(self.id, sequence, index);
             batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
         }
+    }
+
+    /// Both halves of a transfer: the records here, with the contents they had there, and there none.
+    fn write_arrival(
+        &self,
+        sequence: SequenceNumber,
+        origin: &Origin,
+        added: &[Overlay],
+        batch: &mut Batch,
+    ) {
+        if let Some(slot) = self.slots.get(sequence) {
+            let session = self.record_text(sequence, slot);
+            batch.put_content_of(&slot_key(self.id, sequence), &origin.key, |value| {
+                codec::write_slot(slot, session, value);
+            });
+            for (index, key) in (0u16..).zip(&origin.overlays) {
+                batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
+            }
+            let first = u16::try_from(origin.overlays.len()).unwrap_or(u16::MAX);
+            for (index, overlay) in (first..).zip(added) {
+                let key = overlay_key(self.id, sequence, index);
+                batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+            }
+        }
+        delete_origin(origin, batch);
     }
 
     fn counters(&self) -> Counters {
@@ -116,13 +164,11 @@ impl Queue {
         batch: &mut Batch,
     ) -> Option<Durability> {
         let numbered = self.last_sequence != self.stored_sequence;
-        let used = self.usage.last_at > self.usage.stored_at
-            && now >= self.usage.stored_at.plus(USE_STORED_EVERY);
-        if !numbered && !used {
+        if !numbered && !self.usage.wants_storing(now) {
             return None;
         }
         self.stored_sequence = self.last_sequence;
-        self.usage.stored_at = self.usage.last_at;
+        self.usage.stored();
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
         });
@@ -131,8 +177,11 @@ impl Queue {
 
     /// The records that make a new queue exist.
     pub fn write_creation(&self, batch: &mut Batch) {
-        batch.put(&codec::description_key(self.id), |value| {
-            codec::write_description(&self.description, value);
+        batch.put(&codec::description_key(self.id), |value| match &self.subscription {
+            Some(subscription) => {
+                codec::write_subscription(subscription.description(), value);
+            }
+            None => codec::write_description(&self.description, value),
         });
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
@@ -143,7 +192,13 @@ impl Queue {
         let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
-                *self.description = codec::read_description(value).map_err(corrupt)?;
+                match &mut self.subscription {
+                    Some(subscription) => {
+                        let description = codec::read_subscription(value).map_err(corrupt)?;
+                        *self.description = subscription.describe_anew(description);
+                    }
+                    None => *self.description = codec::read_description(value).map_err(corrupt)?,
+                }
                 if self.duplicates.is_none() && self.description.requires_duplicate_detection {
                     self.duplicates = Some(Box::default());
                 }
@@ -157,11 +212,17 @@ impl Queue {
                 self.stored_sequence = counters.last_sequence;
                 self.created_at = counters.created_at;
                 self.updated_at = counters.updated_at;
-                self.usage.last_at = counters.last_used_at;
-                self.usage.stored_at = counters.last_used_at;
+                self.usage.restore(counters.last_used_at);
             }
+            RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                if slot.state == SlotState::Pending {
+                    let destination = session.unwrap_or_default();
+                    self.transfers.restore_destination(sequence, destination);
+                    self.insert(sequence, slot, None);
+                    return Ok(());
+                }
                 let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
                 if belongs != session.is_some() {
                     return Err(corrupt("message with a session where there is none, or without"));
@@ -176,6 +237,10 @@ impl Queue {
                     history.record(bucket, id_hash, at, sequence);
                 }
             }
+            RecordKey::Peer(source) => {
+                let taking = codec::read_taking(value).map_err(corrupt)?;
+                self.peers.remember(source, taking);
+            }
             RecordKey::SessionState => {
                 let state = codec::read_session_state(value).map_err(corrupt)?;
                 let Some(sessions) = &mut self.sessions else {
@@ -186,5 +251,13 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes what a message had where it came from.
+fn delete_origin(origin: &Origin, batch: &mut Batch) {
+    batch.delete(&origin.key);
+    for key in &origin.overlays {
+        batch.delete(key);
     }
 }

@@ -7,12 +7,10 @@ use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
 use crate::entity::slot::{Slot, SlotState};
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
-use crate::message::Defect;
 use crate::path::SubQueue;
-use crate::store::Reserved;
 use crate::time::Timestamp;
 
 impl Queue {
@@ -60,16 +58,9 @@ impl Queue {
         if messages.is_empty() {
             return Ok(());
         }
-        let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
-        if total > ctx.limits.batch_bytes_max {
-            return Err(Rejection::message_size_exceeded(
-                "batch",
-                total,
-                ctx.limits.batch_bytes_max,
-            ));
-        }
+        admission::check_batch_size(messages, ctx)?;
         self.admit(sub_queue, messages, ctx)?;
-        refuse_large_unit(messages, ctx)
+        admission::check_atomic_size(messages, ctx)
     }
 
     /// The checks of all messages of one transaction: quota on their sum, and the bound on what is
@@ -80,7 +71,23 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         self.admit(SubQueue::Main, messages, ctx)?;
-        refuse_large_unit(messages, ctx)
+        admission::check_atomic_size(messages, ctx)
+    }
+
+    /// The checks of SND-19 for messages that only pass through.
+    pub(super) fn admit_via(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        admission::check_batch_size(messages, ctx)?;
+        let total = admission::check_messages(messages, self.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
+        admission::check_atomic_size(messages, ctx)
     }
 
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
@@ -92,23 +99,7 @@ impl Queue {
     ) -> Result<(), Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
-        let size_max = self.message_bytes_max();
-        let mut total = 0u64;
-        for message in messages {
-            let size = u64::from(message.envelope.size);
-            if size > size_max {
-                return Err(Rejection::message_size_exceeded("message", size, size_max));
-            }
-            if let Some(Defect::Size(rejection)) = &message.envelope.defect {
-                return Err(rejection.clone());
-            }
-            total += size;
-        }
-        for message in messages {
-            if let Some(Defect::Property(rejection)) = &message.envelope.defect {
-                return Err(rejection.clone());
-            }
-        }
+        let total = admission::check_messages(messages, self.message_bytes_max())?;
         if self.sessions.is_some()
             && messages.iter().any(|message| message.envelope.session_id.is_none())
         {
@@ -117,32 +108,17 @@ impl Queue {
                 self.path()
             )));
         }
-        self.refuse_without_room(ctx)?;
+        admission::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
         self.refuse_full_history(messages, ctx)
-    }
-
-    /// Refuses what the store has no room for (QUO-05).
-    pub(super) fn refuse_without_room(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-        match ctx.room {
-            Reserved::Granted => Ok(()),
-            Reserved::Busy => Err(Rejection::server_busy("the store has no room just now")),
-            Reserved::Full => Err(Rejection::server_busy(
-                "the store is under its floor of free space; wait 10 s and retry",
-            )),
-        }
     }
 
     /// Refuses more bytes than the entity may hold (SND-24).
     pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let size_bytes_max = self.size_bytes_max();
         if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
-            return Err(Rejection::entity_full(
-                "queue",
-                self.path(),
-                ctx.stored_bytes,
-                size_bytes_max,
-            ));
+            let (kind, path) = self.quota_of();
+            return Err(Rejection::entity_full(kind, path, ctx.stored_bytes, size_bytes_max));
         }
         Ok(())
     }
@@ -160,7 +136,7 @@ impl Queue {
         }
     }
 
-    fn refuse_status(&self) -> Result<(), Rejection> {
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
         if !self.description.status.allows_send() {
             return Err(Rejection::entity_disabled(self.path(), self.description.status));
         }
@@ -205,6 +181,7 @@ impl Queue {
             sub_queue: SubQueue::Main,
             hops: 0,
             in_flight: false,
+            transferring: false,
         };
         let id_hash = envelope.message_id_hash;
         let session = match self.sessions {
@@ -224,7 +201,7 @@ impl Queue {
 
     /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
     /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
-    fn own_expiry(
+    pub(super) fn own_expiry(
         &self,
         time_to_live: Option<crate::time::TimeSpan>,
         enqueued_at: Timestamp,
@@ -236,20 +213,4 @@ impl Queue {
             None => enqueued_at.plus(own.min(self.description.default_message_time_to_live)),
         }
     }
-}
-
-/// Refuses more bytes of small contents than one atomic unit may hold (QUO-07).
-fn refuse_large_unit(messages: &[InboundMessage], ctx: &Ctx<'_>) -> Result<(), Rejection> {
-    let small: u64 = messages
-        .iter()
-        .map(|message| u64::from(message.envelope.size))
-        .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
-        .sum();
-    if small > ctx.limits.atomic_bytes_max {
-        return Err(Rejection::quota_exceeded(format!(
-            "atomic batch holds {small} bytes of small messages, limit is {}",
-            ctx.limits.atomic_bytes_max
-        )));
-    }
-    Ok(())
 }

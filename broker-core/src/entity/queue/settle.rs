@@ -191,7 +191,7 @@ pub(super) fn overlay_bytes(overlay: Option<&Overlay>) -> u64 {
 
 impl Slot {
     /// Counts an overlay in.
-    pub(super) fn add_overlay(&mut self, overlay: Option<&Overlay>) {
+    pub(in crate::entity) fn add_overlay(&mut self, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {
             self.overlay_count = self.overlay_count.saturating_add(1);
             self.size = self.size.saturating_add(overlay.size_bytes());

@@ -77,8 +77,14 @@ impl Subject {
             Ok(
                 other @ (Outcome::SessionAccepted { .. }
                 | Outcome::SessionState(_)
-                | Outcome::Sessions(_)),
-            ) => panic!("an entity without sessions answers {other:?}"),
+                | Outcome::Sessions(_)
+                | Outcome::TopicDescribed(_)
+                | Outcome::SubscriptionDescribed(_)
+                | Outcome::Rules(_)
+                | Outcome::Explained(_)
+                | Outcome::Admitted(_)
+                | Outcome::TakenOver(_)),
+            ) => panic!("a queue without sessions answers {other:?}"),
         }
     }
 

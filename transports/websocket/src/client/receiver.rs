@@ -29,7 +29,7 @@ const PART_COUNT: usize = 512;
 /// releases its locks, each counted as a failed delivery (SET-23); [`Receiver::close`] keeps them
 /// until they run out.
 pub struct Receiver {
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
     /// Where the next peek goes on (PEK-04).
     peeked: Mutex<SequenceNumber>,
 }
@@ -407,7 +407,10 @@ impl Receiver {
         })
     }
 
-    async fn messages(&self, operation: Operation) -> Result<Vec<Received>, BrokerError> {
+    pub(super) async fn messages(
+        &self,
+        operation: Operation,
+    ) -> Result<Vec<Received>, BrokerError> {
         self.read(self.link.call(operation).await?)
     }
 

@@ -37,6 +37,8 @@ pub(super) enum Expect {
     Sent(Sent),
     /// The numbers of a batch.
     Batch,
+    /// Which messages of another broker were taken over.
+    Forwarded,
     /// Messages, for a link.
     Messages { link: u32 },
     /// That messages are settled.
@@ -45,6 +47,12 @@ pub(super) enum Expect {
     Renewed { keyed: Keyed, until: Option<Timestamp> },
     /// How many messages were deleted.
     Deleted,
+    /// That a session is locked for a link.
+    Accepted { link: u32, credit: u32 },
+    /// The end of the prolonged lock of a link's session.
+    SessionRenewed { link: u32 },
+    /// The state of a session.
+    SessionState,
     /// The answer that the transport itself makes.
     Own,
 }

@@ -11,7 +11,7 @@ use crate::change::{Change, Durability};
 use crate::command::{Outcome, StateFacts};
 use crate::effect::{Answer, Gate};
 use crate::entity::queue::Queue;
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
 use crate::store::Key;
 
@@ -58,7 +58,7 @@ impl Queue {
             return Err(Rejection::message_size_exceeded("session state", size, size_max));
         }
         if state.is_some() {
-            self.refuse_without_room(ctx)?;
+            admission::refuse_without_room(ctx)?;
         }
         self.refuse_over_quota(size.saturating_sub(size_before), ctx)?;
         let count_max = ctx.limits.session_state_count_max;

@@ -1,0 +1,204 @@
+//! Subscriptions: the topic writes their creation and removal, since it evaluates their rules and
+//! numbers what they get (TOP-17).
+
+use std::sync::Arc;
+
+use actix::{Addr, AsyncContext, Handler, Message};
+
+use super::{Answer, NamespaceActor, State, WaitsForId, refuse};
+use crate::command::{Command, Outcome};
+use crate::condition::Condition;
+use crate::description::{EntityKind, SubscriptionDescription};
+use crate::error::Rejection;
+use crate::ids::EntityId;
+use crate::path::{EntityName, PathKey, SubQueue};
+use crate::request::{Outlet, Released, Reply, Request, release_all};
+use crate::rule::RuleDescription;
+
+/// Creates a subscription.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CreateSubscription {
+    /// Validated before.
+    pub description: Box<SubscriptionDescription>,
+    /// Its rules, judged by the topic; with none it gets `$Default` (TOP-12).
+    pub rules: Vec<RuleDescription>,
+    /// Answered when it is durable and takes receivers.
+    pub answer: Answer<()>,
+}
+
+/// What a topic answered to a creation or removal.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Answered {
+    id: EntityId,
+    result: Result<(), Rejection>,
+}
+
+/// Brings the answer of a topic to the namespace.
+struct ToNamespace {
+    id: EntityId,
+    namespace: Addr<NamespaceActor>,
+}
+
+impl Outlet for ToNamespace {
+    fn release(&self, group: Vec<Released>) {
+        for item in group {
+            let Released::Answer { result, .. } = item else { continue };
+            let result = result.map(|_: Outcome| ());
+            self.namespace.do_send(Answered { id: self.id, result });
+        }
+    }
+}
+
+impl NamespaceActor {
+    pub(super) fn create_subscription(&mut self, mail: CreateSubscription, itself: Addr<Self>) {
+        if self.stopping {
+            refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
+            return;
+        }
+        let owner = match self.owner_of(&mail.description) {
+            Ok(owner) => owner,
+            Err(reason) => {
+                refuse(Some(mail.answer), reason);
+                return;
+            }
+        };
+        let Some(id) = self.next_id() else {
+            self.wait_for_id(WaitsForId::Subscription(mail), itself);
+            return;
+        };
+        let CreateSubscription { mut description, rules, answer } = mail;
+        let (topic, path) = owner;
+        description.topic = (*path).into();
+        self.enter_subscription(id, topic, &description.name, State::Creating);
+        if let Some(entity) = self.entities.get_mut(&id) {
+            entity.answer = Some(answer);
+        }
+        self.ask_topic(id, Command::CreateSubscription { id, description, rules }, itself);
+    }
+
+    /// The topic that a new subscription belongs to, unless there is a reason against it.
+    fn owner_of(
+        &self,
+        description: &SubscriptionDescription,
+    ) -> Result<(EntityId, Arc<str>), Rejection> {
+        let absent = || Rejection::entity_not_found(&description.topic);
+        let id = self.paths.get(&PathKey::fold(&description.topic)).copied().ok_or_else(absent)?;
+        let owner = self
+            .entities
+            .get(&id)
+            .filter(|owner| owner.kind == EntityKind::Topic)
+            .ok_or_else(absent)?;
+        if owner.state != State::Open {
+            return Err(Rejection::update_conflict(&owner.path));
+        }
+        let name = EntityName::Subscription {
+            topic: (*owner.path).into(),
+            name: description.name.clone(),
+        };
+        if self.paths.contains_key(&name.key()) {
+            return Err(Rejection::entity_already_exists(&name.path()));
+        }
+        Ok((id, Arc::clone(&owner.path)))
+    }
+
+    /// Asks the topic of a subscription to write its removal; it is retired.
+    pub(super) fn remove_subscription(&mut self, id: EntityId, itself: Addr<Self>) {
+        self.ask_topic(id, Command::RemoveSubscription { id }, itself);
+    }
+
+    fn ask_topic(&mut self, id: EntityId, command: Command, itself: Addr<Self>) {
+        let topic = self.root_of(id);
+        if let Some(entity) = self.entities.get_mut(&id) {
+            entity.is_unsure = false;
+        }
+        let Some(topic) = self.entities.get(&topic) else { return };
+        let outlet: Arc<dyn Outlet> = Arc::new(ToNamespace { id, namespace: itself });
+        let request = Request {
+            ticket: self.shared.ticket(),
+            sub_queue: SubQueue::Main,
+            command,
+            reply: Reply::new(outlet, 0, None),
+        };
+        if let Err((refused, reason)) = topic.inlet.submit(vec![request]) {
+            let answers =
+                refused.into_iter().filter_map(|one| one.reply.answer(Err(reason.clone())));
+            release_all(&mut answers.collect());
+        }
+    }
+}
+
+impl Handler<CreateSubscription> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, mail: CreateSubscription, context: &mut Self::Context) {
+        self.create_subscription(mail, context.address());
+    }
+}
+
+impl Handler<Answered> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, Answered { id, result }: Answered, context: &mut Self::Context) {
+        let Some(entity) = self.entities.get_mut(&id) else { return };
+        match (entity.state, result) {
+            (State::Creating, Ok(())) => self.adopt(id, context.address()),
+            (State::Deleting, Ok(())) => {
+                if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
+                    answer.send(Ok(())).ok();
+                }
+            }
+            // Whether it took effect is not known before the tree is rebuilt.
+            (State::Creating | State::Deleting, Err(reason))
+                if reason.condition() == Condition::InternalError =>
+            {
+                entity.is_unsure = true;
+                if self.is_closed(self.root_of(id)) {
+                    self.close(id, reason.detail());
+                }
+            }
+            (State::Creating, Err(reason)) => {
+                let topic = self.root_of(id);
+                if let Some(entity) = self.forget(id) {
+                    refuse(entity.answer, reason);
+                }
+                self.delete_if_retired(topic, context.address());
+            }
+            // The topic is being deleted, and this one with it; or what it was asked was refused with
+            // everything else when the broker stopped.
+            (State::Deleting, Err(_)) => {}
+            _ => {}
+        }
+        if self.stopping {
+            self.end_if_retired();
+        }
+    }
+}
+
+impl NamespaceActor {
+    fn is_closed(&self, id: EntityId) -> bool {
+        self.entities.get(&id).is_none_or(|entity| entity.state == State::Closed)
+    }
+
+    /// The tree was rebuilt: what was not known about a subscription is known now.
+    pub(super) fn settle_unsure(&mut self, id: EntityId, is_there: bool, itself: Addr<Self>) {
+        let Some(entity) = self.entities.get_mut(&id) else { return };
+        let was_unsure = std::mem::take(&mut entity.is_unsure);
+        match (entity.state, is_there) {
+            (State::Deleting, true) if was_unsure => self.remove_subscription(id, itself),
+            (State::Deleting, false) if was_unsure => {
+                if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
+                    answer.send(Ok(())).ok();
+                }
+            }
+            (State::Opening, false) => {
+                if let Some(entity) = self.forget(id) {
+                    let reason = Rejection::internal("the store failed; nothing was created");
+                    refuse(entity.answer, reason);
+                }
+            }
+            _ => {}
+        }
+    }
+}

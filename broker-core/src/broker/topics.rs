@@ -1,0 +1,328 @@
+//! Topics, subscriptions and rules, as transports and embedding code manage them.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Broker, Entity, stopped};
+use crate::actor::namespace::{Create, CreateSubscription, Root};
+use crate::command::{
+    Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
+};
+use crate::condition::Condition;
+use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
+use crate::error::{BrokerError, Rejection};
+use crate::path::{
+    EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path,
+    validate_subscription_name,
+};
+use crate::rule::{Explanation, RuleDescription};
+use crate::time::Timestamp;
+
+impl Broker {
+    /// Creates a topic with the properties named, the others at their defaults (ENT-03). Answers when
+    /// it is durable and takes messages.
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`, also for a queue of that path (ADR-12), `ArgumentError`,
+    /// `ArgumentOutOfRange`, `QuotaExceeded`.
+    pub async fn create_topic(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+    ) -> Result<DescribedTopic, BrokerError> {
+        let refuse = |rejection| self.refuse(rejection, path);
+        if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
+            let detail = format!("`{path}` is a sub-queue, it is there with its parent");
+            return Err(refuse(Rejection::invalid_operation(detail)));
+        }
+        let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
+        let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
+        let (answer, answered) = oneshot::channel();
+        self.namespace.do_send(Create { root: Root::Topic(description), answer });
+        answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
+        self.describe_topic(path).await
+    }
+
+    /// Reads a topic's description and runtime part (ENT-31, CNT-04).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn describe_topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
+        let entity = self.manageable(path, EntityKind::Topic)?;
+        match entity.call(Command::Describe).await? {
+            Outcome::TopicDescribed(described) => Ok(*described),
+            other => Err(unexpected(&entity, &other)),
+        }
+    }
+
+    /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
+    /// that instant.
+    ///
+    /// # Errors
+    /// As for [`Broker::create_topic`], and `EntityNotFound`, `UpdateConflict`.
+    pub async fn update_topic(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+        read_at: Option<Timestamp>,
+    ) -> Result<DescribedTopic, BrokerError> {
+        let entity = self.manageable(path, EntityKind::Topic)?;
+        loop {
+            let current = self.describe_topic(path).await?;
+            let description = properties
+                .clone()
+                .apply_to(&current.description, &self.shared.settings.limits)
+                .map_err(|rejection| self.refuse(rejection, path))?;
+            let command = Command::UpdateTopic {
+                description: Box::new(description),
+                read_at: read_at.or(Some(current.updated_at)),
+            };
+            match entity.call(command).await {
+                Ok(_) => return self.describe_topic(path).await,
+                // Somebody else was faster: without a version of the caller's, apply it to theirs.
+                Err(error) if is_outrun(&error, read_at) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The paths of all topics in case-insensitive order, `top` of them after `skip` (ENT-30).
+    #[must_use]
+    pub fn topic_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
+        self.paths_of(EntityKind::Topic, "", skip, top)
+    }
+
+    /// Creates a subscription of a topic, at `<topic>/Subscriptions/<name>` (ADR-01), with the properties
+    /// named, and with these rules, or with `$Default` if there are none (TOP-12). Answers when it is durable: from
+    /// then on it gets what is published.
+    ///
+    /// # Errors
+    /// `EntityNotFound` without the topic, `EntityAlreadyExists`, `ArgumentError` also for a rule, with
+    /// nothing created (TOP-17), `ArgumentOutOfRange`, `QuotaExceeded`, `NotImplemented` for
+    /// forwarding.
+    pub async fn create_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        properties: SubscriptionUpdate,
+        rules: Vec<RuleDescription>,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        let path =
+            EntityName::Subscription { topic: topic.into(), name: name.into() }.path().into_owned();
+        let path = path.as_str();
+        let refuse = |rejection| self.refuse(rejection, path);
+        let settings = &self.shared.settings;
+        validate_subscription_name(name, &settings.limits).map_err(refuse)?;
+        let address = EntityAddress::parse(topic).map_err(refuse)?;
+        let EntityAddress {
+            entity: EntityName::Root(topic),
+            sub_queue: SubQueue::Main,
+            node: Node::Entity,
+        } = address
+        else {
+            return Err(refuse(Rejection::entity_not_found(topic)));
+        };
+        let description = properties.create(topic, name, settings).map_err(refuse)?;
+        if let Some(rejection) = description.unsupported() {
+            return Err(refuse(rejection));
+        }
+        let (answer, answered) = oneshot::channel();
+        let description = Box::new(description);
+        self.namespace.do_send(CreateSubscription { description, rules, answer });
+        answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
+        self.describe_subscription(path).await
+    }
+
+    /// Reads a subscription's description and runtime part (ENT-31, CNT-01).
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `InvalidOperation` for a sub-queue, which cannot be managed (DLQ-02).
+    pub async fn describe_subscription(
+        &self,
+        path: &str,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        let entity = self.manageable(path, EntityKind::Subscription)?;
+        match entity.call(Command::Describe).await? {
+            Outcome::SubscriptionDescribed(described) => Ok(*described),
+            other => Err(unexpected(&entity, &other)),
+        }
+    }
+
+    /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
+    /// that instant.
+    ///
+    /// # Errors
+    /// As for [`Broker::create_subscription`], and `UpdateConflict`.
+    pub async fn update_subscription(
+        &self,
+        path: &str,
+        properties: SubscriptionUpdate,
+        read_at: Option<Timestamp>,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        let entity = self.manageable(path, EntityKind::Subscription)?;
+        let refuse = |rejection| self.refuse(rejection, path);
+        loop {
+            let current = self.describe_subscription(path).await?;
+            let description = properties
+                .clone()
+                .apply_to(&current.description, &self.shared.settings.limits)
+                .map_err(refuse)?;
+            if let Some(rejection) = description.unsupported() {
+                return Err(refuse(rejection));
+            }
+            let command = Command::UpdateSubscription {
+                description: Box::new(description),
+                read_at: read_at.or(Some(current.updated_at)),
+            };
+            match entity.call(command).await {
+                Ok(_) => return self.describe_subscription(path).await,
+                Err(error) if is_outrun(&error, read_at) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The paths of a topic's subscriptions in case-insensitive order, `top` of them after `skip`
+    /// (ENT-30).
+    ///
+    /// # Errors
+    /// `EntityNotFound` without the topic.
+    pub fn subscription_paths(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        let entity = self.manageable(topic, EntityKind::Topic)?;
+        let prefix = format!("{}/Subscriptions/", entity.path());
+        let prefix = PathKey::fold(&prefix);
+        Ok(self.paths_of(EntityKind::Subscription, prefix.as_str(), skip, top))
+    }
+
+    /// Adds a rule to a subscription (TOP-13). It applies to what is published afterwards (TOP-09).
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`, `ArgumentError` with the position of what is malformed (TOP-16),
+    /// `ArgumentOutOfRange`, `QuotaExceeded`, `EntityNotFound`.
+    pub async fn create_rule(
+        &self,
+        subscription: &str,
+        rule: RuleDescription,
+    ) -> Result<RuleDescription, BrokerError> {
+        let name = rule.name.clone();
+        self.ask_rules(subscription, RuleCommand::Create(Box::new(rule))).await?;
+        self.rule(subscription, &name).await
+    }
+
+    /// Replaces filter and action of a rule (TOP-24); an invalid update changes nothing.
+    ///
+    /// # Errors
+    /// As for [`Broker::create_rule`]; `EntityNotFound` without the rule.
+    pub async fn update_rule(
+        &self,
+        subscription: &str,
+        rule: RuleDescription,
+    ) -> Result<RuleDescription, BrokerError> {
+        let name = rule.name.clone();
+        self.ask_rules(subscription, RuleCommand::Update(Box::new(rule))).await?;
+        self.rule(subscription, &name).await
+    }
+
+    /// Removes a rule, `$Default` too (TOP-13).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn delete_rule(&self, subscription: &str, name: &str) -> Result<(), BrokerError> {
+        self.ask_rules(subscription, RuleCommand::Delete(name.into())).await.map(|_| ())
+    }
+
+    /// The rules of a subscription in the order of their names, `top` of them after `skip` (ENT-30).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn rules(
+        &self,
+        subscription: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<RuleDescription>, BrokerError> {
+        match self.ask_rules(subscription, RuleCommand::List { skip, top }).await? {
+            Outcome::Rules(rules) => Ok(rules),
+            other => Err(self.unexpected(subscription, &other)),
+        }
+    }
+
+    /// One rule, by its name in any case.
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn rule(
+        &self,
+        subscription: &str,
+        name: &str,
+    ) -> Result<RuleDescription, BrokerError> {
+        match self.ask_rules(subscription, RuleCommand::Get(name.into())).await? {
+            Outcome::Rules(mut rules) if rules.len() == 1 => Ok(rules.swap_remove(0)),
+            other => Err(self.unexpected(subscription, &other)),
+        }
+    }
+
+    /// Which rules of a subscription would select a message if it were published now, and why; nothing
+    /// is stored.
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn explain(
+        &self,
+        subscription: &str,
+        message: InboundMessage,
+    ) -> Result<Vec<Explanation>, BrokerError> {
+        let command = RuleCommand::Explain(Box::new(message));
+        match self.ask_rules(subscription, command).await? {
+            Outcome::Explained(explained) => Ok(explained),
+            other => Err(self.unexpected(subscription, &other)),
+        }
+    }
+
+    /// Asks the topic of a subscription, which has its rules.
+    async fn ask_rules(&self, path: &str, command: RuleCommand) -> Result<Outcome, BrokerError> {
+        let subscription = self.manageable(path, EntityKind::Subscription)?;
+        let refuse = |rejection| self.refuse(rejection, path);
+        let (topic, _) = subscription_of(subscription.path()).map_err(refuse)?;
+        let topic = self.entity(&topic)?;
+        topic.call(Command::InSubscription { subscription: subscription.id(), command }).await
+    }
+
+    fn unexpected(&self, path: &str, outcome: &Outcome) -> BrokerError {
+        self.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")), path)
+    }
+}
+
+/// Whether an update without a version of the caller's met another one.
+fn is_outrun(error: &BrokerError, read_at: Option<Timestamp>) -> bool {
+    read_at.is_none() && error.condition() == Condition::UpdateConflict
+}
+
+/// The topic and the name that a path of a subscription has.
+fn subscription_of(path: &str) -> Result<(Box<str>, Box<str>), Rejection> {
+    match EntityAddress::parse(path)? {
+        EntityAddress {
+            entity: EntityName::Subscription { topic, name },
+            sub_queue: SubQueue::Main,
+            node: Node::Entity,
+        } => Ok((topic, name)),
+        EntityAddress { entity: EntityName::Subscription { .. }, .. } => {
+            Err(Rejection::invalid_operation(format!(
+                "`{path}` belongs to a subscription, it is there with it"
+            )))
+        }
+        EntityAddress { entity: EntityName::Root(_), .. } => Err(Rejection::argument(format!(
+            "`{path}` is not the path of a subscription, which is `<topic>/Subscriptions/<name>`"
+        ))),
+    }
+}
+
+fn unexpected(entity: &Entity, outcome: &Outcome) -> BrokerError {
+    entity.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")))
+}

@@ -1,0 +1,107 @@
+//! The bounds of properties that several kinds of entities have (ENT-09), and what is fixed at
+//! creation (ENT-16).
+
+use std::fmt;
+
+use super::EntityKind;
+use crate::error::{Quoted, Rejection};
+use crate::limits::Limits;
+use crate::time::TimeSpan;
+
+/// Judges the values of one entity.
+pub(super) struct Bounds<'a> {
+    pub(super) kind: EntityKind,
+    pub(super) path: &'a str,
+    pub(super) limits: &'a Limits,
+}
+
+impl Bounds<'_> {
+    pub(super) fn lock_duration(&self, value: TimeSpan) -> Result<(), Rejection> {
+        let limits = self.limits;
+        self.within("LockDuration", value, limits.lock_duration_min, limits.lock_duration_max)
+    }
+
+    pub(super) fn megabytes(&self, value: u64) -> Result<(), Rejection> {
+        let limits = self.limits;
+        let (min, max) = (limits.entity_megabytes_min, limits.entity_megabytes_max);
+        self.within("MaxSizeInMegabytes", value, min, max)
+    }
+
+    pub(super) fn duplicate_window(&self, value: TimeSpan) -> Result<(), Rejection> {
+        let (min, max) = (self.limits.duplicate_window_min, self.limits.duplicate_window_max);
+        self.within("DuplicateDetectionHistoryTimeWindow", value, min, max)
+    }
+
+    pub(super) fn time_to_live(&self, value: TimeSpan) -> Result<(), Rejection> {
+        let (min, max) = (self.limits.time_to_live_min, self.limits.time_to_live_max);
+        self.within("DefaultMessageTimeToLive", value, min, max)
+    }
+
+    pub(super) fn delivery_count(&self, value: u32) -> Result<(), Rejection> {
+        self.within("MaxDeliveryCount", value, 1, self.limits.delivery_count_max)
+    }
+
+    pub(super) fn auto_delete_on_idle(&self, value: TimeSpan) -> Result<(), Rejection> {
+        let min = self.limits.auto_delete_on_idle_min;
+        self.within("AutoDeleteOnIdle", value, min, TimeSpan::MAX)
+    }
+
+    pub(super) fn message_kilobytes(&self, value: u64) -> Result<(), Rejection> {
+        let (min, max) = (self.limits.message_bytes_min, self.limits.message_bytes_max);
+        self.within("MaxMessageSizeInKilobytes", value, min / 1_024, max / 1_024)
+    }
+
+    pub(super) fn user_metadata(&self, text: Option<&str>) -> Result<(), Rejection> {
+        let chars = text.map_or(0, |text| text.chars().count());
+        if chars <= self.limits.user_metadata_chars_max {
+            return Ok(());
+        }
+        Err(Rejection::out_of_range(format!(
+            "UserMetadata of {} {} has {chars} characters, more than {}",
+            self.kind,
+            Quoted(self.path),
+            self.limits.user_metadata_chars_max
+        )))
+    }
+
+    fn within<T: PartialOrd + fmt::Display>(
+        &self,
+        property: &str,
+        value: T,
+        min: T,
+        max: T,
+    ) -> Result<(), Rejection> {
+        if min <= value && value <= max {
+            return Ok(());
+        }
+        Err(Rejection::out_of_range(format!(
+            "{property} of {} {} is {value}, not {min} to {max}",
+            self.kind,
+            Quoted(self.path)
+        )))
+    }
+}
+
+/// Judges what an update says of properties that cannot change.
+pub(super) struct Fixed<'a> {
+    pub(super) kind: EntityKind,
+    pub(super) path: &'a str,
+}
+
+impl Fixed<'_> {
+    pub(super) fn keep(
+        &self,
+        property: &str,
+        wanted: Option<bool>,
+        kept: bool,
+    ) -> Result<(), Rejection> {
+        if wanted.is_none_or(|wanted| wanted == kept) {
+            return Ok(());
+        }
+        Err(Rejection::argument(format!(
+            "{property} of {} {} is {kept} since its creation and cannot change",
+            self.kind,
+            Quoted(self.path)
+        )))
+    }
+}

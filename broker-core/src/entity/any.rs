@@ -1,0 +1,132 @@
+//! A machine of either kind, so that one actor drives them all.
+
+use bytes::Bytes;
+
+use super::family::Family;
+use super::queue::Queue;
+use super::topic::Topic;
+use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use crate::change::{Change, Durability};
+use crate::command::{Command, Counts};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::{SequenceNumber, Ticket};
+use crate::path::SubQueue;
+use crate::store::{Batch, Key};
+use crate::time::Timestamp;
+
+/// A queue, also in the role of a subscription, or a topic.
+pub enum AnyMachine {
+    /// Holds messages for receivers.
+    Queue(Box<Queue>),
+    /// Publishes messages to its subscriptions.
+    Topic(Box<Topic>),
+}
+
+/// The same of either.
+macro_rules! either {
+    ($self:expr, $machine:ident => $do:expr) => {
+        match $self {
+            Self::Queue($machine) => $do,
+            Self::Topic($machine) => $do,
+        }
+    };
+}
+
+impl AnyMachine {
+    /// Message counts, in constant time (CNT-07).
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        either!(self, machine => machine.counts())
+    }
+
+    /// Sum of the stored sizes of its own messages (CNT-08).
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        either!(self, machine => machine.size_bytes())
+    }
+
+    /// Whether it is due for deletion: reported idle, and not used since.
+    #[must_use]
+    pub fn is_idle_at(&self, now: Timestamp) -> bool {
+        either!(self, machine => machine.is_idle_at(now))
+    }
+}
+
+impl Machine for AnyMachine {
+    fn apply(
+        &mut self,
+        ticket: Ticket,
+        sub_queue: SubQueue,
+        command: Command,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        either!(self, machine => machine.apply(ticket, sub_queue, command, ctx, step))
+    }
+
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        either!(self, machine => machine.advance(ctx, step));
+    }
+
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        either!(self, machine => machine.serve(ctx, step));
+    }
+
+    fn committed(&mut self, stage: StageNumber) {
+        either!(self, machine => machine.committed(stage));
+    }
+
+    fn next_deadline(&self) -> Option<Timestamp> {
+        either!(self, machine => machine.next_deadline())
+    }
+
+    fn enact(&mut self, change: &Change, stage: StageNumber) {
+        either!(self, machine => machine.enact(change, stage));
+    }
+
+    fn records(&self, change: &Change, batch: &mut Batch) {
+        either!(self, machine => machine.records(change, batch));
+    }
+
+    fn checkpoint(&mut self, now: Timestamp, batch: &mut Batch) -> Option<Durability> {
+        either!(self, machine => machine.checkpoint(now, batch))
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
+        either!(self, machine => machine.restore(key, value))
+    }
+
+    fn restored(&mut self, now: Timestamp) {
+        either!(self, machine => machine.restored(now));
+    }
+
+    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
+        either!(self, machine => machine.take_in(family, now));
+    }
+
+    fn give_out(&self, family: &mut Family) {
+        either!(self, machine => machine.give_out(family));
+    }
+
+    fn loaded(
+        &mut self,
+        contents: Vec<(SequenceNumber, Option<Bytes>)>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) {
+        either!(self, machine => machine.loaded(contents, ctx, step));
+    }
+
+    fn send_overhead(&self) -> u64 {
+        either!(self, machine => machine.send_overhead())
+    }
+
+    fn content_key(&self, sequence: SequenceNumber) -> Key {
+        either!(self, machine => machine.content_key(sequence))
+    }
+
+    fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key {
+        either!(self, machine => machine.overlay_key(sequence, index))
+    }
+}

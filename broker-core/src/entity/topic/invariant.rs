@@ -1,0 +1,49 @@
+//! What must hold after every step. Checked by the model test.
+
+use super::Topic;
+use crate::entity::queue::BrokenInvariant;
+use crate::entity::slot::SlotState;
+use crate::path::SubQueue;
+
+impl Topic {
+    /// Checks the whole state against itself, in time linear in its size.
+    ///
+    /// # Errors
+    /// With the first invariant that does not hold.
+    pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let mut bytes = 0;
+        for (sequence, slot) in self.slots.iter() {
+            bytes += u64::from(slot.size);
+            if sequence > self.last_sequence {
+                return broken(format!("{sequence} is above the last number"));
+            }
+            if slot.state != SlotState::Scheduled || slot.sub_queue != SubQueue::Main {
+                return broken(format!("{sequence} is held by a topic and not scheduled (DLQ-32)"));
+            }
+        }
+        if bytes != self.scheduled_bytes {
+            return broken(format!(
+                "{} bytes are counted, {bytes} are there",
+                self.scheduled_bytes
+            ));
+        }
+        for (stage, sequence) in &self.in_flight {
+            let held_back = self.slots.get(*sequence).is_none_or(|slot| slot.in_flight);
+            if !held_back {
+                return broken(format!("{sequence} is in flight in {stage:?} and offered"));
+            }
+        }
+        for id in self.subscriptions.keys() {
+            if self.matcher.settings(*id)
+                != self.subscriptions.get(id).map(|one| one.settings.rules)
+            {
+                return broken(format!("the rules of subscription {id:?} have other settings"));
+            }
+        }
+        if self.matcher.subscription_count() != self.subscriptions.len() {
+            return broken("the rules know other subscriptions than the topic".to_owned());
+        }
+        Ok(())
+    }
+}
