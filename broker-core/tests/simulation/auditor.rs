@@ -17,13 +17,14 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::Released;
 use peeklock_core::testing::FaultStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::{Operation, PartOutcome};
 
 use crate::book::{Acceptance, Book, Held, LinkBook, Message, Sending, is_dead};
 use crate::clients::{Sent, name};
 use crate::image::{Image, marker};
 use crate::inspection::Occasion;
 
-use self::answers::{accepted, forget_lock, peeked, settled};
+use self::answers::{accepted, peeked, perhaps_settled, settled, settling};
 
 /// A command without its answer.
 struct Pending {
@@ -115,15 +116,12 @@ impl Auditor {
             book.messages.insert(one.marker, Message::new(one.clone(), ticket, now));
         }
         match command {
-            Command::Settle { token, settlement } => {
-                if !matches!(settlement, Settlement::Complete) {
-                    forget_lock(book, *token);
-                }
-                if matches!(settlement, Settlement::DeadLetter { .. } | Settlement::Defer { .. })
-                    && let Some((marker, _)) = book.tokens.get(token)
-                    && let Some(message) = book.messages.get_mut(marker)
-                {
-                    message.touched = true;
+            Command::Settle { token, settlement } => settling(book, *token, settlement),
+            Command::Commit { parts } => {
+                for part in parts {
+                    if let Operation::Settle { token, settlement } = &part.operation {
+                        settling(book, *token, settlement);
+                    }
                 }
             }
             Command::Detach { receiver, end } => {
@@ -285,6 +283,24 @@ impl Auditor {
                 let numbers: Vec<u64> = sequences.iter().map(|sequence| sequence.0).collect();
                 accepted(book, pending, &numbers, order, now);
             }
+            (Command::Commit { parts }, Outcome::Committed(outcomes)) => {
+                assert_eq!(parts.len(), outcomes.len(), "one answer for each part");
+                let mut numbers = Vec::new();
+                for (part, outcome) in parts.iter().zip(outcomes) {
+                    match (&part.operation, outcome) {
+                        (Operation::Send { .. }, PartOutcome::Accepted(sequence)) => {
+                            numbers.push(sequence.0);
+                        }
+                        (Operation::Settle { token, settlement }, PartOutcome::Done) => {
+                            settled(book, *token, settlement, order);
+                        }
+                        (operation, outcome) => {
+                            panic!("{operation:?} is answered with {outcome:?}");
+                        }
+                    }
+                }
+                accepted(book, pending, &numbers, order, now);
+            }
             (Command::CancelScheduled { sequences }, Outcome::Done) => {
                 for sequence in sequences {
                     if let Some(message) = book.message_at(sequence.0) {
@@ -384,7 +400,10 @@ impl Auditor {
                 self.end_link(pending.entity, *receiver);
             }
             (Command::Describe, Outcome::Described(_))
-            | (Command::Attach { .. } | Command::CancelReceive { .. }, Outcome::Done)
+            | (
+                Command::Attach { .. } | Command::CancelReceive { .. } | Command::Check { .. },
+                Outcome::Done,
+            )
             | (Command::Grant { .. }, Outcome::Granted { .. }) => {}
             (command, outcome) => panic!("{command:?} is answered with {outcome:?}"),
         }
@@ -443,13 +462,14 @@ impl Auditor {
                 }
             }
             Command::Settle { token, settlement } => {
-                let Some((marker, _)) = book.tokens.get(token) else { return };
-                let Some(message) = book.messages.get_mut(marker) else { return };
-                match settlement {
-                    Settlement::Complete => message.perhaps_gone = true,
-                    Settlement::Defer { .. } => message.perhaps_deferred = true,
-                    Settlement::DeadLetter { .. } => message.perhaps_dead = true,
-                    Settlement::Abandon { .. } | Settlement::Release => {}
+                perhaps_settled(book, *token, settlement, None)
+            }
+            Command::Commit { parts } => {
+                let with = pending.markers.first().copied();
+                for part in parts {
+                    if let Operation::Settle { token, settlement } = &part.operation {
+                        perhaps_settled(book, *token, settlement, with);
+                    }
                 }
             }
             Command::Receive { mode: ReceiveMode::ReceiveAndDelete, count_max, .. }

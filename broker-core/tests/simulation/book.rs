@@ -55,6 +55,9 @@ pub struct Message {
     /// An acknowledged removal, by the order in which it was known.
     pub gone_at: Option<u64>,
     pub perhaps_gone: bool,
+    /// It is gone exactly if one of these is stored: they were sent by transactions of unknown outcome
+    /// that complete it.
+    pub gone_with: Vec<u64>,
     pub deferred: bool,
     pub perhaps_deferred: bool,
     pub dead: bool,
@@ -81,6 +84,7 @@ impl Message {
             last_token: None,
             gone_at: None,
             perhaps_gone: false,
+            gone_with: Vec::new(),
             deferred: false,
             perhaps_deferred: false,
             dead: false,

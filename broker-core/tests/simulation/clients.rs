@@ -14,6 +14,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::Released;
 use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::{Operation, Part};
 
 pub use self::sessions::name;
 use self::sessions::{Hold, draw};
@@ -203,6 +204,14 @@ impl Clients {
                 (main, Command::CancelReceive { call: call.unwrap_or(Ticket(1)) })
             }
             94 => (main, self.update(description, random)),
+            95..=97 => (main, self.commit(entity, (description, now), &mut sent, random)),
+            98 => {
+                let (of, command) = self.settle(entity, random);
+                match Operation::of(command) {
+                    Ok(operation) => (of, Command::Check { operation }),
+                    Err(_) => (main, Command::Describe),
+                }
+            }
             _ => (main, Command::Describe),
         };
         Asked { sub_queue, command, sent }
@@ -303,6 +312,31 @@ impl Clients {
         };
         let of = if random.one_in(50) { SubQueue::DeadLetter } else { of };
         (of, Command::Settle { token, settlement })
+    }
+
+    /// A transaction: some settlements and some sends, in any order, also of locks that are over.
+    fn commit(
+        &mut self,
+        entity: usize,
+        (description, now): (&QueueDescription, Timestamp),
+        sent: &mut Vec<Sent>,
+        random: &mut Random,
+    ) -> Command {
+        let mut parts = Vec::new();
+        for _ in 0..random.between(1, 4) {
+            let (sub_queue, command) = if random.one_in(2) {
+                let (message, note) = self.message(description, now, random);
+                sent.push(note);
+                (SubQueue::Main, Command::Send { message })
+            } else {
+                self.settle(entity, random)
+            };
+            // One that is released has no place in a transaction.
+            if let Ok(operation) = Operation::of(command) {
+                parts.push(Part { member: None, sub_queue, operation });
+            }
+        }
+        Command::Commit { parts }
     }
 
     fn link(

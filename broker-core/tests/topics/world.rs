@@ -72,7 +72,12 @@ struct Restored {
 }
 
 fn config() -> QueueConfig {
-    QueueConfig { release_on_detach: false, expire_whole_sessions: true, duplicate_key: KEY }
+    QueueConfig {
+        release_on_detach: false,
+        expire_whole_sessions: true,
+        duplicate_key: KEY,
+        forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+    }
 }
 
 impl World {

@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 const COPY_RECORD_BYTES: u64 = 128;
 
 /// What is to become of an admitted message.
-enum Plan {
+pub(super) enum Plan {
     /// It waits for its instant.
     Schedule(Timestamp),
     /// It is published now.
@@ -57,13 +57,10 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.refuse_status()?;
+        let plans = self.admit_batch(&messages, ctx)?;
         if messages.is_empty() {
             return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
         }
-        admission::check_batch_size(&messages, ctx)?;
-        let plans = self.admit(&messages, ctx)?;
-        admission::check_atomic_size(&messages, ctx)?;
         let sequences = messages
             .into_iter()
             .zip(plans)
@@ -73,9 +70,25 @@ impl Topic {
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        admission::check_batch_size(messages, ctx)?;
+        let plans = self.admit(messages, ctx)?;
+        admission::check_atomic_size(messages, ctx)?;
+        Ok(plans)
+    }
+
     /// The checks of SND-19 that are the topic's; each covers all messages before the next begins. The
     /// quota needs to know the copies (TOP-10), so this finds them.
-    fn admit(
+    pub(super) fn admit(
         &self,
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
@@ -196,7 +209,7 @@ impl Topic {
 
     /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0 or
     /// the number of the scheduled message that it repeats (DUP-02, DUP-12).
-    fn accept(
+    pub(super) fn accept(
         &mut self,
         message: InboundMessage,
         plan: Plan,

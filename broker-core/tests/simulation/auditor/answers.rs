@@ -52,7 +52,38 @@ pub(super) fn accepted(
     }
 }
 
-pub(super) fn forget_lock(book: &mut Book, token: LockToken) {
+/// A settlement is asked for: it may take effect before that is known.
+pub(super) fn settling(book: &mut Book, token: LockToken, settlement: &Settlement) {
+    if !matches!(settlement, Settlement::Complete) {
+        forget_lock(book, token);
+    }
+    if matches!(settlement, Settlement::DeadLetter { .. } | Settlement::Defer { .. })
+        && let Some((marker, _)) = book.tokens.get(&token)
+        && let Some(message) = book.messages.get_mut(marker)
+    {
+        message.touched = true;
+    }
+}
+
+/// A settlement whose outcome is unknown; in a transaction with a message that was sent `with` it.
+pub(super) fn perhaps_settled(
+    book: &mut Book,
+    token: LockToken,
+    settlement: &Settlement,
+    with: Option<u64>,
+) {
+    let Some((marker, _)) = book.tokens.get(&token) else { return };
+    let Some(message) = book.messages.get_mut(marker) else { return };
+    match (settlement, with) {
+        (Settlement::Complete, None) => message.perhaps_gone = true,
+        (Settlement::Complete, Some(sent)) => message.gone_with.push(sent),
+        (Settlement::Defer { .. }, _) => message.perhaps_deferred = true,
+        (Settlement::DeadLetter { .. }, _) => message.perhaps_dead = true,
+        (Settlement::Abandon { .. } | Settlement::Release, _) => {}
+    }
+}
+
+fn forget_lock(book: &mut Book, token: LockToken) {
     if let Some((marker, _)) = book.tokens.get(&token)
         && let Some(message) = book.messages.get_mut(marker)
         && message.lock.is_some_and(|lock| lock.token == token)

@@ -130,6 +130,7 @@ fn check_order(book: &Book, delivery: &Delivery, number: u64, now: Timestamp) {
             && !message.touched
             && message.gone_at.is_none()
             && !message.perhaps_gone
+            && message.gone_with.is_empty()
             && !book.may_go_with_its_session(message, now);
         assert!(!available, "{number} is delivered before {at}, which is available: {message:?}");
     }
