@@ -8,9 +8,9 @@ use peeklock_core::rule::{
 use peeklock_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::property::PropertyMap;
 #[cfg(feature = "schema")]
 use crate::property::PropertyValueSchema;
-use crate::property::PropertyMap;
 use crate::text::Instant;
 
 /// A rule: what it selects, and how it changes that (TOP-14).
@@ -328,9 +328,8 @@ impl From<&SqlText> for SqlForm {
 
 fn sql_text(text: &str, values: Option<&PropertyMap>) -> SqlText {
     let values = values.iter().flat_map(|PropertyMap(values)| values);
-    let parameters = values.fold(Parameters::new(), |parameters, (name, value)| {
-        parameters.with(name, value.clone())
-    });
+    let parameters = values
+        .fold(Parameters::new(), |parameters, (name, value)| parameters.with(name, value.clone()));
     SqlText { text: text.into(), parameters }
 }
 
@@ -356,7 +355,8 @@ impl From<&Explanation> for ExplanationView {
             operands: operands.clone(),
             result: *result,
         };
-        let read = |Read { name, value }: &Read| ReadView { name: name.clone(), value: value.clone() };
+        let read =
+            |Read { name, value }: &Read| ReadView { name: name.clone(), value: value.clone() };
         Self {
             rule: rule.clone(),
             verdict,

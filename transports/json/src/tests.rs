@@ -1,6 +1,6 @@
 use peeklock_core::message::Value;
-use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::rule::sql::Parameters;
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
 
 use super::*;
