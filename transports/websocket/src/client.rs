@@ -18,6 +18,7 @@ mod received;
 mod receiver;
 mod sender;
 mod text;
+mod topics;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,10 @@ pub use self::keeper::LockKeeper;
 pub use self::received::{BodyError, Received};
 pub use self::receiver::Receiver;
 pub use self::sender::Sender;
-pub use self::text::{MessageTextError, message_from_json, message_to_json, queue_to_json};
+pub use self::text::{
+    MessageTextError, explanation_to_json, message_from_json, message_to_json, queue_to_json,
+    rule_from_json, rule_to_json, subscription_to_json, topic_to_json,
+};
 
 /// How a client connects.
 #[derive(Clone, Debug)]

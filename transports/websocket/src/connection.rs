@@ -12,6 +12,7 @@ mod manage;
 mod outbound;
 mod pending;
 mod settle;
+mod topics;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, poll_fn};

@@ -9,6 +9,7 @@ pub(crate) mod json;
 pub(crate) mod message;
 pub(crate) mod queue;
 pub(crate) mod text;
+pub(crate) mod topic;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -21,6 +22,11 @@ use serde::{Deserialize, Serialize};
 use self::message::{Delivered, Outgoing, Properties};
 use self::queue::{QueueList, QueueProperties, QueueView};
 use self::text::{Guid, Instant, Token};
+use self::topic::{
+    CreateSubscription, CreateTopic, Explain, Explained, ListOf, NamedRule, RuleForm, RuleList,
+    SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
+    UpdateTopic,
+};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
 
@@ -204,6 +210,38 @@ schema! {
         23 "listQueues" ListQueues(ListQueues),
         /// Says that the client is there.
         24 "heartbeat" Heartbeat(Empty),
+        /// Creates a topic.
+        40 "createTopic" CreateTopic(CreateTopic),
+        /// Reads a topic and its runtime counts.
+        41 "getTopic" GetTopic(PathOnly),
+        /// Changes a topic.
+        42 "updateTopic" UpdateTopic(UpdateTopic),
+        /// Deletes a topic with its subscriptions.
+        43 "deleteTopic" DeleteTopic(PathOnly),
+        /// Lists topics.
+        44 "listTopics" ListTopics(ListQueues),
+        /// Creates a subscription of a topic, with its rules.
+        45 "createSubscription" CreateSubscription(CreateSubscription),
+        /// Reads a subscription and its runtime counts.
+        46 "getSubscription" GetSubscription(PathOnly),
+        /// Changes a subscription.
+        47 "updateSubscription" UpdateSubscription(UpdateSubscription),
+        /// Deletes a subscription.
+        48 "deleteSubscription" DeleteSubscription(PathOnly),
+        /// Lists the subscriptions of a topic.
+        49 "listSubscriptions" ListSubscriptions(ListOf),
+        /// Adds a rule to a subscription.
+        50 "createRule" CreateRule(SetRule),
+        /// Reads a rule.
+        51 "getRule" GetRule(NamedRule),
+        /// Replaces filter and action of a rule.
+        52 "updateRule" UpdateRule(SetRule),
+        /// Removes a rule.
+        53 "deleteRule" DeleteRule(NamedRule),
+        /// Lists the rules of a subscription.
+        54 "listRules" ListRules(ListOf),
+        /// Tells which rules of a subscription would select a message, and why.
+        55 "explain" Explain(Explain),
     }
 }
 
@@ -232,6 +270,20 @@ schema! {
         10 "queue" Queue(Box<QueueView>),
         /// Queues.
         11 "queues" Queues(QueueList),
+        /// A topic.
+        16 "topic" Topic(Box<TopicView>),
+        /// Topics.
+        17 "topics" Topics(TopicList),
+        /// A subscription.
+        18 "subscription" Subscription(Box<SubscriptionView>),
+        /// Subscriptions of a topic.
+        19 "subscriptions" Subscriptions(SubscriptionList),
+        /// A rule.
+        20 "rule" Rule(Box<RuleForm>),
+        /// Rules of a subscription.
+        21 "rules" Rules(RuleList),
+        /// What each rule of a subscription makes of a message.
+        22 "explained" Explained(Explained),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
         /// A receiver gets nothing more until it is given credit anew.
@@ -384,6 +436,8 @@ macro_rules! bodies {
         wire!($name { $($field: $type),* });
     )*};
 }
+
+pub(crate) use bodies;
 
 bodies! {
     struct Attach {
