@@ -304,9 +304,9 @@ impl Admin {
     pub async fn create_rule(
         &self,
         subscription: &str,
-        rule: &RuleDescription,
+        rule: RuleDescription,
     ) -> Result<RuleDescription, BrokerError> {
-        let set = SetRule { path: subscription.to_owned(), rule: RuleForm::from(rule) };
+        let set = SetRule { path: subscription.to_owned(), rule: RuleForm::from(&rule) };
         self.rule_of(subscription, Operation::CreateRule(set)).await
     }
 
@@ -317,9 +317,9 @@ impl Admin {
     pub async fn update_rule(
         &self,
         subscription: &str,
-        rule: &RuleDescription,
+        rule: RuleDescription,
     ) -> Result<RuleDescription, BrokerError> {
-        let set = SetRule { path: subscription.to_owned(), rule: RuleForm::from(rule) };
+        let set = SetRule { path: subscription.to_owned(), rule: RuleForm::from(&rule) };
         self.rule_of(subscription, Operation::UpdateRule(set)).await
     }
 
@@ -345,8 +345,8 @@ impl Admin {
         self.rule_of(subscription, Operation::GetRule(get)).await
     }
 
-    /// The rules of a subscription in the order of their names; a page has at most as many as the
-    /// broker's limit (ENT-30).
+    /// The rules of a subscription in the order of their names; at most as many as the broker's limit
+    /// (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -354,31 +354,10 @@ impl Admin {
         &self,
         subscription: &str,
         skip: usize,
-    ) -> Result<Vec<RuleDescription>, BrokerError> {
-        self.list_rules(subscription, skip, None).await
-    }
-
-    /// As [`Admin::rules`], at most so many of them.
-    ///
-    /// # Errors
-    /// `EntityNotFound`.
-    pub async fn rules_up_to(
-        &self,
-        subscription: &str,
-        skip: usize,
         top: usize,
     ) -> Result<Vec<RuleDescription>, BrokerError> {
-        self.list_rules(subscription, skip, Some(top)).await
-    }
-
-    async fn list_rules(
-        &self,
-        subscription: &str,
-        skip: usize,
-        top: Option<usize>,
-    ) -> Result<Vec<RuleDescription>, BrokerError> {
-        let list =
-            ListOf { path: subscription.to_owned(), skip: narrow(skip), top: top.map(narrow) };
+        let path = subscription.to_owned();
+        let list = ListOf { path, skip: narrow(skip), top: Some(narrow(top)) };
         match self.core().call(None, subscription, Operation::ListRules(list)).await? {
             Notice::Rules(list) => {
                 let rules = list.rules.iter().map(RuleDescription::try_from);
