@@ -38,7 +38,8 @@ pub(crate) struct Explained {
 }
 
 /// List the rules of a subscription.
-#[utoipa::path(get, path = "/topics/{topic}/subscriptions/{subscription}/rules", tag = "rules",
+#[utoipa::path(get, operation_id = "list_rules",
+    path = "/topics/{topic}/subscriptions/{subscription}/rules", tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path),
         ("skip" = Option<usize>, Query, description = "by default 0"),
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
@@ -54,7 +55,8 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
 /// Add a rule to a subscription.
 ///
 /// It applies to messages that are sent afterwards. A name in the body must be that of the path.
-#[utoipa::path(put, path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
+#[utoipa::path(put, operation_id = "create_rule",
+    path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path), ("rule" = String, Path)),
     request_body = RuleForm,
@@ -78,7 +80,8 @@ pub(super) async fn create(
 }
 
 /// Read a rule.
-#[utoipa::path(get, path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
+#[utoipa::path(get, operation_id = "get_rule",
+    path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path), ("rule" = String, Path)),
     responses((status = 200, body = RuleForm), (status = "default", body = Problem)))]
@@ -89,7 +92,8 @@ pub(super) async fn get(exchange: &Exchange, path: &str, name: &str) -> Answer {
 }
 
 /// Replace filter and action of a rule, as a whole: what is left out is gone.
-#[utoipa::path(patch, path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
+#[utoipa::path(patch, operation_id = "update_rule",
+    path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path), ("rule" = String, Path)),
     request_body = RuleForm,
@@ -109,7 +113,8 @@ pub(super) async fn update(
 }
 
 /// Remove a rule, `$Default` too.
-#[utoipa::path(delete, path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
+#[utoipa::path(delete, operation_id = "delete_rule",
+    path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path), ("rule" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]
@@ -128,7 +133,8 @@ pub(super) async fn delete(
 /// Tell which rules of a subscription would select a message if it were sent now, and why.
 ///
 /// Nothing is stored.
-#[utoipa::path(post, path = "/topics/{topic}/subscriptions/{subscription}/explain", tag = "rules",
+#[utoipa::path(post, operation_id = "explain_rules",
+    path = "/topics/{topic}/subscriptions/{subscription}/explain", tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path)), request_body = Question,
     responses((status = 200, body = Explained), (status = "default", body = Problem)))]
 pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {

@@ -56,7 +56,8 @@ impl<'de> Deserialize<'de> for NewSubscription {
 }
 
 /// List the subscriptions of a topic.
-#[utoipa::path(get, path = "/topics/{topic}/subscriptions", tag = "subscriptions",
+#[utoipa::path(get, operation_id = "list_subscriptions",
+    path = "/topics/{topic}/subscriptions", tag = "subscriptions",
     params(("topic" = String, Path), ("skip" = Option<usize>, Query, description = "by default 0"),
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = SubscriptionPage), (status = "default", body = Problem)))]
@@ -77,7 +78,8 @@ pub(super) async fn list(exchange: &Exchange, topic: &str) -> Answer {
 }
 
 /// Create a subscription, with its rules or with none of its own.
-#[utoipa::path(put, path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
+#[utoipa::path(put, operation_id = "create_subscription",
+    path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path)),
     request_body = NewSubscription,
     responses((status = 201, body = SubscriptionView), (status = "default", body = Problem)))]
@@ -105,7 +107,8 @@ pub(super) async fn create(
 }
 
 /// Read a subscription's properties, counts and instants.
-#[utoipa::path(get, path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
+#[utoipa::path(get, operation_id = "get_subscription",
+    path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path)),
     responses((status = 200, body = SubscriptionView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, topic: &str, name: &str) -> Answer {
@@ -118,7 +121,8 @@ pub(super) async fn get(exchange: &Exchange, topic: &str, name: &str) -> Answer 
 ///
 /// A merge patch (RFC 7396), as for queues: a property that is not named keeps its value, `null` clears
 /// `forwardTo`, `forwardDeadLetteredMessagesTo` and `userMetadata`. Rules are resources of their own.
-#[utoipa::path(patch, path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
+#[utoipa::path(patch, operation_id = "update_subscription",
+    path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path),
         ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \
         updatedAt, of the version to be changed; a later one gives UpdateConflict")),
@@ -161,7 +165,8 @@ async fn try_update(
 }
 
 /// Delete a subscription with everything in it.
-#[utoipa::path(delete, path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
+#[utoipa::path(delete, operation_id = "delete_subscription",
+    path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(

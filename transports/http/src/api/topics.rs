@@ -28,7 +28,8 @@ pub(crate) struct TopicPage {
 }
 
 /// List topics.
-#[utoipa::path(get, path = "/topics", tag = "topics",
+#[utoipa::path(get, operation_id = "list_topics",
+    path = "/topics", tag = "topics",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
@@ -49,7 +50,8 @@ pub(super) async fn list(exchange: &Exchange) -> Answer {
 }
 
 /// Create a topic.
-#[utoipa::path(put, path = "/topics/{topic}", tag = "topics",
+#[utoipa::path(put, operation_id = "create_topic",
+    path = "/topics/{topic}", tag = "topics",
     params(("topic" = String, Path)), request_body = TopicProperties,
     responses((status = 201, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
@@ -63,7 +65,8 @@ pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path
 }
 
 /// Read a topic's properties, counts and instants.
-#[utoipa::path(get, path = "/topics/{topic}", tag = "topics",
+#[utoipa::path(get, operation_id = "get_topic",
+    path = "/topics/{topic}", tag = "topics",
     params(("topic" = String, Path)),
     responses((status = 200, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
@@ -77,7 +80,8 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
 /// A merge patch (RFC 7396): a property that is not named keeps its value, `null` clears
 /// `userMetadata`. What was fixed at creation may only be repeated. Without `If-Match` the patch is
 /// applied to whatever is there.
-#[utoipa::path(patch, path = "/topics/{topic}", tag = "topics",
+#[utoipa::path(patch, operation_id = "update_topic",
+    path = "/topics/{topic}", tag = "topics",
     params(("topic" = String, Path),
         ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \
         updatedAt, of the version to be changed; a later one gives UpdateConflict")),
@@ -114,7 +118,8 @@ async fn try_update(
 }
 
 /// Delete a topic with its subscriptions and everything in them.
-#[utoipa::path(delete, path = "/topics/{topic}", tag = "topics",
+#[utoipa::path(delete, operation_id = "delete_topic",
+    path = "/topics/{topic}", tag = "topics",
     params(("topic" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
