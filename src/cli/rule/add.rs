@@ -49,7 +49,7 @@ pub fn run(flags: &AddFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let path = flags.of.path();
-        let (rule, said) = match admin.create_rule(&path, &rule).await {
+        let (rule, said) = match admin.create_rule(&path, rule).await {
             Ok(rule) => (rule, "added"),
             Err(error)
                 if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>

@@ -61,7 +61,7 @@ pub async fn all(client: &Client, path: &str) -> Result<Vec<RuleDescription>, Fa
     let admin = client.admin();
     let mut rules: Vec<RuleDescription> = Vec::new();
     while rules.len() < RULES_MAX {
-        let page = admin.rules(path, rules.len()).await?;
+        let page = admin.rules(path, rules.len(), usize::MAX).await?;
         if page.is_empty() {
             break;
         }

@@ -42,7 +42,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     }
     let rule = flags.filter.rule(&flags.rule);
     flags.common.run(Patience::Limited, async |session| {
-        let rule = session.client.admin().update_rule(&flags.of.path(), &rule).await?;
+        let rule = session.client.admin().update_rule(&flags.of.path(), rule).await?;
         if flags.common.output == Output::Table {
             return session.out.say(&format!("rule `{}` updated\n", line(&rule.name)));
         }
