@@ -17,4 +17,5 @@ mod on_a_terminal;
 mod queues;
 mod receiving;
 mod sending;
+mod topics;
 mod watching;
