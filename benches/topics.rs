@@ -17,7 +17,7 @@ use peeklock_core::description::{
     QueueDescription, Settings, SubscriptionDescription, TopicDescription,
 };
 use peeklock_core::entity::family::Family;
-use peeklock_core::entity::queue::{Queue, QueueConfig};
+use peeklock_core::entity::queue::{ForwardingConfig, Queue, QueueConfig};
 use peeklock_core::entity::topic::Topic;
 use peeklock_core::entity::{Machine, StageNumber};
 use peeklock_core::ids::{EntityId, Ticket};
@@ -35,8 +35,15 @@ use peeklock_core::time::Timestamp;
 
 const LIST: usize = 64;
 const LISTS: usize = 500;
-const CONFIG: QueueConfig =
-    QueueConfig { release_on_detach: false, expire_whole_sessions: true, duplicate_key: [3; 16] };
+
+fn config() -> QueueConfig {
+    QueueConfig {
+        release_on_detach: false,
+        expire_whole_sessions: true,
+        duplicate_key: [3; 16],
+        forwarding: ForwardingConfig::default(),
+    }
+}
 
 struct Nobody;
 
@@ -65,7 +72,7 @@ fn main() {
         .collect();
     let queue = measure::rate("plain queue: sends of 1 KiB, lists of 64", LIST * LISTS, || {
         let description = QueueDescription::new("orders", &settings.limits);
-        let queue = Queue::new(EntityId(1), description, CONFIG, now());
+        let queue = Queue::new(EntityId(1), description, config(), now());
         send_all(World::new(queue, None, &settings), &messages);
     });
     for (count, filters) in [(1, Filters::All), (10, Filters::All), (1_000, Filters::Distinct)] {
@@ -161,7 +168,7 @@ impl<M: Machine> World<M> {
 
 fn of_topic(count: u64, filters: Filters, settings: &Settings) -> World<Topic> {
     let description = TopicDescription::new("events", &settings.limits);
-    let topic = Topic::new(EntityId(1), description, CONFIG, now());
+    let topic = Topic::new(EntityId(1), description, config(), now());
     let family = Family::new(Arc::clone(topic.description()));
     let mut world = World::new(topic, Some(family), settings);
     for number in 0..count {
@@ -182,7 +189,7 @@ fn of_topic(count: u64, filters: Filters, settings: &Settings) -> World<Topic> {
             description: Box::new(description.clone()),
             rules,
         }));
-        let queue = Queue::subscription(id, description, described, CONFIG, now());
+        let queue = Queue::subscription(id, description, described, config(), now());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(1, u64::MAX));
         let shell = shell(queue, &world.tree, &store, settings);
         world.tree.borrow_mut().join_family(id, shell.number());

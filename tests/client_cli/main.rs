@@ -18,4 +18,5 @@ mod queues;
 mod receiving;
 mod sending;
 mod sessions;
+mod topics;
 mod watching;

@@ -13,6 +13,7 @@ mod outbound;
 mod pending;
 mod session;
 mod settle;
+mod topics;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, poll_fn};
