@@ -429,6 +429,12 @@ transactions! { inproc_transactions on Inproc: [
 
 scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     nothing_else_can_be_part_of_one,
+    a_topic_with_one_of_its_subscriptions_is_one,
+    a_topic_and_its_subscription_do_all_or_nothing,
+    a_dead_letter_of_a_subscription_is_published_again_as_one,
+    a_restart_keeps_a_commit_over_topic_and_subscription,
+    a_transaction_across_entities_settles_at_the_first_and_sends_to_others,
+    a_transfer_that_fails_does_not_undo_its_transaction,
     a_dropped_transaction_is_rolled_back,
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }

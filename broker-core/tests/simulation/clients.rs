@@ -318,7 +318,7 @@ impl Clients {
             };
             // One that is released has no place in a transaction.
             if let Ok(operation) = Operation::of(command) {
-                parts.push(Part { sub_queue, operation });
+                parts.push(Part { member: None, sub_queue, operation });
             }
         }
         Command::Commit { parts }

@@ -10,6 +10,7 @@ pub(crate) mod message;
 pub(crate) mod queue;
 pub(crate) mod session;
 pub(crate) mod text;
+pub(crate) mod transaction;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use self::session::{
     SessionState, SetSessionState,
 };
 use self::text::{Guid, Instant, Token};
+use self::transaction::{CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
 
@@ -225,6 +227,18 @@ schema! {
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
         /// Hands messages over that another broker forwards.
         40 "forward" Forward(Forward),
+        /// Begins a transaction.
+        41 "beginTransaction" BeginTransaction(Empty),
+        /// Sends messages in a transaction.
+        42 "sendIn" SendIn(SendIn),
+        /// Settles messages in a transaction.
+        43 "settleIn" SettleIn(SettleIn),
+        /// Prolongs locks in a transaction.
+        44 "renewIn" RenewIn(RenewIn),
+        /// Carries a transaction out, or none of it.
+        45 "commit" Commit(CommitTransaction),
+        /// Forgets a transaction.
+        46 "rollBack" RollBack(TransactionOnly),
     }
 }
 
@@ -261,6 +275,10 @@ schema! {
         14 "sessions" Sessions(SessionList),
         /// What became of forwarded messages.
         20 "forwarded" Forwarded(Forwarded),
+        /// A transaction was begun.
+        21 "transaction" Transaction(TransactionOnly),
+        /// A transaction was carried out.
+        22 "committed" Committed(Committed),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
         /// A receiver gets nothing more until it is given credit anew.

@@ -38,6 +38,9 @@ fn commands(request: &Request) -> usize {
         Operation::Forward(forward) => forward.messages.len(),
         Operation::Settle(settle) => settle.lock_tokens.len(),
         Operation::Renew(renew) => renew.lock_tokens.len(),
+        Operation::SendIn(sent) => sent.send.messages.len(),
+        Operation::SettleIn(settle) => settle.settle.lock_tokens.len(),
+        Operation::RenewIn(renew) => renew.renew.lock_tokens.len(),
         _ => 1,
     }
 }
@@ -188,6 +191,12 @@ impl Conversation {
             Operation::PeekSession(peek) => self.peek_session(asked, peek).await,
             Operation::ListSessions(list) => self.list_sessions(asked, list).await,
             Operation::DeleteUnlocked(delete) => self.delete_unlocked(asked, delete).await,
+            Operation::BeginTransaction(_) => self.begin_transaction(&asked),
+            Operation::SendIn(send) => self.send_in(asked, send).await,
+            Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
+            Operation::RenewIn(renew) => self.renew_in(asked, renew).await,
+            Operation::Commit(commit) => self.commit(asked, &commit),
+            Operation::RollBack(only) => self.roll_back(&asked, &only),
         }
     }
 
@@ -499,7 +508,7 @@ impl Conversation {
         self.command(asked, forward.link, command, Expect::Forwarded).await
     }
 
-    fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
+    pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
         match message {
             Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
             Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
@@ -610,7 +619,13 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::RenewSession(only) | Operation::GetSessionState(only) => only.link,
         Operation::SetSessionState(set) => set.link,
         Operation::PeekSession(peek) => peek.link,
-        Operation::Hello(_)
+        Operation::SendIn(sent) => sent.send.link,
+        Operation::SettleIn(settle) => settle.settle.link,
+        Operation::RenewIn(renew) => renew.renew.link,
+        Operation::BeginTransaction(_)
+        | Operation::Commit(_)
+        | Operation::RollBack(_)
+        | Operation::Hello(_)
         | Operation::Authenticate(_)
         | Operation::Withdraw(_)
         | Operation::ListQueues(_)
