@@ -12,7 +12,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::transaction::{TransactionId, Transactions};
+use peeklock_core::transaction::{Question, Reach, TransactionId, Transactions};
 use peeklock_core::{Broker, Entity};
 
 struct World {
@@ -53,8 +53,9 @@ impl World {
         id: TransactionId,
         bytes: usize,
     ) -> Result<(), Rejection> {
-        let (check, issued) = transactions.issue(id, &self.queue, self.send(bytes))?;
-        self.queue.call(check).await.unwrap();
+        let question = transactions.issue(id, &self.queue, self.send(bytes))?;
+        let Question { entity, command, issued } = question;
+        entity.call(command).await.unwrap();
         issued.confirm();
         Ok(())
     }
@@ -83,13 +84,16 @@ fn condition<T>(result: Result<T, Rejection>) -> Option<Condition> {
 async fn an_ended_transaction_is_unknown() {
     let world = World::new().await;
     let transactions = Transactions::new(&world.broker);
-    let (committed, rolled_back) = (transactions.begin().unwrap(), transactions.begin().unwrap());
+    let (committed, rolled_back) = (
+        transactions.begin(Reach::OneEntity).unwrap(),
+        transactions.begin(Reach::OneEntity).unwrap(),
+    );
     world.add(&transactions, committed, 1).await.unwrap();
     world.add(&transactions, rolled_back, 1).await.unwrap();
     assert_eq!(commit(&transactions, committed).await, Ok(1));
     transactions.roll_back(rolled_back).unwrap();
     let others = Transactions::new(&world.broker);
-    others.begin().unwrap();
+    others.begin(Reach::OneEntity).unwrap();
     for (transactions, id) in [
         (&transactions, committed),
         (&transactions, rolled_back),
@@ -109,14 +113,17 @@ async fn an_ended_transaction_is_unknown() {
 async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
     let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
     let transactions = Transactions::new(&world.broker);
-    let ids = [transactions.begin().unwrap(), transactions.begin().unwrap()];
+    let ids = [
+        transactions.begin(Reach::OneEntity).unwrap(),
+        transactions.begin(Reach::OneEntity).unwrap(),
+    ];
     for id in ids {
         world.add(&transactions, id, 1).await.unwrap();
     }
     world.clock.advance(TimeSpan::from_ticks(TimeSpan::from_minutes(2).ticks() - 1));
-    assert_eq!(condition(transactions.begin()), Some(Condition::QuotaExceeded));
+    assert_eq!(condition(transactions.begin(Reach::OneEntity)), Some(Condition::QuotaExceeded));
     world.clock.advance(TimeSpan::from_ticks(1));
-    let third = transactions.begin().unwrap();
+    let third = transactions.begin(Reach::OneEntity).unwrap();
     assert_eq!(transactions.open_count(), 1);
     for id in ids {
         for _ in 0..2 {
@@ -131,7 +138,7 @@ async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
     assert_eq!(world.active().await, 0);
     // What is remembered of them has a bound too.
     for _ in 0..3 {
-        let id = transactions.begin().unwrap();
+        let id = transactions.begin(Reach::OneEntity).unwrap();
         world.add(&transactions, id, 1).await.unwrap();
         world.clock.advance(TimeSpan::from_minutes(2));
         transactions.expire();
@@ -145,13 +152,15 @@ async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
 async fn a_transaction_is_committed_when_all_of_it_is_answered() {
     let world = World::new().await;
     let transactions = Transactions::new(&world.broker);
-    let id = transactions.begin().unwrap();
-    let (check, issued) = transactions.issue(id, &world.queue, world.send(1)).unwrap();
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    let Question { command: check, issued, .. } =
+        transactions.issue(id, &world.queue, world.send(1)).unwrap();
     assert!(transactions.is_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Err(Condition::InvalidOperation));
     world.queue.call(check).await.unwrap();
     issued.confirm();
-    let (_, never_asked) = transactions.issue(id, &world.queue, world.send(1)).unwrap();
+    let Question { issued: never_asked, .. } =
+        transactions.issue(id, &world.queue, world.send(1)).unwrap();
     drop(never_asked);
     assert!(!transactions.is_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Ok(1));
@@ -165,10 +174,11 @@ async fn what_is_left_out_binds_a_transaction_to_nothing() {
     world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
     let other = world.broker.entity("other").unwrap();
     let transactions = Transactions::new(&world.broker);
-    let id = transactions.begin().unwrap();
+    let id = transactions.begin(Reach::OneEntity).unwrap();
     let token = LockToken::new(SequenceNumber(1), 1);
     let complete = || Command::Settle { token, settlement: Settlement::Complete };
-    let (check, issued) = transactions.issue(id, &other, complete()).unwrap();
+    let Question { command: check, issued, .. } =
+        transactions.issue(id, &other, complete()).unwrap();
     let lost = other.call(check).await.unwrap_err();
     assert_eq!(lost.condition(), Condition::MessageLockLost);
     let again = condition(transactions.issue(id, &other, complete()));
@@ -187,11 +197,11 @@ async fn what_is_left_out_binds_a_transaction_to_nothing() {
 async fn transactions_end_with_their_connection() {
     let world = World::new().await;
     let transactions = Transactions::new(&world.broker);
-    let id = transactions.begin().unwrap();
+    let id = transactions.begin(Reach::OneEntity).unwrap();
     world.add(&transactions, id, 1).await.unwrap();
     drop(transactions);
     let next = Transactions::new(&world.broker);
-    next.begin().unwrap();
+    next.begin(Reach::OneEntity).unwrap();
     assert_eq!(commit(&next, id).await, Ok(0));
     assert_eq!(world.active().await, 0);
 }
@@ -205,7 +215,10 @@ async fn what_a_connection_holds_in_transactions_has_a_bound() {
         World::with(|settings| settings.limits.transaction_open_bytes_max = bytes_max).await;
     let transactions = Transactions::new(&world.broker);
     let fill = async || {
-        let (large, small) = (transactions.begin().unwrap(), transactions.begin().unwrap());
+        let (large, small) = (
+            transactions.begin(Reach::OneEntity).unwrap(),
+            transactions.begin(Reach::OneEntity).unwrap(),
+        );
         world.add(&transactions, large, 20_000).await.unwrap();
         let refused = condition(world.add(&transactions, small, 1).await);
         assert_eq!(refused, Some(Condition::QuotaExceeded));
@@ -224,9 +237,10 @@ async fn what_a_connection_holds_in_transactions_has_a_bound() {
     transactions.expire();
     world.add(&transactions, small, 1).await.unwrap();
     transactions.forget(small);
-    let unused = transactions.begin().unwrap();
+    let unused = transactions.begin(Reach::OneEntity).unwrap();
     for _ in 0..3 {
-        let (_, issued) = transactions.issue(unused, &world.queue, world.send(20_000)).unwrap();
+        let Question { issued, .. } =
+            transactions.issue(unused, &world.queue, world.send(20_000)).unwrap();
         drop(issued);
     }
     fill().await;
@@ -238,7 +252,7 @@ async fn what_a_connection_holds_in_transactions_has_a_bound() {
 async fn what_all_connections_hold_in_transactions_has_a_bound() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
     let connections: Vec<Transactions> = (0..3).map(|_| Transactions::new(&world.broker)).collect();
-    let begin = |place: usize| connections[place].begin().unwrap();
+    let begin = |place: usize| connections[place].begin(Reach::OneEntity).unwrap();
     let (first, second, third) = (begin(0), begin(1), begin(2));
     world.add(&connections[0], first, 120_000).await.unwrap();
     world.clock.advance(TimeSpan::from_minutes(1));
@@ -261,7 +275,7 @@ async fn small_messages_of_one_transaction_have_a_bound_together() {
     let world = World::with(|settings| settings.limits.atomic_bytes_max = 10_000).await;
     let transactions = Transactions::new(&world.broker);
     for (bytes, expected) in [(4_800, Ok(2)), (5_200, Err(Condition::QuotaExceeded))] {
-        let id = transactions.begin().unwrap();
+        let id = transactions.begin(Reach::OneEntity).unwrap();
         for _ in 0..2 {
             world.add(&transactions, id, bytes).await.unwrap();
         }
@@ -288,12 +302,12 @@ async fn a_transaction_has_a_bounded_number_of_operations() {
         panic!("a receive was not answered");
     };
     let transactions = Transactions::new(&world.broker);
-    let id = transactions.begin().unwrap();
+    let id = transactions.begin(Reach::OneEntity).unwrap();
     for (number, message) in held.iter().enumerate() {
         let token = message.facts.lock.unwrap().token;
         let complete = Command::Settle { token, settlement: Settlement::Complete };
         match transactions.issue(id, &world.queue, complete) {
-            Ok((check, issued)) => {
+            Ok(Question { command: check, issued, .. }) => {
                 world.queue.call(check).await.unwrap();
                 issued.confirm();
             }

@@ -328,6 +328,8 @@ scenarios! {
         rules_explain_what_they_make_of_a_message,
         a_batch_is_published_whole_and_in_order,
         a_topic_outlives_a_restart_with_all_it_has,
+        rules_never_see_the_body,
+        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
     ],
     restart: [
         after_a_restart_every_message_is_where_it_was_and_no_lock_is_held,
@@ -452,6 +454,12 @@ transactions! { inproc_transactions on Inproc: [
 
 scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     nothing_else_can_be_part_of_one,
+    a_topic_with_one_of_its_subscriptions_is_one,
+    a_topic_and_its_subscription_do_all_or_nothing,
+    a_dead_letter_of_a_subscription_is_published_again_as_one,
+    a_restart_keeps_a_commit_over_topic_and_subscription,
+    a_transaction_across_entities_settles_at_the_first_and_sends_to_others,
+    a_transfer_that_fails_does_not_undo_its_transaction,
     a_dropped_transaction_is_rolled_back,
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }

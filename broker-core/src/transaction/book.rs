@@ -182,6 +182,12 @@ impl Transactions {
         self.0.lock().open.get(&id).is_some_and(|begun| begun.open.is_unanswered())
     }
 
+    /// How many operations an open transaction has.
+    #[must_use]
+    pub fn part_count(&self, id: TransactionId) -> Option<usize> {
+        self.0.lock().open.get(&id).map(|begun| begun.open.part_count())
+    }
+
     /// Ends a transaction, and says what is to be asked of which entity so that all of it takes effect;
     /// nothing is, if it is empty.
     ///

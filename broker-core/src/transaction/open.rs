@@ -65,6 +65,11 @@ impl Open {
         self.unanswered > 0
     }
 
+    /// How many operations it has.
+    pub(super) fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The bytes that its parts hold.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.values().map(|kept| kept.bytes).sum()

@@ -11,6 +11,7 @@ pub(crate) mod queue;
 pub(crate) mod session;
 pub(crate) mod text;
 pub(crate) mod topic;
+pub(crate) mod transaction;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ use self::topic::{
     SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
     UpdateTopic,
 };
+use self::transaction::{CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
 
@@ -263,6 +265,18 @@ schema! {
         55 "explain" Explain(Explain),
         /// Hands messages over that another broker forwards.
         60 "forward" Forward(Forward),
+        /// Begins a transaction.
+        70 "beginTransaction" BeginTransaction(Empty),
+        /// Sends messages in a transaction.
+        71 "sendIn" SendIn(SendIn),
+        /// Settles messages in a transaction.
+        72 "settleIn" SettleIn(SettleIn),
+        /// Prolongs locks in a transaction.
+        73 "renewIn" RenewIn(RenewIn),
+        /// Carries a transaction out, or none of it.
+        74 "commit" Commit(CommitTransaction),
+        /// Forgets a transaction.
+        75 "rollBack" RollBack(TransactionOnly),
     }
 }
 
@@ -313,6 +327,10 @@ schema! {
         22 "explained" Explained(Explained),
         /// What became of forwarded messages.
         28 "forwarded" Forwarded(Forwarded),
+        /// A transaction was begun.
+        29 "transaction" Transaction(TransactionOnly),
+        /// A transaction was carried out.
+        30 "committed" Committed(Committed),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
         /// A receiver gets nothing more until it is given credit anew.

@@ -39,6 +39,9 @@ fn commands(request: &Request) -> usize {
         Operation::Forward(forward) => forward.messages.len(),
         Operation::Settle(settle) => settle.lock_tokens.len(),
         Operation::Renew(renew) => renew.lock_tokens.len(),
+        Operation::SendIn(sent) => sent.send.messages.len(),
+        Operation::SettleIn(settle) => settle.settle.lock_tokens.len(),
+        Operation::RenewIn(renew) => renew.renew.lock_tokens.len(),
         _ => 1,
     }
 }
@@ -207,6 +210,12 @@ impl Conversation {
             Operation::DeleteRule(named) => self.delete_rule(asked, named).await,
             Operation::ListRules(list) => self.list_rules(asked, &list).await,
             Operation::Explain(explain) => self.explain(asked, explain).await,
+            Operation::BeginTransaction(_) => self.begin_transaction(&asked),
+            Operation::SendIn(send) => self.send_in(asked, send).await,
+            Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
+            Operation::RenewIn(renew) => self.renew_in(asked, renew).await,
+            Operation::Commit(commit) => self.commit(asked, &commit),
+            Operation::RollBack(only) => self.roll_back(&asked, &only),
         }
     }
 
@@ -646,7 +655,13 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::RenewSession(only) | Operation::GetSessionState(only) => only.link,
         Operation::SetSessionState(set) => set.link,
         Operation::PeekSession(peek) => peek.link,
-        Operation::Hello(_)
+        Operation::SendIn(sent) => sent.send.link,
+        Operation::SettleIn(settle) => settle.settle.link,
+        Operation::RenewIn(renew) => renew.renew.link,
+        Operation::BeginTransaction(_)
+        | Operation::Commit(_)
+        | Operation::RollBack(_)
+        | Operation::Hello(_)
         | Operation::Authenticate(_)
         | Operation::Withdraw(_)
         | Operation::ListQueues(_)
