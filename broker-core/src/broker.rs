@@ -24,7 +24,7 @@ use crate::forwarders::Forwarders;
 use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
 use crate::message::{Content, Message};
-use crate::path::{EntityAddress, Node, PathKey, SubQueue, validate_entity_path};
+use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path};
 use crate::permits::Budget;
 use crate::request::{Release, Request, release_all};
 use crate::store::Store;
@@ -235,7 +235,12 @@ impl Broker {
     /// `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
     /// itself.
     pub fn transfer_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, BrokerError> {
-        let found = Destination::parse(path).and_then(|destination| match destination {
+        self.find_destination(path, via).map_err(|rejection| self.refuse(rejection, path))
+    }
+
+    /// As [`Broker::transfer_destination`], refused to nobody yet.
+    pub(crate) fn find_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, Rejection> {
+        Destination::parse(path).and_then(|destination| match destination {
             Destination::Entity(key) if key == via.0.key => Err(Rejection::invalid_operation(
                 format!("`{path}` cannot be sent to by way of itself"),
             )),
@@ -244,8 +249,7 @@ impl Broker {
                 None => Err(Rejection::entity_not_found(path)),
             },
             Destination::Foreign(_) => Err(Rejection::entity_not_found(path)),
-        });
-        found.map_err(|rejection| self.refuse(rejection, path))
+        })
     }
 
     /// What a queue forwards to must be there when it is created or updated (FWD-02).
@@ -479,6 +483,15 @@ impl Entity {
     #[must_use]
     pub fn kind(&self) -> EntityKind {
         self.0.kind
+    }
+
+    /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent.
+    pub(crate) fn root(&self) -> Result<Self, Rejection> {
+        match EntityAddress::parse(&self.0.path)?.entity {
+            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.clone()),
+            EntityName::Root(path) => self.0.broker.find(&path),
+            EntityName::Subscription { topic, .. } => self.0.broker.find(&topic),
+        }
     }
 
     /// The path in the case given at creation, with the suffix of the sub-queue.

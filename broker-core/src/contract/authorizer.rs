@@ -42,9 +42,10 @@ impl Right {
             | Command::SendBatch { .. }
             | Command::SendVia { .. }
             | Command::CancelScheduled { .. }
-            | Command::Check { operation: Operation::Send { .. } | Operation::SendBatch { .. } } => {
-                Self::Send
-            }
+            | Command::Check {
+                operation:
+                    Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. },
+            } => Self::Send,
             Command::Receive { .. }
             | Command::CancelReceive { .. }
             | Command::ReceiveDeferred { .. }

@@ -35,6 +35,7 @@ use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::store::{Batch, Key, Reserved};
 use crate::time::Timestamp;
+use crate::transaction::Part;
 
 /// Numbers the stages of a tree; grows by one with every submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -155,6 +156,16 @@ pub trait Machine {
         _ctx: &mut Ctx<'_>,
         _step: &mut Step,
     ) {
+    }
+
+    /// Whether it would carry these parts of a transaction out, which another machine of its tree
+    /// coordinates (TXN-08). Changes nothing; a [`Command::Commit`] of the same parts right after it
+    /// succeeds.
+    ///
+    /// # Errors
+    /// With the condition of the first part that cannot be done.
+    fn check_parts(&self, _parts: Vec<Part>, _ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        Err(Rejection::invalid_operation("this entity takes no part in a transaction of another"))
     }
 
     /// What a send may need in the store beside its content and one record.

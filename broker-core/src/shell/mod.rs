@@ -4,6 +4,7 @@
 //! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
 //! lets effects out by the rules of DESIGN D5.
 
+pub mod commit;
 pub mod load;
 mod parked;
 pub mod tree;
@@ -89,6 +90,20 @@ impl Turn {
 }
 
 impl Turn {
+    /// Adds what another machine has done in the same turn.
+    fn add(&mut self, other: &Self) {
+        self.changes += other.changes;
+        self.accepted += other.accepted;
+        self.materialised += other.materialised;
+        self.delivered += other.delivered;
+        for (sum, one) in self.removed.iter_mut().zip(other.removed) {
+            *sum += one;
+        }
+        for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
+            *sum += one;
+        }
+    }
+
     fn count_of_topic(&mut self, change: &TopicChange) {
         let TopicChange::Published { content, copies, .. } = change else { return };
         match content {
@@ -316,6 +331,9 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<bool, Failure> {
+        if commit::is_over_several(&request.command) {
+            return self.commit_over_several(request, now, room, out, turn);
+        }
         let Request { ticket, sub_queue, command, mut reply } = request;
         let attached = match &command {
             Command::Attach { receiver, .. }

@@ -167,6 +167,9 @@ impl<M: Machine> Shell<M> {
         let sends = match command {
             Command::Send { .. } => 1,
             Command::SendBatch { messages } => messages.len() as u64,
+            Command::Commit { parts } => {
+                parts.iter().map(|part| part.operation.messages().len() as u64).sum()
+            }
             _ => 0,
         };
         let overhead = self.machine.send_overhead().saturating_mul(sends);
@@ -233,7 +236,7 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<Option<Request>, Failure> {
         let (ticket, sub_queue) = (request.ticket, request.sub_queue);
-        let command = request.command.clone();
+        let command = super::commit::own_part(request.command.clone());
         let mut answer = None;
         let result = self.step(out, turn, now, Reserved::Busy, |machine, ctx, step| {
             answer = Some(machine.apply(ticket, sub_queue, command, ctx, step)?);

@@ -5,11 +5,14 @@
 //!                 │ replies that rest on it are held with it            bytes are freed
 //! ```
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::commit::Participant;
 use super::writer::ShardWriter;
 use crate::change::{Durability, TopicChange};
 use crate::entity::StageNumber;
@@ -46,6 +49,10 @@ pub struct Tree {
     member_count: u32,
     /// What its machines know of each other, if there can be several.
     family: Option<Box<Family>>,
+    /// Who drives the machines, for a transaction over several of them.
+    participants: BTreeMap<EntityId, Weak<RefCell<dyn Participant>>>,
+    /// Whether what is staged now belongs to one unit, within which the stage is not ended.
+    is_one_unit: bool,
 }
 
 #[derive(Default)]
@@ -86,6 +93,8 @@ impl Tree {
             durable: StageNumber(0),
             member_count: 0,
             family: None,
+            participants: BTreeMap::new(),
+            is_one_unit: false,
         }
     }
 
@@ -101,6 +110,33 @@ impl Tree {
         let family = self.family.as_deref_mut()?;
         family.size_bytes = size_bytes;
         Some(family)
+    }
+
+    /// Takes note of who drives a machine.
+    pub fn enlist(&mut self, id: EntityId, participant: Weak<RefCell<dyn Participant>>) {
+        self.participants.insert(id, participant);
+    }
+
+    /// Who drives a machine, if somebody does.
+    pub(super) fn participant(&self, id: EntityId) -> Option<Rc<RefCell<dyn Participant>>> {
+        self.participants.get(&id)?.upgrade()
+    }
+
+    /// What is staged from now on stays in one stage until [`Tree::end_unit`].
+    pub(super) const fn begin_unit(&mut self) {
+        self.is_one_unit = true;
+    }
+
+    /// Ends what began with [`Tree::begin_unit`].
+    pub(super) const fn end_unit(&mut self) {
+        self.is_one_unit = false;
+    }
+
+    /// Lets the driver of a machine look, because another one has driven it.
+    pub(super) fn wake(&mut self, number: MemberNumber) {
+        if let Some(family) = &mut self.family {
+            family.wake(number);
+        }
     }
 
     /// Gives a machine its number.
@@ -126,6 +162,7 @@ impl Tree {
 
     /// The machine of a subscription is driven no more, because it is being removed.
     pub fn leave_family(&mut self, id: EntityId) {
+        self.participants.remove(&id);
         if let Some(family) = &mut self.family {
             family.leave(id);
         }
@@ -282,9 +319,9 @@ impl Tree {
         self.stage.lazy_since.map(|at| at.plus(LAZY_DELAY))
     }
 
-    /// Whether the stage is large enough for a batch of its own.
+    /// Whether the stage is large enough for a batch of its own, and may end here.
     pub(super) const fn is_large(&self) -> bool {
-        self.stage.batch.bytes() >= STAGE_BYTES_MAX
+        self.stage.batch.bytes() >= STAGE_BYTES_MAX && !self.is_one_unit
     }
 
     /// Ends the stage.

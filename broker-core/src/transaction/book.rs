@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TransactionId;
-use super::open::Open;
+use super::open::{Open, Scope};
 use super::operation::{Operation, Part};
 use crate::broker::{Broker, Entity};
-use crate::command::Command;
+use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;
 use crate::error::Rejection;
 use crate::limits::Tier;
@@ -30,12 +30,42 @@ pub(super) struct Book {
 
 #[derive(Default)]
 struct State {
-    open: BTreeMap<TransactionId, (Open, Option<Entity>)>,
+    open: BTreeMap<TransactionId, Begun>,
     /// Those that were rolled back because they were too old; at most as many as may be open.
     timed_out: BTreeSet<TransactionId>,
     last: u64,
     /// What the open ones hold.
     bytes: u64,
+}
+
+/// A transaction that was begun, and handles on what it covers.
+struct Begun {
+    open: Open,
+    reach: Reach,
+    /// The queue or topic.
+    root: Option<Entity>,
+    /// The subscription.
+    subscription: Option<Entity>,
+}
+
+/// How far a transaction reaches (TXN-08, TXN-09).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reach {
+    /// One queue, or one topic with one of its subscriptions.
+    #[default]
+    OneEntity,
+    /// As well as sends to other entities, which are transferred there by way of the first one used.
+    CrossEntity,
+}
+
+/// What is to be asked so that an operation becomes part of a transaction.
+pub struct Question {
+    /// Whom.
+    pub entity: Entity,
+    /// What.
+    pub command: Command,
+    /// To be told what the entity has said.
+    pub issued: Issued,
 }
 
 /// A part that was issued and is to be checked. Dropped without [`Issued::confirm`], it is left out of
@@ -72,7 +102,7 @@ impl Transactions {
     /// # Errors
     /// `QuotaExceeded` when as many are open as may be (TXN-17); `ArgumentError` in the Basic tier
     /// (ENT-02).
-    pub fn begin(&self) -> Result<TransactionId, Rejection> {
+    pub fn begin(&self, reach: Reach) -> Result<TransactionId, Rejection> {
         let limits = &self.0.broker.settings().limits;
         if limits.tier == Tier::Basic {
             return Err(Rejection::argument("transactions are not part of the Basic tier"));
@@ -89,13 +119,14 @@ impl Transactions {
         }
         state.last += 1;
         let id = TransactionId(state.last);
-        state.open.insert(id, (Open::default(), None));
+        let begun = Begun { open: Open::default(), reach, root: None, subscription: None };
+        state.open.insert(id, begun);
         drop(state);
         Ok(id)
     }
 
-    /// Makes an operation part of a transaction, if the entity says that it would carry it out: the
-    /// command that is returned is to be asked of it, and its answer to be told to the [`Issued`].
+    /// Makes an operation part of a transaction, if the entity says that it would carry it out: it is to
+    /// be asked, and its answer to be told to the [`Issued`].
     ///
     /// # Errors
     /// `TransactionUnknown`, `TransactionTimedOut` (TXN-06); `InvalidOperation` for an operation that
@@ -107,8 +138,9 @@ impl Transactions {
         id: TransactionId,
         entity: &Entity,
         command: Command,
-    ) -> Result<(Command, Issued), Rejection> {
+    ) -> Result<Question, Rejection> {
         let operation = Operation::of(command)?;
+        let root = entity.root()?;
         let bytes = operation.bytes() + PART_OVERHEAD_BYTES;
         let broker = &self.0.broker;
         let (limits, now) = (&broker.settings().limits, broker.now());
@@ -116,30 +148,44 @@ impl Transactions {
         let room = broker.shared.transactions.take(bytes, now)?;
         let mut state = self.0.lock();
         let held = state.bytes;
-        let (open, covered) = state.find(id, now, limits.transaction_open_count_max)?;
-        open.admit(entity.id(), &operation, limits)?;
+        let begun = state.find(id, now, limits.transaction_open_count_max)?;
+        let (entity, root, operation) = begun.route(entity, root, operation)?;
+        let scope = Scope {
+            root: root.id(),
+            subscription: (entity.id() != root.id()).then_some(entity.id()),
+        };
+        begun.open.admit(scope, &operation, limits)?;
         let bytes_max = limits.transaction_open_bytes_max;
         if held > 0 && held.saturating_add(bytes) > bytes_max {
             return Err(Rejection::quota_exceeded(format!(
                 "the open transactions of the connection hold {held} bytes, the limit is {bytes_max}"
             )));
         }
-        let check = Command::Check { operation: operation.clone() };
-        let part = Part { sub_queue: entity.sub_queue(), operation };
+        let command = Command::Check { operation: operation.clone() };
+        let part = Part { member: None, sub_queue: entity.sub_queue(), operation };
         let timeout_at = now.plus(limits.transaction_duration_max);
-        let place = open.add(entity.id(), part, bytes, room, timeout_at);
-        *covered = Some(entity.clone());
+        let place = begun.open.add(scope, part, bytes, room, timeout_at);
+        if scope.subscription.is_some() {
+            begun.subscription = Some(entity.clone());
+        }
+        begun.root = Some(root);
         state.bytes += bytes;
         drop(state);
         let book = Arc::clone(&self.0);
-        Ok((check, Issued { book, id, place, is_confirmed: false }))
+        Ok(Question { entity, command, issued: Issued { book, id, place, is_confirmed: false } })
     }
 
     /// Whether the entity has not answered for each operation of a transaction. It can be committed
     /// when it has.
     #[must_use]
     pub fn is_unanswered(&self, id: TransactionId) -> bool {
-        self.0.lock().open.get(&id).is_some_and(|(open, _)| open.is_unanswered())
+        self.0.lock().open.get(&id).is_some_and(|begun| begun.open.is_unanswered())
+    }
+
+    /// How many operations an open transaction has.
+    #[must_use]
+    pub fn part_count(&self, id: TransactionId) -> Option<usize> {
+        self.0.lock().open.get(&id).map(|begun| begun.open.part_count())
     }
 
     /// Ends a transaction, and says what is to be asked of which entity so that all of it takes effect;
@@ -152,16 +198,18 @@ impl Transactions {
         let broker = &self.0.broker;
         let count_max = broker.settings().limits.transaction_open_count_max;
         let mut state = self.0.lock();
-        let (open, _) = state.find(id, broker.now(), count_max)?;
-        if open.is_unanswered() {
+        let begun = state.find(id, broker.now(), count_max)?;
+        if begun.open.is_unanswered() {
             return Err(Rejection::invalid_operation(format!(
                 "transaction {id} has operations that are not answered yet"
             )));
         }
-        let Some((open, covered)) = state.remove(id) else { return Err(unknown(id)) };
+        let Some(begun) = state.remove(id) else { return Err(unknown(id)) };
         drop(state);
+        let Begun { open, root, subscription, .. } = begun;
+        let entity = if open.is_for_root() { root } else { subscription };
         let (parts, room) = open.into_parts();
-        Ok(covered.filter(|_| !parts.is_empty()).map(|entity| Ending {
+        Ok(entity.filter(|_| !parts.is_empty()).map(|entity| Ending {
             entity,
             command: Command::Commit { parts },
             room,
@@ -221,8 +269,8 @@ impl State {
         id: TransactionId,
         now: Timestamp,
         count_max: usize,
-    ) -> Result<&mut (Open, Option<Entity>), Rejection> {
-        if self.open.get(&id).is_some_and(|(open, _)| open.is_over(now)) {
+    ) -> Result<&mut Begun, Rejection> {
+        if self.open.get(&id).is_some_and(|begun| begun.open.is_over(now)) {
             self.time_out(id, count_max);
         }
         if self.timed_out.contains(&id) {
@@ -234,9 +282,9 @@ impl State {
         self.open.get_mut(&id).ok_or_else(|| unknown(id))
     }
 
-    fn remove(&mut self, id: TransactionId) -> Option<(Open, Option<Entity>)> {
+    fn remove(&mut self, id: TransactionId) -> Option<Begun> {
         let removed = self.open.remove(&id)?;
-        self.bytes -= removed.0.bytes();
+        self.bytes -= removed.open.bytes();
         Some(removed)
     }
 
@@ -253,7 +301,7 @@ impl State {
         let over: Vec<TransactionId> = self
             .open
             .iter()
-            .filter(|(_, (open, _))| open.is_over(now))
+            .filter(|(_, begun)| begun.open.is_over(now))
             .map(|(id, _)| *id)
             .collect();
         for id in over {
@@ -262,12 +310,51 @@ impl State {
     }
 }
 
+impl Begun {
+    /// Where an operation goes: one that sends to another entity goes by way of the first one used, if
+    /// the transaction reaches that far (TXN-09, VIA-05).
+    fn route(
+        &self,
+        entity: &Entity,
+        root: Entity,
+        operation: Operation,
+    ) -> Result<(Entity, Entity, Operation), Rejection> {
+        let covered = self.open.root();
+        let via = self.root.as_ref().filter(|via| covered == Some(via.id()));
+        match (via, operation) {
+            (Some(via), Operation::Send { message })
+                if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
+            {
+                let operation = by_way_of(via, entity, vec![message])?;
+                Ok((via.clone(), via.clone(), operation))
+            }
+            (Some(via), Operation::SendBatch { messages })
+                if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
+            {
+                let operation = by_way_of(via, entity, messages)?;
+                Ok((via.clone(), via.clone(), operation))
+            }
+            (_, operation) => Ok((entity.clone(), root, operation)),
+        }
+    }
+}
+
+/// A send to another entity than the one that the transaction covers.
+fn by_way_of(
+    via: &Entity,
+    entity: &Entity,
+    messages: Vec<InboundMessage>,
+) -> Result<Operation, Rejection> {
+    let destination = via.broker().find_destination(entity.path(), via)?;
+    Ok(Operation::SendVia { destination, messages })
+}
+
 impl Issued {
     /// The entity would carry it out: it is part of the transaction.
     pub fn confirm(mut self) {
         self.is_confirmed = true;
-        if let Some((open, _)) = self.book.lock().open.get_mut(&self.id) {
-            open.confirm();
+        if let Some(begun) = self.book.lock().open.get_mut(&self.id) {
+            begun.open.confirm();
         }
     }
 }
@@ -278,8 +365,8 @@ impl Drop for Issued {
             return;
         }
         let mut state = self.book.lock();
-        if let Some((open, _)) = state.open.get_mut(&self.id) {
-            let bytes = open.leave_out(self.place);
+        if let Some(begun) = state.open.get_mut(&self.id) {
+            let bytes = begun.open.leave_out(self.place);
             state.bytes -= bytes;
         }
     }

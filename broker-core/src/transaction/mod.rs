@@ -20,7 +20,8 @@ mod room;
 
 use std::fmt;
 
-pub use self::book::{Ending, Issued, Transactions};
+pub use self::book::{Ending, Issued, Question, Reach, Transactions};
+pub(crate) use self::operation::in_transaction;
 pub use self::operation::{Operation, Part, PartOutcome};
 pub(crate) use self::room::Room;
 

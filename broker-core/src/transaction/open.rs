@@ -12,8 +12,8 @@ use crate::time::Timestamp;
 /// What was issued and is not yet committed.
 #[derive(Default)]
 pub(super) struct Open {
-    /// The entity that it covers, once it has a part (TXN-08).
-    covers: Option<EntityId>,
+    /// What it covers, once it has a part (TXN-08).
+    covers: Option<Scope>,
     /// When it times out; known from its first operation on (TXN-06).
     deadline: Option<Timestamp>,
     /// By place, which is the order in which they were issued.
@@ -26,11 +26,32 @@ pub(super) struct Open {
     message_count: usize,
 }
 
+/// What an operation is for: a queue, a topic, or a subscription of a topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scope {
+    /// The queue or topic.
+    pub(super) root: EntityId,
+    /// The subscription.
+    pub(super) subscription: Option<EntityId>,
+}
+
 /// One part, and the room that it takes.
 struct Kept {
+    scope: Scope,
     part: Part,
     bytes: u64,
     room: Permit,
+}
+
+impl Scope {
+    /// What covers both, if one transaction can.
+    fn with(self, other: Self) -> Option<Self> {
+        let subscription = match (self.subscription, other.subscription) {
+            (Some(one), Some(two)) if one != two => return None,
+            (one, two) => one.or(two),
+        };
+        (self.root == other.root).then_some(Self { root: self.root, subscription })
+    }
 }
 
 impl Open {
@@ -44,6 +65,11 @@ impl Open {
         self.unanswered > 0
     }
 
+    /// How many operations it has.
+    pub(super) fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The bytes that its parts hold.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.values().map(|kept| kept.bytes).sum()
@@ -52,13 +78,14 @@ impl Open {
     /// Refuses what cannot be one of its parts, whatever the entity would say.
     pub(super) fn admit(
         &self,
-        entity: EntityId,
+        scope: Scope,
         operation: &Operation,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        if self.covers.is_some_and(|covered| covered != entity) {
+        if self.covers.is_some_and(|covered| covered.with(scope).is_none()) {
             return Err(Rejection::invalid_operation(
-                "a transaction covers one entity with its sub-queues, and this is another one",
+                "a transaction covers one queue, or one topic with one of its subscriptions, and \
+                 this is another one",
             ));
         }
         let count_max = limits.transaction_message_count_max;
@@ -87,13 +114,13 @@ impl Open {
     /// Takes an admitted part; returns its place.
     pub(super) fn add(
         &mut self,
-        entity: EntityId,
+        scope: Scope,
         part: Part,
         bytes: u64,
         room: Permit,
         timeout_at: Timestamp,
     ) -> u64 {
-        self.covers = Some(entity);
+        self.covers = self.covers.map_or(Some(scope), |covered| covered.with(scope));
         self.deadline.get_or_insert(timeout_at);
         self.message_count += part.operation.messages().len();
         if let Operation::Settle { token, .. } = part.operation {
@@ -101,7 +128,7 @@ impl Open {
         }
         self.last_place += 1;
         self.unanswered += 1;
-        self.parts.insert(self.last_place, Kept { part, bytes, room });
+        self.parts.insert(self.last_place, Kept { scope, part, bytes, room });
         self.last_place
     }
 
@@ -118,14 +145,29 @@ impl Open {
         if let Operation::Settle { token, .. } = part.operation {
             self.settled.remove(&token);
         }
-        if self.parts.is_empty() {
-            self.covers = None;
-        }
+        let scopes = self.parts.values().map(|kept| kept.scope);
+        self.covers = scopes.reduce(|covered, scope| covered.with(scope).unwrap_or(covered));
         bytes
     }
 
-    /// All parts in their order, and the room they take.
+    /// The queue or topic that it covers, once it has a part.
+    pub(super) fn root(&self) -> Option<EntityId> {
+        self.covers.map(|covered| covered.root)
+    }
+
+    /// Whether a part is for the queue or topic itself.
+    pub(super) fn is_for_root(&self) -> bool {
+        self.parts.values().any(|kept| kept.scope.subscription.is_none())
+    }
+
+    /// All parts in their order, and the room they take. If some are for the topic itself, it commits
+    /// all of them, and the others name their subscription.
     pub(super) fn into_parts(self) -> (Vec<Part>, Vec<Permit>) {
-        self.parts.into_values().map(|kept| (kept.part, kept.room)).unzip()
+        let by_root = self.is_for_root();
+        let name = |kept: Kept| {
+            let member = kept.scope.subscription.filter(|_| by_root);
+            (Part { member, ..kept.part }, kept.room)
+        };
+        self.parts.into_values().map(name).unzip()
     }
 }

@@ -1,15 +1,19 @@
 //! What may belong to a transaction, and what it came to (TXN-02).
 
+use std::sync::Arc;
+
 use crate::command::{Command, InboundMessage, Settlement};
 use crate::error::Rejection;
-use crate::ids::{LockToken, SequenceNumber};
+use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
 
 /// One operation of a transaction, with the sub-queue that it is for (TXN-14).
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The sub-queue of the entity that the transaction covers.
+    /// The subscription that it is for, in a transaction that a topic is asked to commit (TXN-08).
+    pub member: Option<EntityId>,
+    /// The sub-queue of the entity that it is for.
     pub sub_queue: SubQueue,
     /// What is to be done at commit.
     pub operation: Operation,
@@ -26,6 +30,13 @@ pub enum Operation {
     /// Stores messages that are a batch of their own, with its limit (SND-30).
     SendBatch {
         /// The messages, in the order in which they are numbered.
+        messages: Vec<InboundMessage>,
+    },
+    /// Stores messages that are transferred to another entity (TXN-09).
+    SendVia {
+        /// The path of the destination.
+        destination: Arc<str>,
+        /// The messages, in their order.
         messages: Vec<InboundMessage>,
     },
     /// Settles one locked message: complete, abandon, defer or dead-letter.
@@ -52,6 +63,8 @@ pub enum PartOutcome {
     Accepted(SequenceNumber),
     /// The numbers of a batch, in its order.
     AcceptedBatch(Vec<SequenceNumber>),
+    /// The messages wait for their transfer to another entity, under these numbers (TXN-10).
+    Pending(Vec<SequenceNumber>),
     /// The new end of the lock.
     Renewed(Timestamp),
 }
@@ -65,6 +78,9 @@ impl Operation {
         match command {
             Command::Send { message } => Ok(Self::Send { message }),
             Command::SendBatch { messages } => Ok(Self::SendBatch { messages }),
+            Command::SendVia { destination, messages } => {
+                Ok(Self::SendVia { destination, messages })
+            }
             Command::Settle { token, settlement } if !matches!(settlement, Settlement::Release) => {
                 Ok(Self::Settle { token, settlement })
             }
@@ -81,7 +97,7 @@ impl Operation {
     pub const fn messages(&self) -> &[InboundMessage] {
         match self {
             Self::Send { message } => std::slice::from_ref(message),
-            Self::SendBatch { messages } => messages.as_slice(),
+            Self::SendBatch { messages } | Self::SendVia { messages, .. } => messages.as_slice(),
             Self::Settle { .. } | Self::RenewLock { .. } => &[],
         }
     }
@@ -92,6 +108,7 @@ impl Operation {
         match self {
             Self::Send { .. } => "send",
             Self::SendBatch { .. } => "send of a batch",
+            Self::SendVia { .. } => "send to another entity",
             Self::Settle { settlement, .. } => match settlement {
                 Settlement::Complete => "complete",
                 Settlement::Abandon { .. } => "abandon",
@@ -119,4 +136,9 @@ impl Operation {
         let messages = self.messages().iter();
         messages.map(|message| u64::from(message.envelope.size)).sum::<u64>() + overlay
     }
+}
+
+/// The same reason, and which part of the transaction it concerns.
+pub(crate) fn in_transaction(what: &str, rejection: &Rejection) -> Rejection {
+    Rejection::new(rejection.condition(), format!("{what}: {}", rejection.detail()))
 }

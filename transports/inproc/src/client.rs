@@ -6,7 +6,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::{ReceiveMode, SessionFilter};
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::TimeSpan;
-use peeklock_core::transaction::Transactions;
+use peeklock_core::transaction::{Reach, Transactions};
 
 use crate::{Admin, Receiver, Sender, SessionReceiver, Transaction};
 
@@ -123,7 +123,16 @@ impl Client {
     /// # Errors
     /// `QuotaExceeded` if that many are open; `ArgumentError` in the Basic tier (ENT-02).
     pub fn begin_transaction(&self) -> Result<Transaction, BrokerError> {
-        Transaction::begin(&self.broker, &self.transactions)
+        Transaction::begin(&self.broker, &self.transactions, Reach::OneEntity)
+    }
+
+    /// Begins a transaction that also sends to other queues and topics than the first one that it uses,
+    /// by way of that one (TXN-09).
+    ///
+    /// # Errors
+    /// As for [`Client::begin_transaction`].
+    pub fn begin_cross_entity_transaction(&self) -> Result<Transaction, BrokerError> {
+        Transaction::begin(&self.broker, &self.transactions, Reach::CrossEntity)
     }
 
     /// Management of entities.

@@ -47,13 +47,25 @@ impl Sender {
     }
 
     /// The command that sends one message.
-    fn command(&self, message: Message) -> Command {
+    pub(crate) fn command(&self, message: Message) -> Command {
         let message = self.entity.broker().inbound(message);
         match &self.destination {
             None => Command::Send { message },
             Some(destination) => {
                 let destination = Arc::clone(destination);
                 Command::SendVia { destination, messages: vec![message] }
+            }
+        }
+    }
+
+    /// The command that sends messages of which all are stored or none.
+    pub(crate) fn batch(&self, messages: Vec<Message>) -> Command {
+        let broker = self.entity.broker();
+        let messages = messages.into_iter().map(|message| broker.inbound(message)).collect();
+        match &self.destination {
+            None => Command::SendBatch { messages },
+            Some(destination) => {
+                Command::SendVia { destination: Arc::clone(destination), messages }
             }
         }
     }
@@ -129,15 +141,7 @@ impl Sender {
         messages: Vec<Message>,
     ) -> Result<Vec<SequenceNumber>, BrokerError> {
         let _place = self.places(1).await;
-        let broker = self.entity.broker();
-        let messages = messages.into_iter().map(|message| broker.inbound(message)).collect();
-        let command = match &self.destination {
-            None => Command::SendBatch { messages },
-            Some(destination) => {
-                Command::SendVia { destination: Arc::clone(destination), messages }
-            }
-        };
-        match self.entity.call(command).await? {
+        match self.entity.call(self.batch(messages)).await? {
             Outcome::AcceptedBatch(sequences) => Ok(sequences),
             other => Err(self.unexpected(&other)),
         }

@@ -6,12 +6,15 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::Timestamp;
-use peeklock_core::transaction::{Issued, PartOutcome, TransactionId, Transactions};
+use peeklock_core::transaction::{PartOutcome, Reach, TransactionId, Transactions};
 
 use crate::{Received, Receiver, Sender, SessionReceiver};
 
-/// Sends and settlements of one queue, with its dead-letter queues, that take effect together at
-/// [`Transaction::commit`] or not at all (TXN-01, TXN-14).
+/// Sends and settlements of one queue with its dead-letter queues, or of one topic with one of its
+/// subscriptions, that take effect together at [`Transaction::commit`] or not at all (TXN-01, TXN-08,
+/// TXN-14). One of [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction)
+/// sends to other entities as well, by way of the first one that it uses: the commit settles and hands
+/// over as one step, and what becomes of the transfer does not undo it (TXN-09, TXN-10).
 ///
 /// Until then what it sends is nowhere to be seen, and what it settles stays locked, with locks that
 /// run on (TXN-03, TXN-07). Each operation is checked at once: one that would fail is refused with its
@@ -33,8 +36,9 @@ impl Transaction {
     pub(crate) fn begin(
         broker: &peeklock_core::Broker,
         transactions: &Transactions,
+        reach: Reach,
     ) -> Result<Self, BrokerError> {
-        let id = transactions.begin().map_err(|rejection| broker.refuse(rejection, ""))?;
+        let id = transactions.begin(reach).map_err(|rejection| broker.refuse(rejection, ""))?;
         Ok(Self { transactions: transactions.clone(), id, broker: broker.clone() })
     }
 
@@ -51,8 +55,7 @@ impl Transaction {
     /// Those of [`Sender::send`]; `QuotaExceeded` for the 101st message (TXN-05); `InvalidOperation` for
     /// another queue than the transaction covers (TXN-08); `TransactionTimedOut` (TXN-06).
     pub async fn send(&self, sender: &Sender, message: Message) -> Result<(), BrokerError> {
-        let message = self.broker.inbound(message);
-        self.run(sender.entity(), Command::Send { message }).await
+        self.run(sender.entity(), sender.command(message)).await
     }
 
     /// Sends a message at commit that becomes available at an instant (SCH-13).
@@ -77,8 +80,7 @@ impl Transaction {
         sender: &Sender,
         messages: Vec<Message>,
     ) -> Result<(), BrokerError> {
-        let messages = messages.into_iter().map(|message| self.broker.inbound(message)).collect();
-        self.run(sender.entity(), Command::SendBatch { messages }).await
+        self.run(sender.entity(), sender.batch(messages)).await
     }
 
     /// Completes a message at commit.
@@ -200,12 +202,12 @@ impl Transaction {
     /// Has the entity check an operation, and keeps it if it would be carried out. Dropping the future
     /// leaves it out.
     async fn run(&self, entity: &Entity, command: Command) -> Result<(), BrokerError> {
-        let (check, issued): (Command, Issued) = self
+        let question = self
             .transactions
             .issue(self.id, entity, command)
             .map_err(|rejection| entity.refuse(rejection))?;
-        entity.call(check).await?;
-        issued.confirm();
+        question.entity.call(question.command).await?;
+        question.issued.confirm();
         Ok(())
     }
 }
@@ -224,6 +226,7 @@ impl Committed {
     }
 
     /// The numbers of the messages that were sent, in their order; 0 for a dropped duplicate (DUP-02).
+    /// Those that go to another entity get theirs there.
     #[must_use]
     pub fn sequence_numbers(&self) -> Vec<SequenceNumber> {
         let mut numbers = Vec::new();
@@ -231,7 +234,7 @@ impl Committed {
             match part {
                 PartOutcome::Accepted(number) => numbers.push(*number),
                 PartOutcome::AcceptedBatch(batch) => numbers.extend(batch),
-                PartOutcome::Done | PartOutcome::Renewed(_) => {}
+                PartOutcome::Done | PartOutcome::Pending(_) | PartOutcome::Renewed(_) => {}
             }
         }
         numbers

@@ -72,6 +72,7 @@ use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transaction::Part;
 
 pub use self::invariant::BrokenInvariant;
 pub use self::transfer::ForwardingConfig;
@@ -627,6 +628,10 @@ impl Machine for Queue {
 
     fn give_out(&self, family: &mut Family) {
         self.tell_family(family);
+    }
+
+    fn check_parts(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        self.check_all(parts, ctx)
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {

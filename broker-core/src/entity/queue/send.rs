@@ -63,15 +63,21 @@ impl Queue {
         admission::check_atomic_size(messages, ctx)
     }
 
-    /// The checks of all messages of one transaction: quota on their sum, and the bound on what is
-    /// stored as one unit (TXN-07, QUO-07). The limit of a batch is not theirs.
+    /// The checks of all messages of one transaction, of which some are the queue's own and others pass
+    /// through: quota on their sum, and the bound on what is stored as one unit (TXN-07, QUO-07). The
+    /// limit of a batch is not theirs.
     pub(super) fn admit_together(
         &self,
-        messages: &[InboundMessage],
+        own: &[InboundMessage],
+        all: &[InboundMessage],
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
-        self.admit(SubQueue::Main, messages, ctx)?;
-        admission::check_atomic_size(messages, ctx)
+        if !own.is_empty() {
+            self.admit(SubQueue::Main, own, ctx)?;
+        }
+        let total = all.iter().map(|message| u64::from(message.envelope.size)).sum();
+        self.refuse_over_quota(total, ctx)?;
+        admission::check_atomic_size(all, ctx)
     }
 
     /// The checks of SND-19 for messages that only pass through.

@@ -5,6 +5,7 @@
 //! those that it settles stay locked (TXN-03), and a rollback has nothing to undo (TXN-04).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Queue;
 use super::lock::HeldLock;
@@ -13,12 +14,13 @@ use crate::effect::{Answer, Gate};
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
 use crate::path::SubQueue;
-use crate::transaction::{Operation, Part, PartOutcome};
+use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
 
 /// A part of which it is certain that it can be carried out.
 enum Planned {
     Send(InboundMessage),
     SendBatch(Vec<InboundMessage>),
+    SendVia(Arc<str>, Vec<InboundMessage>),
     Settle(HeldLock, Settlement),
     Renew(HeldLock),
 }
@@ -32,8 +34,13 @@ impl Queue {
         operation: Operation,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
-        self.plan(Part { sub_queue, operation }, ctx)?;
+        self.plan(Part { member: None, sub_queue, operation }, ctx)?;
         Ok(Answer::Now(Outcome::Done, Gate::Open))
+    }
+
+    /// Says whether all parts would be carried out, for a topic that coordinates (TXN-08).
+    pub(super) fn check_all(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        self.plan_all(parts, ctx).map(drop)
     }
 
     /// Carries all parts out in their order, or none of them; messages get consecutive numbers
@@ -56,27 +63,29 @@ impl Queue {
         // Their contents are shared, not copied.
         let messages: Vec<InboundMessage> =
             parts.iter().flat_map(|part| part.operation.messages()).cloned().collect();
+        let own = |part: &&Part| !matches!(part.operation, Operation::SendVia { .. });
+        let own: Vec<InboundMessage> =
+            parts.iter().filter(own).flat_map(|part| part.operation.messages()).cloned().collect();
         let mut settled = BTreeSet::new();
         let mut planned = Vec::with_capacity(parts.len());
         for (number, part) in (1usize..).zip(parts) {
             let name = part.operation.name();
-            let one = self.plan(part, ctx).and_then(|one| match &one {
-                Planned::Settle(held, _) if !settled.insert(held.token) => {
-                    Err(Rejection::message_lock_lost(held.token))
+            let one = self.plan(part, ctx).and_then(|one| {
+                let again = match &one {
+                    Planned::Settle(held, _) => (!settled.insert(held.token)).then_some(held),
+                    Planned::Renew(held) => settled.contains(&held.token).then_some(held),
+                    Planned::Send(_) | Planned::SendBatch(_) | Planned::SendVia(..) => None,
+                };
+                match again {
+                    Some(held) => Err(Rejection::message_lock_lost(held.token)),
+                    None => Ok(one),
                 }
-                Planned::Renew(held) if settled.contains(&held.token) => {
-                    Err(Rejection::message_lock_lost(held.token))
-                }
-                Planned::Send(_)
-                | Planned::SendBatch(_)
-                | Planned::Settle(..)
-                | Planned::Renew(_) => Ok(one),
             });
             let why = format!("operation {number} of the transaction, {name}");
             planned.push(one.map_err(|rejection| in_transaction(&why, &rejection))?);
         }
         if !messages.is_empty() {
-            self.admit_together(&messages, ctx).map_err(|rejection| {
+            self.admit_together(&own, &messages, ctx).map_err(|rejection| {
                 in_transaction("the messages of the transaction together", &rejection)
             })?;
         }
@@ -84,7 +93,7 @@ impl Queue {
     }
 
     fn plan(&self, part: Part, ctx: &Ctx<'_>) -> Result<Planned, Rejection> {
-        let Part { sub_queue, operation } = part;
+        let Part { sub_queue, operation, member: _ } = part;
         match operation {
             Operation::Send { message } => {
                 self.admit(sub_queue, std::slice::from_ref(&message), ctx)?;
@@ -93,6 +102,10 @@ impl Queue {
             Operation::SendBatch { messages } => {
                 self.admit_batch(sub_queue, &messages, ctx)?;
                 Ok(Planned::SendBatch(messages))
+            }
+            Operation::SendVia { destination, messages } => {
+                self.admit_via(sub_queue, &messages, ctx)?;
+                Ok(Planned::SendVia(destination, messages))
             }
             Operation::Settle { token, settlement } => {
                 let held = self.settleable(sub_queue, token, &settlement, ctx)?;
@@ -112,6 +125,13 @@ impl Queue {
                     messages.into_iter().map(|message| self.accept(message, ctx, step)).collect();
                 PartOutcome::AcceptedBatch(accepted)
             }
+            Planned::SendVia(destination, messages) => {
+                let entrusted = messages
+                    .into_iter()
+                    .map(|message| self.entrust(message, Arc::clone(&destination), ctx, step))
+                    .collect();
+                PartOutcome::Pending(entrusted)
+            }
             Planned::Settle(held, settlement) => {
                 self.settle_held(&held, settlement, ctx, step);
                 PartOutcome::Done
@@ -119,9 +139,4 @@ impl Queue {
             Planned::Renew(held) => PartOutcome::Renewed(self.renew_held(&held, ctx)),
         }
     }
-}
-
-/// The same reason, and which part of the transaction it concerns.
-fn in_transaction(what: &str, rejection: &Rejection) -> Rejection {
-    Rejection::new(rejection.condition(), format!("{what}: {}", rejection.detail()))
 }

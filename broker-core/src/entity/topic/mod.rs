@@ -24,6 +24,7 @@ mod records;
 mod rules;
 mod schedule;
 mod subscriptions;
+mod transaction;
 mod update;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -201,6 +202,14 @@ impl Topic {
         }
     }
 
+    /// Nothing is sent by way of a topic yet (VIA-01).
+    fn refuse_transfer(&self) -> Rejection {
+        Rejection::new(
+            Condition::NotImplemented,
+            format!("`{}` is a topic, and transfers are between queues only so far", self.path()),
+        )
+    }
+
     /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11).
     fn refuse_receiving(&self) -> Rejection {
         Rejection::invalid_operation(format!(
@@ -244,18 +253,10 @@ impl Machine for Topic {
                 Ok(self.transfer_from_peer(source, messages, ctx, step))
             }
             Command::TransferIn { .. } | Command::TransferOut { .. } | Command::SendVia { .. } => {
-                Err(Rejection::new(
-                    Condition::NotImplemented,
-                    format!(
-                        "`{}` is a topic, and transfers are between queues only so far",
-                        self.path()
-                    ),
-                ))
+                Err(self.refuse_transfer())
             }
-            Command::Check { .. } | Command::Commit { .. } => Err(Rejection::new(
-                Condition::NotImplemented,
-                format!("`{}` is a topic, and transactions cover queues only so far", self.path()),
-            )),
+            Command::Check { operation } => self.check(&operation, ctx),
+            Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
                     "`{}` is a topic and has the properties of one",

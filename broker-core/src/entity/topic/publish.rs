@@ -68,13 +68,10 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.refuse_status()?;
+        let plans = self.admit_batch(&messages, ctx)?;
         if messages.is_empty() {
             return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
         }
-        admission::check_batch_size(&messages, ctx)?;
-        let plans = self.admit(&messages, ctx)?;
-        admission::check_atomic_size(&messages, ctx)?;
         let sequences = messages
             .into_iter()
             .zip(plans)
@@ -98,9 +95,25 @@ impl Topic {
         Ok(plan)
     }
 
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        admission::check_batch_size(messages, ctx)?;
+        let plans = self.admit(messages, ctx)?;
+        admission::check_atomic_size(messages, ctx)?;
+        Ok(plans)
+    }
+
     /// The checks of SND-19 that are the topic's; each covers all messages before the next begins. The
     /// quota needs to know the copies (TOP-10), so this finds them.
-    fn admit(
+    pub(super) fn admit(
         &self,
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
@@ -295,16 +308,21 @@ impl Topic {
     ) -> Vec<SubscriptionCopy> {
         let first = if journey.first.0 == 0 { sequence } else { journey.first };
         let mut copies: Vec<SubscriptionCopy> = Vec::with_capacity(selection.copies.len());
+        if selection.copies.is_empty() {
+            return copies;
+        }
+        let view = content.property_view();
+        let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
         for Copy { subscription: id, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
             let before = copies.last().filter(|last| last.subscription == id);
             let last = before.map_or(subscription.last_sequence, |last| last.sequence);
             let (own, session, changes) = match changed {
-                Some(changed) => (changed.time_to_live, changed.session_id, Some(changed.overlay)),
-                None => {
-                    let view = content.property_view();
-                    (view.time_to_live(), view.session_id().map(Box::from), None)
+                Some(changed) => {
+                    let session = changed.session_id.map(Arc::from);
+                    (changed.time_to_live, session, Some(changed.overlay))
                 }
+                None => (view.time_to_live(), own_session.clone(), None),
             };
             let changes = match (changes, &journey.dead_letter_source) {
                 (Some(changes), Some(source)) => Some(changes.on_top_of(source)),
@@ -342,7 +360,7 @@ impl Topic {
                 subscription: id,
                 sequence: last.next(),
                 slot,
-                session: session.filter(|_| in_session).map(Arc::from),
+                session: session.filter(|_| in_session),
                 overlays: [changes, verdict],
                 refused: refusal.map(|refusal| cause(refusal.cause)),
             });

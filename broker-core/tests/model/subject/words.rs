@@ -71,6 +71,7 @@ impl Subject {
                             Reply::AcceptedBatch(sequences.iter().map(|one| one.0).collect())
                         }
                         PartOutcome::Renewed(until) => Reply::Renewed(until),
+                        PartOutcome::Pending(_) => panic!("nothing is sent to another entity"),
                     })
                     .collect(),
             ),
@@ -247,6 +248,7 @@ impl Subject {
     fn part(&mut self, part: &Part) -> transaction::Part {
         let operation = transaction::Operation::of(self.command(&part.operation));
         transaction::Part {
+            member: None,
             sub_queue: part.sub_queue,
             operation: operation.expect("an operation that can be part of a transaction"),
         }

@@ -6,6 +6,7 @@ use peeklock_core::command::{
     Command, Drain, InboundMessage, LinkEnd, PeerArrival, SessionCommand,
 };
 use peeklock_core::contract::{Principal, Right};
+use peeklock_core::description::EntityKind;
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
@@ -38,6 +39,9 @@ fn commands(request: &Request) -> usize {
         Operation::Forward(forward) => forward.messages.len(),
         Operation::Settle(settle) => settle.lock_tokens.len(),
         Operation::Renew(renew) => renew.lock_tokens.len(),
+        Operation::SendIn(sent) => sent.send.messages.len(),
+        Operation::SettleIn(settle) => settle.settle.lock_tokens.len(),
+        Operation::RenewIn(renew) => renew.renew.lock_tokens.len(),
         _ => 1,
     }
 }
@@ -188,6 +192,30 @@ impl Conversation {
             Operation::PeekSession(peek) => self.peek_session(asked, peek).await,
             Operation::ListSessions(list) => self.list_sessions(asked, list).await,
             Operation::DeleteUnlocked(delete) => self.delete_unlocked(asked, delete).await,
+            Operation::CreateTopic(create) => self.create_topic(asked, create).await,
+            Operation::GetTopic(only) => self.get_topic(asked, &only.path).await,
+            Operation::UpdateTopic(update) => self.update_topic(asked, update).await,
+            Operation::DeleteTopic(only) => self.delete(asked, &only.path, EntityKind::Topic).await,
+            Operation::ListTopics(list) => self.list_topics(asked, &list).await,
+            Operation::CreateSubscription(create) => self.create_subscription(asked, create).await,
+            Operation::GetSubscription(only) => self.get_subscription(asked, &only.path).await,
+            Operation::UpdateSubscription(update) => self.update_subscription(asked, update).await,
+            Operation::DeleteSubscription(only) => {
+                self.delete(asked, &only.path, EntityKind::Subscription).await
+            }
+            Operation::ListSubscriptions(list) => self.list_subscriptions(asked, &list).await,
+            Operation::CreateRule(set) => self.create_rule(asked, set).await,
+            Operation::GetRule(named) => self.get_rule(asked, named).await,
+            Operation::UpdateRule(set) => self.update_rule(asked, set).await,
+            Operation::DeleteRule(named) => self.delete_rule(asked, named).await,
+            Operation::ListRules(list) => self.list_rules(asked, &list).await,
+            Operation::Explain(explain) => self.explain(asked, explain).await,
+            Operation::BeginTransaction(_) => self.begin_transaction(&asked),
+            Operation::SendIn(send) => self.send_in(asked, send).await,
+            Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
+            Operation::RenewIn(renew) => self.renew_in(asked, renew).await,
+            Operation::Commit(commit) => self.commit(asked, &commit),
+            Operation::RollBack(only) => self.roll_back(&asked, &only),
         }
     }
 
@@ -499,7 +527,7 @@ impl Conversation {
         self.command(asked, forward.link, command, Expect::Forwarded).await
     }
 
-    fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
+    pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
         match message {
             Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
             Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
@@ -586,9 +614,26 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::Attach(attach) => return Some(attach.path.as_str().into()),
         Operation::CreateQueue(create) => return Some(create.path.as_str().into()),
         Operation::UpdateQueue(update) => return Some(update.path.as_str().into()),
-        Operation::GetQueue(only) | Operation::DeleteQueue(only) => {
-            return Some(only.path.as_str().into());
+        Operation::GetQueue(only)
+        | Operation::DeleteQueue(only)
+        | Operation::GetTopic(only)
+        | Operation::DeleteTopic(only)
+        | Operation::GetSubscription(only)
+        | Operation::DeleteSubscription(only) => return Some(only.path.as_str().into()),
+        Operation::CreateTopic(create) => return Some(create.path.as_str().into()),
+        Operation::UpdateTopic(update) => return Some(update.path.as_str().into()),
+        Operation::CreateSubscription(create) => return Some(create.topic.as_str().into()),
+        Operation::UpdateSubscription(update) => return Some(update.path.as_str().into()),
+        Operation::ListSubscriptions(list) | Operation::ListRules(list) => {
+            return Some(list.path.as_str().into());
         }
+        Operation::CreateRule(set) | Operation::UpdateRule(set) => {
+            return Some(set.path.as_str().into());
+        }
+        Operation::GetRule(named) | Operation::DeleteRule(named) => {
+            return Some(named.path.as_str().into());
+        }
+        Operation::Explain(explain) => return Some(explain.path.as_str().into()),
         Operation::Detach(detach) => detach.link,
         Operation::Drain(only) => only.link,
         Operation::Credit(credit) => credit.link,
@@ -610,10 +655,17 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::RenewSession(only) | Operation::GetSessionState(only) => only.link,
         Operation::SetSessionState(set) => set.link,
         Operation::PeekSession(peek) => peek.link,
-        Operation::Hello(_)
+        Operation::SendIn(sent) => sent.send.link,
+        Operation::SettleIn(settle) => settle.settle.link,
+        Operation::RenewIn(renew) => renew.renew.link,
+        Operation::BeginTransaction(_)
+        | Operation::Commit(_)
+        | Operation::RollBack(_)
+        | Operation::Hello(_)
         | Operation::Authenticate(_)
         | Operation::Withdraw(_)
         | Operation::ListQueues(_)
+        | Operation::ListTopics(_)
         | Operation::Heartbeat(_) => return None,
     };
     conversation.links.get(&link).map(|link| Arc::clone(&link.path))

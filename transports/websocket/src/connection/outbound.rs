@@ -249,6 +249,10 @@ impl Conversation {
                 }
                 return 0;
             }
+            Expect::Joined(_) => {
+                self.joined(slot, index, result, &path);
+                return 0;
+            }
             _ => {}
         }
         let Some(pending) = self.pending.remove(slot) else { return 0 };
@@ -331,6 +335,9 @@ impl Conversation {
                 }
                 let locked_until_utc = Some(Instant(until));
                 Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() })
+            }
+            (Expect::Committed(committing), Ok(Outcome::Committed(parts))) => {
+                self.committed(committing, parts)
             }
             (Expect::SessionState, Ok(Outcome::SessionState(state))) => {
                 return self.state_read(id, state, &path);
@@ -490,7 +497,7 @@ impl Conversation {
 
 impl Keyed {
     /// Notes a failure; neighbours that failed alike are told together.
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         key: u32,
         rejection: &Rejection,
@@ -520,7 +527,7 @@ async fn fetch_one(content: &mut ContentRef) {
 
 /// The link that holds the unsettled delivery of a lock, and its number; mostly that by which it is
 /// settled.
-fn holder(
+pub(super) fn holder(
     links: &mut BTreeMap<u32, Link>,
     link: u32,
     token: Option<LockToken>,

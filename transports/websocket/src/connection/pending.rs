@@ -6,6 +6,7 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
 
+use super::transaction::{Committing, Joining};
 use crate::frame::{FailedRange, FailedSend};
 
 /// A request whose answer is awaited.
@@ -53,6 +54,10 @@ pub(super) enum Expect {
     SessionRenewed { link: u32 },
     /// The state of a session.
     SessionState,
+    /// That operations would be carried out, for a transaction.
+    Joined(Joining),
+    /// That a transaction is carried out.
+    Committed(Committing),
     /// The answer that the transport itself makes.
     Own,
 }

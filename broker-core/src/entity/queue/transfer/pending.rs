@@ -33,7 +33,8 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
-    fn entrust(
+    /// Stores an admitted message that waits for its transfer.
+    pub(in crate::entity::queue) fn entrust(
         &mut self,
         message: InboundMessage,
         destination: Arc<str>,
