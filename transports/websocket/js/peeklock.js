@@ -6,4 +6,5 @@ export { ReceivedMessage } from "./message.js";
 export { Queues } from "./queues.js";
 export { Receiver } from "./receiver.js";
 export { Sender } from "./sender.js";
+export { subscriptionPath, Topics } from "./topics.js";
 export { typed, TypedValue } from "./value.js";
