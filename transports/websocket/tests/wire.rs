@@ -13,4 +13,5 @@ mod wire {
     mod hostile;
     mod lifecycle;
     mod resume;
+    mod topics;
 }
