@@ -31,6 +31,7 @@ fn main() {
             release_on_detach: false,
             expire_whole_sessions: true,
             duplicate_key: [3; 16],
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
         };
         let description = QueueDescription::new("orders", limits);
         let now = Timestamp::from_unix_ms(1_800_000_000_000);

@@ -58,6 +58,7 @@ fn main() {
             release_on_detach: false,
             expire_whole_sessions: true,
             duplicate_key: [3; 16],
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
         };
         let description = QueueDescription::new("orders", &settings.limits);
         let queue = Queue::new(EntityId(1), description, config, now);

@@ -28,6 +28,7 @@ mod receive;
 mod rule;
 mod schedule;
 mod send;
+mod session;
 mod subscription;
 mod top;
 mod topic;
@@ -45,7 +46,8 @@ const ABOUT: &str = "A message broker with the semantics of Azure Service Bus";
 
 const LONG_ABOUT: &str = "\
 A message broker with the semantics of Azure Service Bus: queues and topics with peek-lock \
-settlement, time to live, dead-letter queues, scheduling, deferral and duplicate detection.
+settlement, time to live, dead-letter queues, scheduling, deferral, sessions and duplicate \
+detection.
 
 Without a subcommand, `peeklock` is `peeklock serve`.";
 
@@ -196,6 +198,9 @@ enum Command {
     /// Cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
+    /// Look at sessions, and at what they keep
+    #[command(subcommand, after_help = session::HELP)]
+    Session(session::SessionCommand),
     /// Watch queues and their rates
     #[command(after_help = top::HELP)]
     Top(top::TopFlags),
@@ -358,6 +363,7 @@ pub fn run() -> ExitCode {
         Some(Command::Peek(flags)) => peek::run(&flags),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
+        Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Context(command)) => context::run(&command),
         Some(Command::Completions(flags)) => completions::run(&flags),

@@ -4,8 +4,10 @@
 //! `peeklock config default` prints, so that the two cannot differ.
 
 mod limits;
+mod peers;
 mod queue;
 mod text;
+mod webhook;
 mod websocket;
 
 use std::fmt;
@@ -13,7 +15,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
-use peeklock::description::Settings;
+use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
+use peeklock::forward_peeklock::PeerConfig;
+use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::path::validate_entity_path;
@@ -22,7 +26,7 @@ use peeklock::time::TimeSpan;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use queue::QueueDeclaration;
+pub use queue::QueueDeclaration;
 pub use queue::differences;
 pub use text::{FromText, List, Scalar, span_text};
 
@@ -51,6 +55,8 @@ pub struct Config {
     pub locks: LocksSection,
     /// `[sessions]`.
     pub sessions: SessionsSection,
+    /// `[forwarding]`.
+    pub forwarding: ForwardingSection,
     /// `[server]`.
     pub server: ServerSection,
     /// `[journal]`.
@@ -59,6 +65,10 @@ pub struct Config {
     pub http: HttpSection,
     /// `[websocket]`.
     pub websocket: websocket::WebSocketSection,
+    /// `[webhook]`.
+    pub webhook: webhook::WebhookSection,
+    /// `[peers]`.
+    pub peers: peers::PeersSection,
     /// `[security]`.
     pub security: SecuritySection,
     /// `[log]`.
@@ -91,6 +101,14 @@ pub struct LocksSection {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct SessionsSection {
     expire_whole_session: Scalar<bool>,
+}
+
+/// What becomes of messages that cannot be forwarded.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct ForwardingSection {
+    failure_target: Scalar<FailureTarget>,
+    on_destination_full: Scalar<OnDestinationFull>,
 }
 
 /// The process.
@@ -348,6 +366,20 @@ impl Loaded {
         Ok(Self { config, settings, file, layers })
     }
 
+    /// The settings of the forwarder to webhooks; reads the files they name once more.
+    pub fn webhook(&self) -> Result<WebhookConfig, ConfigError> {
+        self.config.webhook.config().map_err(|wrong| self.invalid(wrong))
+    }
+
+    /// The settings of the forwarder to other brokers, likewise.
+    pub fn peers(&self) -> Result<PeerConfig, ConfigError> {
+        self.config.peers.config().map_err(|wrong| self.invalid(wrong))
+    }
+
+    fn invalid(&self, (key, detail): (String, String)) -> ConfigError {
+        ConfigError::Invalid { source_name: source_of(&self.layers, &key), key, detail }
+    }
+
     /// Every value in force, in the order of the documentation.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -380,6 +412,8 @@ impl Config {
         settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
         settings.locks_release_on_detach = self.locks.release_on_detach.0;
         settings.sessions_expire_whole = self.sessions.expire_whole_session.0;
+        settings.forwarding_failure_target = self.forwarding.failure_target.0;
+        settings.forwarding_on_destination_full = self.forwarding.on_destination_full.0;
         if self.namespace.name.0.trim().is_empty() {
             return Err(invalid("namespace.name", "the name is empty".to_owned()));
         }
@@ -399,6 +433,8 @@ impl Config {
             invalid("log.filter", detail)
         })?;
         self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
+        self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
+        self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;
         }
@@ -452,13 +488,10 @@ impl Config {
             let refuse = |detail: &str| (format!("queues[{index}]"), detail.to_owned());
             let name = validate_entity_path(&queue.name, &settings.limits)
                 .map_err(|rejection| refuse(rejection.detail()))?;
-            let description = queue
+            queue
                 .properties()
                 .create(name.path(), settings)
                 .map_err(|rejection| refuse(rejection.detail()))?;
-            if let Some(rejection) = description.unsupported() {
-                return Err(refuse(rejection.detail()));
-            }
             let key = name.key().as_str().to_owned();
             if names.contains(&key) {
                 let detail = format!("the queue `{}` is declared twice; keep one", queue.name);

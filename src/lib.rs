@@ -35,8 +35,9 @@
 //! - An actix actor becomes a receiver through [`Consumer`]: the outcome of its handler settles.
 //! - [`http`] and [`websocket`] serve the same broker to clients on the network;
 //!   [`websocket::client`] is such a client, [`metrics_prometheus`] renders metrics.
-//! - [`contract`] has what a transport or an authorizer of your own implements, [`store`] what a
-//!   store does.
+//! - [`forward_webhook`], [`forward_peeklock`] and [`forward_log`] take messages elsewhere.
+//! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
+//!   what a store does.
 //! - Everything else is `peeklock-core`: words ([`message`], [`time`], [`path`], [`description`],
 //!   [`limits`], [`error`]), the model ([`command`], [`change`], [`effect`]) and what drives it.
 //!
@@ -57,6 +58,24 @@ pub mod http {
 pub mod websocket {
     #[doc(inline)]
     pub use peeklock_websocket::*;
+}
+
+/// Forwards messages into the log, for destinations such as `log://info`.
+pub mod forward_log {
+    #[doc(inline)]
+    pub use peeklock_forward_log::*;
+}
+
+/// Forwards messages to other brokers, for destinations such as `peeklock+wss://broker.example.com/orders`.
+pub mod forward_peeklock {
+    #[doc(inline)]
+    pub use peeklock_forward_peeklock::*;
+}
+
+/// Forwards messages to webhooks, for destinations such as `webhook+https://hooks.example.com/orders`.
+pub mod forward_webhook {
+    #[doc(inline)]
+    pub use peeklock_forward_webhook::*;
 }
 
 /// Metrics in the format of Prometheus.

@@ -1,27 +1,37 @@
-//! Every store and every transport by name, one line each. To add one: its crate, a line in a table
+//! Every store, transport and forwarder by name, one line each. To add one: its crate, a line in a table
 //! here, and the function that hands it its settings. An embedding program does the same with calls
 //! of `Broker::builder` and `Transport::start`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use peeklock::contract::Transport;
+use peeklock::contract::{Forwarder, Transport};
+use peeklock::forward_log::LogForwarder;
+use peeklock::forward_peeklock::PeerForwarder;
+use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
 
-use crate::config::Loaded;
+use crate::config::{ConfigError, Loaded};
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
 /// Makes a transport; the hook renders the metrics page.
 type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
 
+/// Makes a forwarder.
+type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
+
 /// All stores; which one is used is told by [`store_in_use`].
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
 
 /// All are started.
 pub const TRANSPORTS: [(&str, MakeTransport); 2] = [("http", http), ("websocket", websocket)];
+
+/// All are there; the scheme of a destination chooses.
+pub const FORWARDERS: [(&str, MakeForwarder); 3] =
+    [("log", forward_log), ("peeklock", forward_peeklock), ("webhook", forward_webhook)];
 
 /// How many shards the memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -85,4 +95,16 @@ fn websocket(loaded: &Loaded, _: MetricsHook) -> Box<dyn Transport> {
     config.grace = section.grace.0.to_std();
     config.i_know = loaded.config.security.i_know.0;
     Box::new(WebSocketTransport::new(config))
+}
+
+fn forward_log(_: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {
+    Ok(Arc::new(LogForwarder))
+}
+
+fn forward_peeklock(loaded: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {
+    Ok(Arc::new(PeerForwarder::new(loaded.peers()?)))
+}
+
+fn forward_webhook(loaded: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {
+    Ok(Arc::new(WebhookForwarder::new(loaded.webhook()?)))
 }

@@ -16,7 +16,7 @@ use peeklock::http::MetricsHook;
 use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
-use crate::config::{Loaded, differences};
+use crate::config::{ConfigError, Loaded, QueueDeclaration, differences};
 use crate::{access, files, memory, registry};
 use banner::{Banner, Listener};
 use signals::Signals;
@@ -47,6 +47,9 @@ pub enum ServeError {
         #[source]
         source: BrokerError,
     },
+    /// What a forwarder is configured with cannot be used.
+    #[error(transparent)]
+    Forwarder(#[from] ConfigError),
     /// A transport could not listen.
     #[error("{source}{}", way_out(.source))]
     Transport {
@@ -204,10 +207,12 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
     if loaded.config.server.arbiters.0 > 0 {
         builder = builder.arbiters(loaded.config.server.arbiters.0);
     }
-    let broker = builder.start().await?;
-    for queue in &loaded.config.queues {
-        declare(&broker, &queue.name, queue.properties()).await?;
+    for (name, make) in registry::FORWARDERS {
+        let forwarder = make(loaded)?;
+        tracing::debug!(forwarder = name, schemes = ?forwarder.schemes(), "forwarder is ready");
     }
+    let broker = builder.start().await?;
+    declare_all(&broker, &loaded.config.queues).await?;
     let metrics: MetricsHook = {
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
         Arc::new(move || recorder.render(&broker, shown))
@@ -225,6 +230,32 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
         }
     }
     Ok((broker, transports))
+}
+
+/// Declares all queues, those first that others forward to, whatever their order in the file.
+async fn declare_all(broker: &Broker, queues: &[QueueDeclaration]) -> Result<(), ServeError> {
+    let mut waiting: Vec<&QueueDeclaration> = queues.iter().collect();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut later = Vec::new();
+        let mut absent = None;
+        for queue in waiting {
+            match declare(broker, &queue.name, queue.properties()).await {
+                Err(ServeError::Queue { name, source })
+                    if source.condition() == Condition::EntityNotFound =>
+                {
+                    absent = Some(ServeError::Queue { name, source });
+                    later.push(queue);
+                }
+                other => other?,
+            }
+        }
+        if let Some(absent) = absent.filter(|_| later.len() == before) {
+            return Err(absent);
+        }
+        waiting = later;
+    }
+    Ok(())
 }
 
 /// Creates a declared queue if it is absent. One that exists is left as it is: its messages and

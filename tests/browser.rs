@@ -55,6 +55,13 @@ fn the_browser_client_sends_receives_and_settles() {
     );
 }
 
+/// SES-05 to SES-20, SES-24, SES-25, SES-31, SES-34, SET-21: sessions.
+#[test]
+fn the_browser_client_receives_by_session() {
+    let served = Served::start();
+    node(&["sessions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
+}
+
 /// SET-21, ERR-06: connections that are cut.
 #[test]
 fn the_browser_client_resumes() {

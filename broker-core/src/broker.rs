@@ -18,17 +18,19 @@ use crate::call::{Call, CallList};
 use crate::clock::Clock;
 use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, SessionCommand};
 use crate::contract::{Authorizer, Principal, Right};
-use crate::description::{EntityKind, QueueUpdate, Settings};
+use crate::description::{Destination, EntityKind, QueueDescription, QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
+use crate::forwarders::Forwarders;
 use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
 use crate::message::{Content, Message};
-use crate::path::{EntityAddress, Node, PathKey, SubQueue, validate_entity_path};
+use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path};
 use crate::permits::Budget;
 use crate::request::{Release, Request, release_all};
 use crate::store::Store;
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
+use crate::transaction::Room;
 
 /// What all handles of one broker share.
 pub struct Shared {
@@ -40,9 +42,15 @@ pub struct Shared {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
+    pub(crate) transactions: Room,
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
+    /// Whether every entity that the store has was opened.
+    pub(crate) are_open: watch::Sender<bool>,
+    pub(crate) forwarders: Forwarders,
+    /// Names the broker to forwarders, kept with its data.
+    pub(crate) identity: u128,
 }
 
 impl Shared {
@@ -97,6 +105,13 @@ impl Broker {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// Names this broker among all others, for as long as its data exists: random, and the same after
+    /// every start on the same data. What its forwarders tell others of its messages begins with it.
+    #[must_use]
+    pub fn id(&self) -> u128 {
+        self.shared.edge.broker_id()
     }
 
     /// The broker's clock.
@@ -194,7 +209,8 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `NotImplemented` for forwarding.
+    /// `EntityNotFound` for a destination that does not exist (FWD-02), `InvalidOperation` for one that
+    /// cannot be (FWD-03, FWD-04).
     pub async fn create_queue(
         &self,
         path: &str,
@@ -207,13 +223,51 @@ impl Broker {
         }
         let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        if let Some(rejection) = description.unsupported() {
-            return Err(refuse(rejection));
-        }
+        self.check_destinations(&description).map_err(refuse)?;
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(Create { root: Root::Queue(description), answer });
         answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
         self.describe_queue(path).await
+    }
+
+    /// The path of an entity that messages can be sent to by way of another, for
+    /// [`Command::SendVia`] (VIA-02). The Send right on both is the transport's to ask for.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
+    /// itself.
+    pub fn transfer_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, BrokerError> {
+        self.find_destination(path, via).map_err(|rejection| self.refuse(rejection, path))
+    }
+
+    /// As [`Broker::transfer_destination`], refused to nobody yet.
+    pub(crate) fn find_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, Rejection> {
+        Destination::parse(path).and_then(|destination| match destination {
+            Destination::Entity(key) if key == via.0.key => Err(Rejection::invalid_operation(
+                format!("`{path}` cannot be sent to by way of itself"),
+            )),
+            Destination::Entity(key) => match self.shared.directory.get(&key) {
+                Some(entry) => Ok(entry.path),
+                None => Err(Rejection::entity_not_found(path)),
+            },
+            Destination::Foreign(_) => Err(Rejection::entity_not_found(path)),
+        })
+    }
+
+    /// What a queue forwards to must be there when it is created or updated (FWD-02).
+    fn check_destinations(&self, description: &QueueDescription) -> Result<(), Rejection> {
+        let destinations =
+            [&description.forward_to, &description.forward_dead_lettered_messages_to];
+        for text in destinations.into_iter().flatten() {
+            match Destination::parse(text)? {
+                Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {
+                    return Err(Rejection::entity_not_found(text));
+                }
+                Destination::Entity(_) => {}
+                Destination::Foreign(scheme) => self.shared.forwarders.check(&scheme, text)?,
+            }
+        }
+        Ok(())
     }
 
     /// Reads a queue's description and runtime part (ENT-31).
@@ -247,9 +301,7 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(refuse)?;
-            if let Some(rejection) = description.unsupported() {
-                return Err(refuse(rejection));
-            }
+            self.check_destinations(&description).map_err(refuse)?;
             let command = Command::Update {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),
@@ -435,6 +487,15 @@ impl Entity {
         self.0.kind
     }
 
+    /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent.
+    pub(crate) fn root(&self) -> Result<Self, Rejection> {
+        match EntityAddress::parse(&self.0.path)?.entity {
+            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.clone()),
+            EntityName::Root(path) => self.0.broker.find(&path),
+            EntityName::Subscription { topic, .. } => self.0.broker.find(&topic),
+        }
+    }
+
     /// The path in the case given at creation, with the suffix of the sub-queue.
     #[must_use]
     pub fn path(&self) -> &str {
@@ -519,12 +580,16 @@ impl Entity {
 fn command_bytes(command: &Command) -> u64 {
     match command {
         Command::Send { message } => u64::from(message.envelope.size),
-        Command::SendBatch { messages } => {
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             messages.iter().map(|message| u64::from(message.envelope.size)).sum()
+        }
+        Command::TransferFromPeer { messages, .. } => {
+            messages.iter().map(|arrival| u64::from(arrival.message.envelope.size)).sum()
         }
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64
         }
+        Command::Commit { parts } => parts.iter().map(|part| part.operation.bytes()).sum(),
         Command::InSubscription { command: RuleCommand::Explain(message), .. } => {
             u64::from(message.envelope.size)
         }

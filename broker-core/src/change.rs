@@ -11,12 +11,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::entity::peers::{PeerSource, Taking};
 use crate::entity::slot::Slot;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::rule::RuleDescription;
 use crate::time::Timestamp;
+use crate::transfer::Origin;
 
 /// Whether an answer may rest on a change before it is synced (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,6 +42,41 @@ pub enum Change {
         session: Option<Arc<str>>,
         /// Its content.
         content: Content,
+    },
+    /// A message was stored that waits for its transfer to another entity (VIA-01).
+    Pending {
+        /// Its number.
+        sequence: SequenceNumber,
+        /// Its slot.
+        slot: Slot,
+        /// The path of the destination.
+        destination: Arc<str>,
+        /// Its content.
+        content: Content,
+    },
+    /// A message came from another entity; its records there go with this change (FND-03).
+    Arrived {
+        /// Its number here.
+        sequence: SequenceNumber,
+        /// Its slot here.
+        slot: Slot,
+        /// The session it belongs to, in an entity that requires sessions.
+        session: Option<Arc<str>>,
+        /// Where it was.
+        came: Came,
+        /// Properties that the broker sets on the way, on top of those it has.
+        added: Vec<Overlay>,
+    },
+    /// A message came from another entity and was a duplicate; its records there go (FWD-22).
+    Absorbed {
+        /// Where it was.
+        origin: Origin,
+    },
+    /// A message is at another entity, durably, and its records here are gone: nothing is left to
+    /// store.
+    Departed {
+        /// The number it had.
+        sequence: SequenceNumber,
     },
     /// A scheduled message became active under a new number (SCH-03).
     Materialised {
@@ -114,6 +151,18 @@ pub enum Change {
     IdsForgotten {
         /// Start of the bucket.
         bucket: Timestamp,
+    },
+    /// A message that another broker forwarded was taken, so that it is known when it comes again.
+    PeerTaken {
+        /// Where it came from.
+        source: PeerSource,
+        /// Which it was.
+        taking: Taking,
+    },
+    /// What is known of a source at another broker makes room for that of a new one.
+    PeerForgotten {
+        /// The source.
+        source: PeerSource,
     },
     /// The state of a session was set or cleared (SES-24).
     SessionStateSet {
@@ -223,6 +272,15 @@ pub struct SubscriptionCopy {
     pub refused: Option<DeadLetterCause>,
 }
 
+/// Where a message was before it arrived.
+#[derive(Clone, Debug)]
+pub enum Came {
+    /// At another entity of this broker, whose records of it go with its arrival.
+    Here(Origin),
+    /// At another broker.
+    Peer(Content),
+}
+
 /// Why a message is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Removal {
@@ -236,6 +294,8 @@ pub enum Removal {
     Cancelled,
     /// It was removed by a batch delete or by number.
     Deleted,
+    /// It was forwarded.
+    Forwarded,
 }
 
 /// Why a message was dead-lettered.
@@ -253,14 +313,16 @@ pub enum DeadLetterCause {
     HeaderSize,
     /// It has no session where one is required (DLQ-21).
     NoSession,
+    /// It could not be forwarded, or not without losing what it says (FWD-15, DLQ-20, DLQ-21).
+    Forwarding,
 }
 
 impl Removal {
     /// How many reasons there are.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All reasons with their names in metrics, in the order of [`Removal::place`].
     pub const NAMES: [&'static str; Self::COUNT] =
-        ["completed", "received", "expired", "cancelled", "deleted"];
+        ["completed", "received", "expired", "cancelled", "deleted", "forwarded"];
 
     /// The place of the reason in a table of counts.
     #[must_use]
@@ -271,10 +333,17 @@ impl Removal {
 
 impl DeadLetterCause {
     /// How many causes there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
     /// All causes with their names in metrics, in the order of [`DeadLetterCause::place`].
-    pub const NAMES: [&'static str; Self::COUNT] =
-        ["expired", "delivery_count", "application", "rule", "header_size", "no_session"];
+    pub const NAMES: [&'static str; Self::COUNT] = [
+        "expired",
+        "delivery_count",
+        "application",
+        "rule",
+        "header_size",
+        "no_session",
+        "forwarding",
+    ];
 
     /// The place of the cause in a table of counts.
     #[must_use]

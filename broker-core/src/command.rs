@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::content_ref::ContentRef;
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::entity::peers::PeerSource;
 use crate::error::Rejection;
 use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
@@ -18,6 +19,9 @@ use crate::path::SubQueue;
 use crate::rule::{Explanation, RuleDescription};
 use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
+use crate::transaction::{Operation, Part, PartOutcome};
+use crate::transfer::passage::Passage;
+use crate::transfer::{Admission, Arrival, Departure, ListNumber, WhenFull};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
 #[derive(Clone, Debug)]
@@ -26,6 +30,23 @@ pub struct InboundMessage {
     pub content: Content,
     /// What the entity reads of it; computed once, at the edge.
     pub envelope: Envelope,
+}
+
+/// A message on its way in from another broker.
+#[derive(Clone, Debug)]
+pub struct PeerArrival {
+    /// The message.
+    pub message: InboundMessage,
+    /// Its number at its source.
+    pub sequence: SequenceNumber,
+    /// When it was enqueued at its source.
+    pub enqueued_at: Timestamp,
+    /// The number it was first given (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// Transfers so far, this one included (FWD-13).
+    pub hops: u8,
+    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    pub dead_letter_source: Option<Arc<str>>,
 }
 
 /// How a received message leaves the entity (RCV-01).
@@ -115,6 +136,41 @@ pub enum Command {
     SendBatch {
         /// The messages, in the order in which they are numbered (SND-31).
         messages: Vec<InboundMessage>,
+    },
+    /// Stores messages, all or none, that wait here for their transfer to another entity and are seen
+    /// by nobody (VIA-01). Answer: [`Outcome::AcceptedBatch`].
+    SendVia {
+        /// The path of the destination, which was there when the sender attached (VIA-02).
+        destination: Arc<str>,
+        /// The messages, in their order.
+        messages: Vec<InboundMessage>,
+    },
+    /// Takes messages over from another entity, whose records of them go in the same batch (FND-03).
+    /// Asked by the broker only. Answer: [`Outcome::Admitted`].
+    TransferIn {
+        /// The messages, in the order of their source (FWD-10).
+        messages: Vec<Arrival>,
+        /// What becomes of the rest when there is no room.
+        when_full: WhenFull,
+        /// The guard of the list; the shell's, not the machine's.
+        passage: Passage,
+    },
+    /// Says what became of a list of messages that the entity has handed over. Asked by the broker
+    /// only. Answer: [`Outcome::Done`].
+    TransferOut {
+        /// The list.
+        list: ListNumber,
+        /// One for each message; those without one are kept.
+        departures: Vec<Departure>,
+    },
+    /// Takes messages over that another broker forwards, in their order, each by itself; one that was
+    /// taken before is not stored again. Ends at the first that may be taken later. Only for who may
+    /// manage the entity (FWD-13). Answer: [`Outcome::TakenOver`].
+    TransferFromPeer {
+        /// Where they come from.
+        source: PeerSource,
+        /// The messages, in the order of their source (FWD-10).
+        messages: Vec<PeerArrival>,
     },
     /// Removes scheduled messages, all or none (SCH-05). Answer: [`Outcome::Done`].
     CancelScheduled {
@@ -264,6 +320,18 @@ pub enum Command {
         /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
         read_at: Option<Timestamp>,
     },
+    /// Whether an operation would be carried out now; changes nothing (TXN-07).
+    /// Answer: [`Outcome::Done`].
+    Check {
+        /// What a transaction is to do.
+        operation: Operation,
+    },
+    /// Carries out all operations of a transaction as one atomic unit, or none (TXN-01). Each part
+    /// names its own sub-queue (TXN-14). Answer: [`Outcome::Committed`].
+    Commit {
+        /// What it does, in its order.
+        parts: Vec<Part>,
+    },
     /// Replaces the description of a topic; it was validated before (ENT-17). Answer: [`Outcome::Done`].
     UpdateTopic {
         /// The new description.
@@ -332,6 +400,9 @@ pub enum RuleCommand {
 /// What the holder of a session may ask.
 #[derive(Clone, Debug)]
 pub enum SessionCommand {
+    /// Opens the link again, without credit, after the entity has closed it and left the session to
+    /// its holder (ENT-24, ENT-25). Answer: [`Outcome::Done`].
+    Attach,
     /// As [`Command::Receive`], from the session, in the mode of its receiver (SES-21).
     Receive {
         /// At least 1 and at most this many messages.
@@ -432,6 +503,12 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
     SessionState(Option<S>),
     /// Session ids, ascending (SES-29).
     Sessions(Vec<Arc<str>>),
+    /// What became of the parts of a transaction, in their order.
+    Committed(Vec<PartOutcome>),
+    /// What became of each message of a list that came in from another entity.
+    Admitted(Vec<Admission>),
+    /// Which messages of another broker are here now, from the first on as far as they were looked at.
+    TakenOver(Vec<Result<(), Rejection>>),
 }
 
 /// An outcome as a machine tells it.

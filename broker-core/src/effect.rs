@@ -3,6 +3,7 @@
 use crate::command::{MachineOutcome, MessageFacts};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::transfer::HandOver;
 
 /// When an effect may leave the broker (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,9 @@ pub enum Effect {
         /// Why.
         reason: Rejection,
     },
+    /// Messages leave for another entity. They are durable and frozen until
+    /// [`crate::command::Command::TransferOut`] says what became of them.
+    HandOver(Box<HandOver>),
     /// The entity has been idle for its whole AutoDeleteOnIdle (TMP-07).
     IdleElapsed,
     /// The entity needs the contents of these messages, and gets them by

@@ -8,7 +8,10 @@ use std::hash::Hasher;
 
 use crate::command::InboundMessage;
 use crate::limits::Limits;
-use crate::message::{Content, Message, MessageId, PropertyLimits};
+use crate::message::{Content, Message, MessageId, Overlay, PropertyChange, PropertyLimits};
+
+/// What the id of a broker is the keyed hash of; another text would make all brokers others.
+const BROKER: &[u8] = b"peeklock broker";
 
 /// Random bits that cannot be guessed: a keyed hash of a counter, the key from the system.
 pub struct Entropy {
@@ -77,6 +80,13 @@ impl Edge {
         &self.entropy
     }
 
+    /// Names the broker among all others, for as long as its data exists: what the key of its hashes
+    /// makes of a constant, which tells nothing of the key.
+    #[must_use]
+    pub fn broker_id(&self) -> u128 {
+        SipHasher128::new_with_key(&self.duplicate_key).hash(BROKER).as_u128()
+    }
+
     /// Takes a message of a typed client.
     #[must_use]
     pub fn take(&self, mut message: Message) -> InboundMessage {
@@ -94,6 +104,31 @@ impl Edge {
             return self.admit(content, false);
         }
         self.admit(content.with_message_id(&self.fresh_message_id()), true)
+    }
+
+    /// Takes a message that comes from another entity, with what was set on it there: its destination
+    /// reads the broker properties that a rule has set (ACT-08), and counts all as header.
+    #[must_use]
+    pub fn take_over(&self, content: Content, overlays: &[Overlay]) -> InboundMessage {
+        let sets_broker_properties = overlays
+            .iter()
+            .flat_map(Overlay::changes)
+            .any(|change| matches!(change, PropertyChange::SetBroker(..)));
+        let mut message = self.admit(content, false);
+        if sets_broker_properties && let Ok(mut whole) = message.content.decode() {
+            for overlay in overlays {
+                whole.apply_overlay(overlay);
+            }
+            let changed = whole.encode().envelope(&self.limits, &self.duplicate_key);
+            let (size, header_size) = (message.envelope.size, message.envelope.header_size);
+            message.envelope = crate::message::Envelope { size, header_size, ..changed };
+        }
+        for overlay in overlays {
+            message.envelope.size = message.envelope.size.saturating_add(overlay.size_bytes());
+            message.envelope.header_size =
+                message.envelope.header_size.saturating_add(overlay.size_bytes());
+        }
+        message
     }
 
     /// An id that the broker gave is never a duplicate (DUP-14).

@@ -18,6 +18,8 @@ pub mod change;
 pub mod command;
 pub mod effect;
 pub mod entity;
+pub mod transaction;
+pub mod transfer;
 // Where it is kept.
 pub mod content_ref;
 pub mod store;
@@ -34,6 +36,7 @@ pub mod broker;
 pub mod builder;
 pub mod call;
 pub mod contract;
+mod forwarders;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
 pub mod testing;

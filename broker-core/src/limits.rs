@@ -123,6 +123,12 @@ pub struct Limits {
     pub transaction_duration_max: TimeSpan,
     /// Open transactions of one connection (TXN-17).
     pub transaction_open_count_max: usize,
+    /// Operations of one transaction. Ours, because a commit is carried out in one go.
+    pub transaction_operation_count_max: usize,
+    /// Bytes that the open transactions of one connection hold, but always one operation. Those of all
+    /// connections hold at most half of `broker_inbound_bytes_max`. Ours, because what is not committed
+    /// is kept in memory.
+    pub transaction_open_bytes_max: u64,
     /// Small contents of one transaction or atomic batch, together (QUO-07).
     pub atomic_bytes_max: u64,
     /// A content counts for `atomic_bytes_max` up to this size (QUO-07).
@@ -159,6 +165,10 @@ pub struct Limits {
     pub broker_inbound_count_max: usize,
     /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
     pub send_wait_max: TimeSpan,
+    /// Time of one call of a forwarder; a longer one counts as failed (FWD-32).
+    pub forwarder_time_max: TimeSpan,
+    /// Threads of forwarders, one for each source that forwards to one; further ones wait. Ours.
+    pub forwarder_thread_count_max: usize,
 }
 
 impl Tier {
@@ -264,6 +274,8 @@ impl Limits {
             transaction_message_count_max: 100,
             transaction_duration_max: TimeSpan::from_minutes(2),
             transaction_open_count_max: 1_000,
+            transaction_operation_count_max: 4_000,
+            transaction_open_bytes_max: 64 * MIB,
             atomic_bytes_max: 32 * MIB,
             atomic_content_bytes_max: 256 * KIB,
 
@@ -283,6 +295,8 @@ impl Limits {
             broker_inbound_bytes_max: 256 * MIB,
             broker_inbound_count_max: 65_536,
             send_wait_max: TimeSpan::from_seconds(5),
+            forwarder_time_max: TimeSpan::from_seconds(30),
+            forwarder_thread_count_max: 256,
         }
     }
 

@@ -295,6 +295,12 @@ fn path_part(text: &str) -> &str {
     whole.split_once(is_separator).map_or("", |(_host, path)| path)
 }
 
+/// The scheme of an address that is none of this broker's, such as `webhook+https`.
+pub(crate) fn foreign_scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    (!SCHEMES.iter().any(|known| same(known, scheme))).then_some(scheme)
+}
+
 fn subscription(topic: &[&str], name: &str) -> Option<EntityName> {
     if name.is_empty() || name.starts_with('$') {
         return None;

@@ -76,7 +76,12 @@ impl Budget {
     /// Takes room if there is some at once.
     #[must_use]
     pub fn try_acquire(&self, bytes: u64) -> Option<Permit> {
-        let bytes = bytes.max(COMMAND_BYTES);
+        self.try_keep(bytes.max(COMMAND_BYTES))
+    }
+
+    /// Takes room at its own cost for what is kept and is no command, if there is some at once.
+    #[must_use]
+    pub fn try_keep(&self, bytes: u64) -> Option<Permit> {
         let own = Arc::clone(&self.room).try_acquire_many_owned(self.cost(bytes)).ok()?;
         let parent = match &self.parent {
             Some(parent) => {

@@ -72,6 +72,12 @@ impl Reply {
         Self { outlet: Some(outlet), correlation, permit }
     }
 
+    /// A reply that nobody waits for.
+    #[must_use]
+    pub const fn nobody() -> Self {
+        Self { outlet: None, correlation: 0, permit: None }
+    }
+
     /// The outlet that deliveries of a new link go to.
     pub(crate) fn outlet(&self) -> Option<&Arc<dyn Outlet>> {
         self.outlet.as_ref()

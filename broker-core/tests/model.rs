@@ -6,7 +6,7 @@
 //! are late and its process dies. A failure names its seed: `PEEKLOCK_MODEL_SEED` begins there, and
 //! `PEEKLOCK_MODEL_SEQUENCES` says how many sequences follow.
 //!
-//! Absent on purpose: sessions, topics, forwarding and transactions; the wire; how an entity with
+//! Absent on purpose: sessions, topics and forwarding; the wire; how an entity with
 //! more than a few dozen messages behaves, and so what expiry and schedules owe within a second; the
 //! bound of the duplicate history; what the edge refuses before a command is made.
 #![expect(clippy::panic, reason = "a panic is how a test fails")]
@@ -44,7 +44,7 @@ const RULES: &[&str] = &[
     "SCH-05", "SCH-06", "SET-01", "SET-03", "SET-04", "SET-05", "SET-06", "SET-08", "SET-10",
     "SET-12", "SET-13", "SET-16", "SET-18", "SET-20", "SET-21", "SET-28", "SET-31", "SET-32",
     "SET-34", "SET-35", "SET-36", "SET-38", "SND-20", "SND-22", "SND-23", "SND-24", "SND-30",
-    "SND-31", "SND-32", "SND-34", "TMP-07",
+    "SND-31", "SND-32", "SND-34", "TMP-07", "TXN-01", "TXN-03", "TXN-07", "TXN-13", "TXN-14",
 ];
 
 /// LIF-01, LIF-04: every answer, delivery, count, instant and size of the machine is the oracle's;
@@ -65,7 +65,8 @@ const RULES: &[&str] = &[
 /// DLQ-06, DLQ-07, DLQ-09, DLQ-10, DLQ-11, DLQ-12, DLQ-14, DLQ-15, DLQ-16, DLQ-19, DLQ-29, DUP-01,
 /// DUP-02, DUP-04, DUP-05, DUP-06, DUP-07, DUP-08, DUP-11, DUP-12, DUP-13, DUP-14, TMP-07, TMP-08,
 /// TMP-09, TMP-14, TMP-15, TMP-16, TMP-17, CNT-01, CNT-02, CNT-03, CNT-06, CNT-07, CNT-08, CNT-09,
-/// DEL-01, DEL-02, DEL-03, DEL-04, DEL-05, DEL-08, DEL-09, QUO-03, QUO-04, QUO-05.
+/// DEL-01, DEL-02, DEL-03, DEL-04, DEL-05, DEL-08, DEL-09, QUO-03, QUO-04, QUO-05, TXN-01, TXN-03,
+/// TXN-04, TXN-07, TXN-13, TXN-14, TXN-15.
 #[test]
 fn the_machine_agrees_with_the_oracle_on_random_sequences() {
     let (first, count) = seeds();

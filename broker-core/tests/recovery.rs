@@ -524,3 +524,22 @@ async fn a_state_waits_for_room_in_the_store() {
     assert_eq!(world.state(holder).await, "late");
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
+
+/// What forwarders call a broker stays with its data, and no other has it.
+#[tokio::test]
+async fn a_broker_keeps_its_id_with_its_data() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let start = |store: Arc<MemoryStore>| async {
+        Broker::builder().arbiters(1).store(store).start().await.unwrap()
+    };
+    let broker = start(Arc::clone(&store)).await;
+    broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    let id = broker.id();
+    broker.stop(Duration::ZERO).await.unwrap();
+    let again = start(store).await;
+    assert_eq!(again.id(), id);
+    again.stop(Duration::ZERO).await.unwrap();
+    let other = start(Arc::new(MemoryStore::new(2, u64::MAX))).await;
+    assert_ne!(other.id(), id);
+    other.stop(Duration::ZERO).await.unwrap();
+}

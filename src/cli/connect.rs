@@ -299,6 +299,14 @@ fn hint(error: &BrokerError) -> Option<String> {
             "receive or `peeklock queue purge {queue}`, or give it more room with \
              `peeklock queue update {queue} --max-size-in-megabytes N`"
         ),
+        Condition::SessionCannotBeLocked => format!(
+            "another receiver holds it; `peeklock receive {queue} --next-session` takes one that is free"
+        ),
+        Condition::SessionLockLost => {
+            "the session goes on with whoever accepts it next; a longer --lock-duration of the queue \
+             gives more time"
+                .to_owned()
+        }
         Condition::MessageLockLost => {
             "the message is delivered again; a longer --lock-duration of the queue gives more time"
                 .to_owned()

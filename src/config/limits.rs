@@ -98,6 +98,8 @@ limits! {
     transaction_message_count_max: usize,
     transaction_duration_max: TimeSpan,
     transaction_open_count_max: usize,
+    transaction_operation_count_max: usize,
+    transaction_open_bytes_max: u64,
     atomic_bytes_max: u64,
     atomic_content_bytes_max: u64,
     batch_delete_count_max: usize,
@@ -114,6 +116,8 @@ limits! {
     broker_inbound_bytes_max: u64,
     broker_inbound_count_max: usize,
     send_wait_max: TimeSpan,
+    forwarder_time_max: TimeSpan,
+    forwarder_thread_count_max: usize,
 }
 
 #[cfg(test)]

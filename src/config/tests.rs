@@ -112,7 +112,9 @@ fn wrong_values_are_named_with_key_and_source() {
             "queues[0].lock_duration",
             "`soon` is",
         ),
-        ("[[queues]]\nname = \"a\"\nforward_to = \"b\"", "queues[0]", "not supported"),
+        ("[[queues]]\nname = \"a\"\nforward_to = \"A\"", "queues[0]", "names the queue itself"),
+        ("[forwarding]\nfailure_target = \"trash\"", "forwarding.failure_target", "dead_letter"),
+        ("[forwarding]\non_destination_full = \"drop\"", "forwarding.on_destination_full", "hold"),
         ("[[queues]]\nname = \"a\"\n[[queues]]\nname = \"A\"", "queues[1]", "declared twice"),
     ] {
         let text = refusal("wrong", given);
@@ -155,5 +157,47 @@ fn the_older_name_of_dead_lettering_on_expiration_is_accepted() {
         let properties = loaded.config.queues[0].properties();
         assert_eq!(properties.dead_lettering_on_message_expiration, Some(true));
         assert_eq!(properties.lock_duration, Some(TimeSpan::from_seconds(30)));
+    }
+}
+
+#[test]
+fn forwarders_are_configured_and_their_files_are_judged() {
+    let defaults = load("webhook-defaults", "").unwrap().config.webhook.config().unwrap();
+    assert_eq!(defaults.timeout, std::time::Duration::from_secs(15));
+    assert!(defaults.secrets.is_empty());
+    let secret = std::env::temp_dir().join(format!("peeklock-{}-secret", std::process::id()));
+    std::fs::write(&secret, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n").unwrap();
+    let text = format!(
+        "[webhook]\nallowed_hosts = [\"*.example.com\", \"[::1]:80\"]\ntimeout = \"2s\"\n\
+         [[webhook.secrets]]\nhost = \"hooks.example.com\"\nfile = \"{}\"\n",
+        secret.display()
+    );
+    let loaded = load("webhook", &text).unwrap();
+    let config = loaded.config.webhook.config().unwrap();
+    assert_eq!(config.secrets.len(), 1);
+    let place = peeklock::forward_webhook::Place::new("a.example.com", 80, false).unwrap();
+    assert_eq!(config.reach.judge(&place), Ok(()));
+    assert!(defaults.reach.judge(&place).is_err());
+    assert_eq!(config.timeout, std::time::Duration::from_secs(2));
+    assert!(loaded.rows().iter().all(|row| !row.value.contains("whsec_")), "it is not shown");
+    std::fs::write(&secret, "hush\n").unwrap();
+    let detail = refusal("webhook-secret", &text);
+    assert!(detail.starts_with("`webhook.secrets[0].file`: "), "{detail}");
+    assert!(!detail.contains("hush"), "{detail}");
+    std::fs::remove_file(secret).unwrap();
+    for (given, key) in [
+        ("[webhook]\nallowed_hosts = [\"a b\"]", "webhook.allowed_hosts"),
+        ("[webhook]\ntimeout = \"21s\"", "webhook.timeout"),
+        ("[webhook]\nconnect_timeout = \"0s\"", "webhook.connect_timeout"),
+        ("[webhook]\nca_file = \"/nowhere\"", "webhook.ca_file"),
+        ("[[webhook.secrets]]\nhost = \"a.net\"\nfile = \"/nowhere\"", "webhook.secrets[0].file"),
+        ("[peers]\nallowed_hosts = [\"a b\"]", "peers.allowed_hosts"),
+        ("[peers]\nconnect_timeout = \"16s\"", "peers.connect_timeout"),
+        ("[peers]\nca_file = \"/nowhere\"", "peers.ca_file"),
+        ("[[peers.tokens]]\nhost = \"a.net\"\nfile = \"/nowhere\"", "peers.tokens[0].file"),
+        ("[[webhook.secrets]]\nhost = \"\"\nfile = \"/nowhere\"", "webhook.secrets[0].host"),
+    ] {
+        let detail = refusal("webhook-wrong", given);
+        assert!(detail.starts_with(&format!("`{key}`: ")), "{given}: {detail}");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
-use peeklock::description::EntityStatus;
+use peeklock::description::{EntityStatus, FailureTarget, OnDestinationFull};
 use peeklock::limits::Tier;
 use peeklock::time::TimeSpan;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
@@ -75,6 +75,30 @@ impl FromText for Tier {
 
     fn from_text(text: &str) -> Option<Self> {
         Self::parse(text)
+    }
+}
+
+impl FromText for FailureTarget {
+    const EXPECTED: &'static str = "transfer_dead_letter or dead_letter";
+
+    fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "transfer_dead_letter" => Some(Self::TransferDeadLetter),
+            "dead_letter" => Some(Self::DeadLetter),
+            _ => None,
+        }
+    }
+}
+
+impl FromText for OnDestinationFull {
+    const EXPECTED: &'static str = "transfer_dead_letter or hold";
+
+    fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "transfer_dead_letter" => Some(Self::TransferDeadLetter),
+            "hold" => Some(Self::Hold),
+            _ => None,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ import {
   type Receiver,
   type Rule,
   type SendOutcome,
+  type SessionReceiver,
   subscriptionPath,
   type Topic,
   typed,
@@ -97,6 +98,23 @@ export async function everything(): Promise<void> {
   await receiver.peek({ from: 1 });
   const removed: number = (await receiver.deleteBatch()) + (await receiver.purge({ enqueuedBefore: new Date() }));
   await receiver.deleteDeferred(removed);
+  const session: SessionReceiver = await connection.acceptNextSession("steps", { waitSeconds: 1, signal: abort.signal });
+  for await (const message of session) {
+    await message.complete();
+    break;
+  }
+  const state: string | Uint8Array | undefined = await session.getState();
+  await session.setState(state ?? null);
+  // @ts-expect-error: a state is text or bytes
+  await session.setState({ step: 1 });
+  const until: Date = await session.renewSession();
+  const stop: () => void = session.keepSession({ onLost: (error) => error.condition });
+  stop();
+  const ids: string[] = await connection.queues.sessions("steps", { stateSetAfter: until, top: 10 });
+  const other = await connection.acceptSession("steps", ids[0] ?? session.sessionId, { mode: "receiveAndDelete" });
+  const count: number | undefined = queue.runtime.lockedSessionCount;
+  await connection.queues.deleteUnlocked("steps", { maxCount: count ?? 1 });
+  await other.close();
   await connection.close({ seconds: 1 });
 }
 

@@ -34,6 +34,9 @@ fn commands() -> Vec<Vec<&'static str>> {
         "dlq show",
         "dlq resubmit",
         "schedule cancel",
+        "session list",
+        "session state",
+        "session set-state",
         "top",
     ]
     .iter()
@@ -50,9 +53,17 @@ fn every_command_teaches_with_examples_and_names_its_exit_codes() {
             assert!(ended.out.contains(expected), "{command:?}: {expected}\n{}", ended.out);
         }
     }
-    for command in
-        ["context", "completions", "queue", "topic", "subscription", "rule", "dlq", "schedule"]
-    {
+    for command in [
+        "context",
+        "completions",
+        "queue",
+        "topic",
+        "subscription",
+        "rule",
+        "dlq",
+        "schedule",
+        "session",
+    ] {
         let ended = Program::new(&[command, "--help"]).run();
         assert!(ended.out.contains("Examples:\n  peeklock "), "{}", ended.out);
     }

@@ -118,8 +118,9 @@ fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
     assert!(log.contains("`peeklock queue create order`"), "{log}");
     let (_, log) = broker.ends(2, &["queue", "update", "orders", "--max-delivery-count", "0"]);
     assert!(log.contains("not 1 to 2147483647"), "{log}");
-    let (_, log) = broker.ends(1, &["queue", "create", "s", "--forward-to", "orders"]);
-    assert!(log.contains("NotImplemented"), "{log}");
+    let (_, log) = broker.ends(4, &["queue", "create", "s", "--forward-to", "absent"]);
+    assert!(log.contains("no entity has the path `absent`"), "{log}");
+    broker.ok(&["queue", "create", "s", "--forward-to", "orders"]);
 }
 
 #[test]

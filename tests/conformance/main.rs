@@ -328,6 +328,8 @@ scenarios! {
         rules_explain_what_they_make_of_a_message,
         a_batch_is_published_whole_and_in_order,
         a_topic_outlives_a_restart_with_all_it_has,
+        rules_never_see_the_body,
+        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
     ],
     restart: [
         after_a_restart_every_message_is_where_it_was_and_no_lock_is_held,
@@ -366,23 +368,100 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     operations_of_one_entity_are_applied_in_one_order,
 ] }
 
-scenarios_of! { inproc_sessions, Inproc, sessions: [
-    a_queue_that_requires_sessions_gives_and_takes_by_session_only,
-    a_session_is_accepted_by_id_by_one_receiver,
-    the_next_session_is_that_of_the_oldest_message,
-    waiting_accepts_are_served_in_order,
-    an_accept_that_is_dropped_holds_nothing,
-    what_is_done_through_a_session_lock_ends_with_it,
-    an_abandoned_message_comes_before_those_behind_it,
-    only_an_orderly_close_leaves_the_count_alone,
-    a_session_keeps_its_state_for_the_next_holder,
-    sessions_are_listed_by_id,
-    what_is_set_aside_belongs_to_its_session,
-    one_expired_message_expires_its_whole_session,
-    messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
-    sessions_outlive_a_restart_and_their_locks_do_not,
-    requesters_share_a_queue_of_replies,
-    operations_of_sessions_are_refused_where_there_are_none,
+scenarios_of! { inproc_forwarding, Inproc, forwarding: [
+    messages_go_to_the_destination_in_their_order,
+    a_destination_must_be_there_and_be_another,
+    messages_that_are_there_are_forwarded_too,
+    a_message_leaves_when_its_lock_has_ended,
+    an_expired_message_is_not_forwarded,
+    the_time_to_live_counts_anew_at_the_destination,
+    a_source_is_not_received_from,
+    a_source_is_never_idle_and_a_transfer_is_a_use,
+    a_message_makes_four_hops_and_no_fifth,
+    a_circle_ends_by_the_hop_limit,
+    what_a_destination_does_not_take_is_dead_lettered_at_the_source,
+    a_full_destination_and_a_small_one_dead_letter_at_the_source,
+    failures_can_go_to_the_dead_letter_queue with into_the_dead_letter_queue,
+    a_duplicate_is_a_successful_transfer,
+    a_message_without_session_is_dead_lettered_at_a_session_queue,
+    a_source_that_gives_no_receives_forwards_nothing,
+    dead_letters_are_forwarded_with_their_reason,
+    a_forwarded_dead_letter_queue_is_not_received_from,
+    a_dead_letter_waits_for_its_destination,
+    a_dead_letter_that_may_not_hop_can_be_received,
+    forwarding_goes_on_after_a_restart,
+    a_backlog_arrives_in_its_order,
+] }
+
+/// Makes tests of sessions for each transport that has them.
+macro_rules! sessions {
+    ($($module:ident: $transport:ident),* $(,)?) => {$(
+        scenarios_of! { $module, $transport, sessions: [
+            a_queue_that_requires_sessions_gives_and_takes_by_session_only,
+            a_session_is_accepted_by_id_by_one_receiver,
+            the_next_session_is_that_of_the_oldest_message,
+            waiting_accepts_are_served_in_order,
+            an_accept_that_is_dropped_holds_nothing,
+            what_is_done_through_a_session_lock_ends_with_it,
+            an_abandoned_message_comes_before_those_behind_it,
+            only_an_orderly_close_leaves_the_count_alone,
+            a_session_keeps_its_state_for_the_next_holder,
+            sessions_are_listed_by_id,
+            what_is_set_aside_belongs_to_its_session,
+            one_expired_message_expires_its_whole_session,
+            messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
+            sessions_outlive_a_restart_and_their_locks_do_not,
+            requesters_share_a_queue_of_replies,
+            operations_of_sessions_are_refused_where_there_are_none,
+        ] }
+    )*};
+}
+
+sessions! {
+    inproc_sessions: Inproc,
+    websocket_sessions: WebSocket,
+    websocket_json_sessions: WebSocketJson,
+}
+
+/// Makes a test of each scenario of transactions and each transport that has them (TXN-16).
+macro_rules! transactions {
+    ($($module:ident on $transport:ident),* : $list:tt) => {
+        $(scenarios_of! { $module, $transport, transactions: $list })*
+    };
+}
+
+transactions! { inproc_transactions on Inproc: [
+    nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
+    after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
+    every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,
+    a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next,
+    a_transaction_times_out_two_minutes_after_its_first_operation,
+    an_operation_that_would_fail_is_refused_at_once_with_its_own_error,
+    a_commit_that_cannot_do_one_part_does_none,
+    a_commit_fails_with_the_state_of_the_queue,
+    the_quota_is_that_of_all_messages_together,
+    a_transaction_covers_one_queue,
+    messages_of_a_transaction_get_consecutive_numbers_at_its_commit,
+    a_dead_letter_is_completed_and_its_copy_sent_as_one,
+    a_restart_keeps_what_was_committed_and_nothing_else,
+    a_connection_has_at_most_1000_open_transactions,
+    ids_are_looked_at_when_a_transaction_commits,
+    a_lock_is_settled_once_in_a_transaction,
+    a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it,
+    a_basic_namespace_has_no_transactions with basic,
+    a_full_store_refuses_commits_that_send_and_no_others with small_store,
+] }
+
+scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
+    nothing_else_can_be_part_of_one,
+    a_topic_with_one_of_its_subscriptions_is_one,
+    a_topic_and_its_subscription_do_all_or_nothing,
+    a_dead_letter_of_a_subscription_is_published_again_as_one,
+    a_restart_keeps_a_commit_over_topic_and_subscription,
+    a_transaction_across_entities_settles_at_the_first_and_sends_to_others,
+    a_transfer_that_fails_does_not_undo_its_transaction,
+    a_dropped_transaction_is_rolled_back,
+    messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
 
 scenarios_of! { http_requests, Http, requests: [

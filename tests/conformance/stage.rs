@@ -205,6 +205,19 @@ impl Stage {
         self.describe(path).await.unwrap().counts
     }
 
+    /// Waits until the counts of a queue are as they should be. What is forwarded takes a few turns of
+    /// the broker's threads, and no time.
+    pub async fn until(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
+        loop {
+            // Asked of the broker, so that no transport has to know forwarding.
+            let counts = self.broker.describe_queue(path).await.unwrap().counts;
+            if counts.transfer == 0 && holds(&counts) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub async fn complete(&self, path: &str, seen: &Seen) {
         self.settle(path, seen.token(), Decision::Complete).await.unwrap();
     }

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use peeklock_core::command::{Described, MessageState, ReceiveMode};
+use peeklock_core::command::{Described, MessageState, ReceiveMode, SessionFilter};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::PartOutcome;
 
 pub use topics::Topics;
 
@@ -59,6 +60,15 @@ pub enum Decision {
         description: Option<String>,
         properties: Vec<(String, Value)>,
     },
+}
+
+/// What can be part of a transaction (TXN-02).
+#[derive(Clone, Debug)]
+pub enum Work {
+    Send(Message),
+    SendBatch(Vec<Message>),
+    Settle { token: String, decision: Decision },
+    Renew { token: String },
 }
 
 /// An operation that not every transport has.
@@ -120,11 +130,76 @@ pub trait Subject: Topics {
     async fn purge(&self, path: &str) -> Answer<u64>;
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()>;
 
+    /// Begins a transaction. This and what follows are offered by transports that have them
+    /// (TXN-16).
+    async fn begin(&self) -> Answer<u64> {
+        panic!("the transport has no transactions")
+    }
+
+    /// Makes something part of a transaction.
+    async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
+        panic!("no transaction {transaction} for {work:?} at {path}")
+    }
+
+    async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
+        panic!("no transaction {transaction}")
+    }
+
+    async fn roll_back(&self, transaction: u64) -> Answer<()> {
+        panic!("no transaction {transaction}")
+    }
+
+    /// Locks a session, by id or whichever is next; for transports that have sessions.
+    async fn accept(
+        &self,
+        path: &str,
+        session: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Answer<Box<dyn Session>> {
+        panic!("no session can be accepted here: {path} {session:?} {mode:?} {wait}");
+    }
+    async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Answer<Vec<String>> {
+        panic!("no sessions are listed here: {path} {which:?} {skip} {top}");
+    }
+    async fn delete_unlocked(&self, path: &str, count_max: u32) -> Answer<u64> {
+        panic!("sessions are not emptied here: {path} {count_max}");
+    }
+
     /// Where the transport listens, if it does.
     fn address(&self) -> Option<SocketAddr>;
 
     /// Ends the transport, before its broker is stopped.
     async fn stop(&self);
+}
+
+/// A session that is held. Dropped, it is given up as if the holder were gone.
+#[async_trait(?Send)]
+pub trait Session {
+    fn id(&self) -> &str;
+    fn locked_until(&self) -> Timestamp;
+    async fn receive(&self, count_max: u32, wait: TimeSpan) -> Answer<Vec<Seen>>;
+    async fn receive_deferred(&self, sequences: &[u64]) -> Answer<Vec<Seen>>;
+    async fn peek(&self, from: u64, count_max: u32) -> Answer<Vec<Seen>>;
+    /// Settles what this holder received; completes whatever the token names.
+    async fn settle(&self, seen: &Seen, decision: Decision) -> Answer<()>;
+    async fn renew(&self) -> Answer<Timestamp>;
+    async fn state(&self) -> Answer<Option<Bytes>>;
+    async fn set_state(&self, state: Option<Bytes>) -> Answer<()>;
+    async fn delete_batch(&self, count_max: u32) -> Answer<u64>;
+    async fn close(self: Box<Self>) -> Answer<()>;
+}
+
+impl std::fmt::Debug for dyn Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {}", self.id())
+    }
 }
 
 impl Seen {

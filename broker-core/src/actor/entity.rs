@@ -15,6 +15,8 @@ use actix::{ActorFutureExt, Addr};
 use super::desk::Desk;
 use super::inlet::{Group, Inlet};
 use super::namespace::{IdleElapsed, NamespaceActor};
+use super::transfer::Courier;
+use crate::broker::Shared;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
@@ -26,6 +28,7 @@ use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
+use crate::transfer::passage::Passages;
 
 /// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
 const TURN_COMMANDS_MAX: usize = 256;
@@ -81,8 +84,9 @@ pub(super) struct Retire {
 /// The actor of one entity.
 pub struct EntityActor {
     id: EntityId,
-    /// `None` after a failure, until the parent has rebuilt the entity.
-    shell: Option<Shell<AnyMachine>>,
+    /// `None` after a failure, until the parent has rebuilt the entity. The tree knows it too, weakly:
+    /// a transaction over several machines is carried out by one of them (TXN-08).
+    shell: Option<Rc<RefCell<Shell<AnyMachine>>>>,
     tree: Rc<RefCell<Tree>>,
     /// Its place among the actors of the tree.
     number: MemberNumber,
@@ -92,6 +96,8 @@ pub struct EntityActor {
     desk: Rc<Desk>,
     seat: u64,
     namespace: Addr<NamespaceActor>,
+    /// Brings messages to other entities.
+    courier: Courier,
     groups: VecDeque<Group>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
@@ -106,6 +112,8 @@ pub(super) struct Parts {
     pub(super) id: EntityId,
     pub(super) shell: Shell<AnyMachine>,
     pub(super) inlet: Arc<Inlet>,
+    pub(super) passages: Arc<Passages>,
+    pub(super) shared: Arc<Shared>,
     pub(super) observed: Arc<Observed>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
@@ -115,12 +123,17 @@ pub(super) struct Parts {
 
 impl EntityActor {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace } = parts;
+        let Parts { id, shell, inlet, passages, shared, observed, clock, desk, seat, namespace } =
+            parts;
         observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
+        let (tree, number) = (Rc::clone(shell.tree()), shell.number());
+        let shell = Rc::new(RefCell::new(shell));
+        let participant = Rc::downgrade(&shell);
+        tree.borrow_mut().enlist(id, participant);
         Self {
             id,
-            tree: Rc::clone(shell.tree()),
-            number: shell.number(),
+            tree,
+            number,
             shell: Some(shell),
             inlet,
             observed,
@@ -128,6 +141,7 @@ impl EntityActor {
             desk,
             seat,
             namespace,
+            courier: Courier::new(id, shared, passages),
             groups: VecDeque::new(),
             turn_size: TURN_COMMANDS_MAX,
             armed: None,
@@ -137,17 +151,19 @@ impl EntityActor {
     }
 
     /// Runs one turn of the shell and lets out what may leave.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         context: &mut Context<Self>,
         run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
     ) {
-        let Some(shell) = &mut self.shell else { return };
+        let Some(shell) = self.shell.as_ref().map(Rc::clone) else { return };
         let now = self.clock.now();
         let mut releases = Vec::new();
-        let result = catch_unwind(AssertUnwindSafe(|| run(shell, now, &mut releases)));
+        let result =
+            catch_unwind(AssertUnwindSafe(|| run(&mut shell.borrow_mut(), now, &mut releases)));
         match result {
             Ok(Ok(turn)) => {
+                let mut shell = shell.borrow_mut();
                 let machine = shell.machine();
                 self.observed.publish(&machine.counts(), machine.size_bytes());
                 self.desk.telemetry.count(&turn);
@@ -159,6 +175,11 @@ impl EntityActor {
                     self.desk.wake(self.seat, &to_wake);
                 }
                 release_all(&mut releases);
+                let outgoing = shell.take_outgoing();
+                drop(shell);
+                for list in outgoing {
+                    self.courier.carry(list, context.address());
+                }
                 if turn.wants_load {
                     self.load(context);
                 }
@@ -185,13 +206,13 @@ impl EntityActor {
     /// Ends the tree: everybody who waits is told, nothing that is staged leaves. The parent
     /// rebuilds the entity from the store when nothing of its tree is on its way any more (DESIGN D3).
     fn fail(&mut self, why: &str) {
-        let Some(mut shell) = self.shell.take() else { return };
+        let Some(shell) = self.shell.take() else { return };
         tracing::error!(entity_id = self.id.0, why, "entity failed and is rebuilt");
         self.inlet.detach();
         let reason = Rejection::internal("the entity failed and is being rebuilt");
         let mut releases = Vec::new();
         // A machine that panicked is asked for nothing more; its waiting calls and links are the shell's.
-        shell.close(&reason, &mut releases);
+        shell.borrow_mut().close(&reason, &mut releases);
         self.tree.borrow_mut().abandon();
         drop(shell);
         release_all(&mut releases);
@@ -201,7 +222,8 @@ impl EntityActor {
     /// Loads contents that the machine has asked for, away from this arbiter; it gets what could be
     /// read.
     fn load(&mut self, context: &mut Context<Self>) {
-        let Some(contents) = self.shell.as_mut().and_then(Shell::take_load) else { return };
+        let contents = self.shell.as_ref().and_then(|shell| shell.borrow_mut().take_load());
+        let Some(contents) = contents else { return };
         let load = async move {
             let mut loaded = Vec::with_capacity(contents.len());
             for (sequence, content) in contents {
@@ -220,7 +242,9 @@ impl EntityActor {
 
     /// Arms the one timer for the earliest deadline, if it is earlier than the armed one.
     fn arm(&mut self, context: &mut Context<Self>) {
-        let Some(own) = self.shell.as_ref().map(Shell::own_deadline) else { return };
+        let Some(own) = self.shell.as_ref().map(|shell| shell.borrow().own_deadline()) else {
+            return;
+        };
         let now = self.clock.now();
         if own.is_some_and(|at| at <= now) {
             // What is due rests on a submission, whose completion is the next turn; or there is more
@@ -293,7 +317,9 @@ impl EntityActor {
     fn close_if_idle(&mut self, reason: &Rejection, context: &mut Context<Self>) -> bool {
         for _ in 0..IDLE_LOOKS_MAX {
             let now = self.clock.now();
-            if !self.shell.as_ref().is_some_and(|shell| shell.machine().is_idle_at(now)) {
+            let is_idle =
+                |shell: &Rc<RefCell<Shell<AnyMachine>>>| shell.borrow().machine().is_idle_at(now);
+            if !self.shell.as_ref().is_some_and(is_idle) {
                 return false;
             }
             if self.inlet.close_if_empty(reason) {

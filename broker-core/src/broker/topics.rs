@@ -114,13 +114,13 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, path);
         let settings = &self.shared.settings;
         validate_subscription_name(name, &settings.limits).map_err(refuse)?;
-        let topic = match EntityAddress::parse(topic).map_err(refuse)? {
-            EntityAddress {
-                entity: EntityName::Root(topic),
-                sub_queue: SubQueue::Main,
-                node: Node::Entity,
-            } => topic,
-            _ => return Err(refuse(Rejection::entity_not_found(topic))),
+        let EntityAddress {
+            entity: EntityName::Root(topic),
+            sub_queue: SubQueue::Main,
+            node: Node::Entity,
+        } = EntityAddress::parse(topic).map_err(refuse)?
+        else {
+            return Err(refuse(Rejection::entity_not_found(topic)));
         };
         let description = properties.create(topic, name, settings).map_err(refuse)?;
         if let Some(rejection) = description.unsupported() {

@@ -12,6 +12,7 @@
 //! | 10 slot | number (8) | the slot; the content is the message |
 //! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
+//! | 21 forwarded by a peer | broker (16), entity (8), sub-queue (1), place (2) | ordinal (8), number (8), enqueued at (8), taken at (8) |
 //! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
 //!
 //! In the namespace's space:
@@ -27,9 +28,12 @@
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
-//! All types are of version 1 but the slot, which has two: 1 for a message without session, 2 for one
-//! that belongs to a session, whose id it ends with. A store without sessions has no version 2 in it.
+//! All types are of version 1 but the slot, which has three: 1 for a message without session, 2 for one
+//! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
+//! with the path of its destination. A store without sessions has no version 2 in it, one without
+//! send-via no version 3.
 
+use super::super::entity::peers::{PeerSource, Taking};
 use super::super::entity::slot::{Slot, SlotState};
 use crate::description::{
     EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription,
@@ -54,11 +58,14 @@ const RULE: u8 = 0x03;
 const SLOT: u8 = 0x10;
 const OVERLAY: u8 = 0x11;
 const ID: u8 = 0x20;
+const PEER: u8 = 0x21;
 const SESSION_STATE: u8 = 0x30;
 
 pub(crate) const VERSION: u8 = 1;
 /// The version of a slot whose message belongs to a session.
 const VERSION_IN_SESSION: u8 = 2;
+/// The version of a slot whose message waits for its transfer.
+const VERSION_PENDING: u8 = 3;
 
 /// What a key of an entity's space names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +87,8 @@ pub enum RecordKey {
         /// Keyed hash of the id.
         id_hash: u128,
     },
+    /// A message that a source at another broker has forwarded.
+    Peer(PeerSource),
     /// The state of a session.
     SessionState,
 }
@@ -163,6 +172,23 @@ pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
     space_key(id).then(&[ID]).then(&bucket.ticks().to_be_bytes())
 }
 
+/// Where it lies that a message of another broker was taken, by its place in the ring of its source.
+#[must_use]
+pub fn peer_key(id: EntityId, source: &PeerSource, place: u64) -> Key {
+    let place = u16::try_from(place).unwrap_or(u16::MAX);
+    peer_source_key(id, source).then(&place.to_be_bytes())
+}
+
+/// The prefix of all messages that were taken of a source.
+#[must_use]
+pub fn peer_source_key(id: EntityId, source: &PeerSource) -> Key {
+    space_key(id)
+        .then(&[PEER])
+        .then(&source.broker.to_be_bytes())
+        .then(&source.entity.0.to_be_bytes())
+        .then(&[sub_queue_code(source.sub_queue)])
+}
+
 /// Where the state of a session lies, by a keyed hash of its id: an id can be longer than a key.
 #[must_use]
 pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
@@ -232,6 +258,13 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
             RecordKey::Overlay
         }
         ID => RecordKey::Id { bucket: reader.instant()?, id_hash: reader.u128()? },
+        PEER => {
+            let broker = reader.u128()?;
+            let entity = EntityId(reader.u64()?);
+            let source = PeerSource { broker, entity, sub_queue: reader.sub_queue()? };
+            reader.u16()?;
+            RecordKey::Peer(source)
+        }
         SESSION_STATE => {
             reader.u128()?;
             RecordKey::SessionState
@@ -242,20 +275,21 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
     Ok(found)
 }
 
-/// Writes a slot, and the session its message belongs to. Its lock does not survive a restart, and
-/// what is read was durable.
-pub fn write_slot(slot: &Slot, session: Option<&str>, value: &mut Vec<u8>) {
+/// Writes a slot, and the session its message belongs to; of a pending one, its destination instead.
+/// Its lock does not survive a restart, and what is read was durable.
+pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     let state = match slot.state {
         SlotState::Scheduled => 0,
         SlotState::Active => 1,
         SlotState::Deferred => 2,
+        SlotState::Pending => 3,
     };
-    let sub_queue = match slot.sub_queue {
-        SubQueue::Main => 0,
-        SubQueue::DeadLetter => 1,
-        SubQueue::TransferDeadLetter => 2,
+    let sub_queue = sub_queue_code(slot.sub_queue);
+    let version = match (slot.state, text) {
+        (SlotState::Pending, _) => VERSION_PENDING,
+        (_, Some(_)) => VERSION_IN_SESSION,
+        (_, None) => VERSION,
     };
-    let version = if session.is_some() { VERSION_IN_SESSION } else { VERSION };
     value.extend_from_slice(&[version, state, sub_queue, slot.hops]);
     value.extend_from_slice(&slot.enqueued_at.ticks().to_be_bytes());
     value.extend_from_slice(&slot.expires_at.ticks().to_be_bytes());
@@ -264,34 +298,29 @@ pub fn write_slot(slot: &Slot, session: Option<&str>, value: &mut Vec<u8>) {
     value.extend_from_slice(&slot.header_size.to_be_bytes());
     value.extend_from_slice(&slot.delivery_count.to_be_bytes());
     value.extend_from_slice(&slot.overlay_count.to_be_bytes());
-    if let Some(session) = session {
-        write_text(session, value);
+    if version != VERSION {
+        write_text(text.unwrap_or_default(), value);
     }
 }
 
-/// Reads a slot, and the session its message belongs to.
+/// Reads a slot, and the session its message belongs to; of a pending one, its destination instead.
 ///
 /// # Errors
 /// With what is wrong with it.
 pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader(value);
-    let in_session = match reader.u8()? {
-        VERSION => false,
-        VERSION_IN_SESSION => true,
-        _ => return Err("version is not known"),
-    };
+    let version = reader.u8()?;
+    if !matches!(version, VERSION | VERSION_IN_SESSION | VERSION_PENDING) {
+        return Err("version is not known");
+    }
     let state = match reader.u8()? {
         0 => SlotState::Scheduled,
         1 => SlotState::Active,
         2 => SlotState::Deferred,
+        3 => SlotState::Pending,
         _ => return Err("unknown state"),
     };
-    let sub_queue = match reader.u8()? {
-        0 => SubQueue::Main,
-        1 => SubQueue::DeadLetter,
-        2 => SubQueue::TransferDeadLetter,
-        _ => return Err("unknown sub-queue"),
-    };
+    let sub_queue = reader.sub_queue()?;
     let hops = reader.u8()?;
     let slot = Slot {
         enqueued_at: reader.instant()?,
@@ -306,10 +335,49 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         sub_queue,
         hops,
         in_flight: false,
+        transferring: false,
     };
-    let session = if in_session { Some(reader.str()?) } else { None };
+    if (slot.state == SlotState::Pending) != (version == VERSION_PENDING) {
+        return Err("only a pending message has a destination");
+    }
+    let text = if version == VERSION { None } else { Some(reader.str()?) };
     reader.end()?;
-    Ok((slot, session))
+    Ok((slot, text))
+}
+
+const fn sub_queue_code(sub_queue: SubQueue) -> u8 {
+    match sub_queue {
+        SubQueue::Main => 0,
+        SubQueue::DeadLetter => 1,
+        SubQueue::TransferDeadLetter => 2,
+    }
+}
+
+/// Writes which message of another broker was taken.
+pub fn write_taking(taking: &Taking, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&taking.ordinal.to_be_bytes());
+    value.extend_from_slice(&taking.sequence.0.to_be_bytes());
+    for at in [taking.enqueued_at, taking.at] {
+        value.extend_from_slice(&at.ticks().to_be_bytes());
+    }
+}
+
+/// Reads which message of another broker was taken.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_taking(value: &[u8]) -> Read<Taking> {
+    let mut reader = Reader(value);
+    reader.version()?;
+    let found = Taking {
+        ordinal: reader.u64()?,
+        sequence: SequenceNumber(reader.u64()?),
+        enqueued_at: reader.instant()?,
+        at: reader.instant()?,
+    };
+    reader.end()?;
+    Ok(found)
 }
 
 /// Writes what is stored of a session's state beside its bytes.
@@ -637,6 +705,15 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u128(&mut self) -> Read<u128> {
         Ok(u128::from_be_bytes(self.array()?))
+    }
+
+    fn sub_queue(&mut self) -> Read<SubQueue> {
+        match self.u8()? {
+            0 => Ok(SubQueue::Main),
+            1 => Ok(SubQueue::DeadLetter),
+            2 => Ok(SubQueue::TransferDeadLetter),
+            _ => Err("unknown sub-queue"),
+        }
     }
 
     pub(crate) fn instant(&mut self) -> Read<Timestamp> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::command::Command;
 use crate::error::Rejection;
+use crate::transaction::Operation;
 
 /// A right on an entity or on the namespace (SEC-01).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -32,13 +33,19 @@ impl Principal {
 }
 
 impl Right {
-    /// The right that a command asks for (SEC-05).
+    /// The right that a command asks for (SEC-05). A commit asks for none of its own: a transport has
+    /// asked for that of each operation before it was issued.
     #[must_use]
     pub const fn for_command(command: &Command) -> Self {
         match command {
-            Command::Send { .. } | Command::SendBatch { .. } | Command::CancelScheduled { .. } => {
-                Self::Send
-            }
+            Command::Send { .. }
+            | Command::SendBatch { .. }
+            | Command::SendVia { .. }
+            | Command::CancelScheduled { .. }
+            | Command::Check {
+                operation:
+                    Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. },
+            } => Self::Send,
             Command::Receive { .. }
             | Command::CancelReceive { .. }
             | Command::ReceiveDeferred { .. }
@@ -52,7 +59,11 @@ impl Right {
             | Command::InSession { .. }
             | Command::PeekSession { .. }
             | Command::ListSessions { .. }
-            | Command::DeleteBatch { .. } => Self::Listen,
+            | Command::DeleteBatch { .. }
+            | Command::Check {
+                operation: Operation::Settle { .. } | Operation::RenewLock { .. },
+            }
+            | Command::Commit { .. } => Self::Listen,
             Command::DeleteDeferred { .. }
             | Command::DeleteBatchUnlocked { .. }
             | Command::Update { .. }
@@ -61,6 +72,9 @@ impl Right {
             | Command::CreateSubscription { .. }
             | Command::RemoveSubscription { .. }
             | Command::InSubscription { .. }
+            | Command::TransferIn { .. }
+            | Command::TransferOut { .. }
+            | Command::TransferFromPeer { .. }
             | Command::Describe => Self::Manage,
         }
     }

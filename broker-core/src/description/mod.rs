@@ -5,6 +5,7 @@
 //! AuthorizationRules, which come with the shared access signature authorizer.
 
 mod bounds;
+mod forwarding;
 mod queue;
 mod status;
 mod subscription;
@@ -14,13 +15,16 @@ mod topic;
 
 use std::fmt;
 
+pub use forwarding::Destination;
 pub use queue::{QueueDescription, QueueUpdate};
 pub use status::EntityStatus;
 pub use subscription::{SubscriptionDescription, SubscriptionUpdate};
 pub use topic::{TopicDescription, TopicUpdate};
 
+use crate::entity::queue::{ForwardingConfig, QueueConfig};
 use crate::error::Rejection;
 use crate::limits::{Limits, Tier};
+use crate::path::SubQueue;
 use crate::time::TimeSpan;
 
 /// The kinds of entities.
@@ -49,6 +53,30 @@ pub struct Settings {
     /// `sessions.expire_whole_session`: whether one expired message of a session expires all its
     /// active messages that are not in flight (EXP-41, EXP-47); otherwise each expires by itself.
     pub sessions_expire_whole: bool,
+    /// `forwarding.failure_target`: where messages go that cannot be forwarded (FWD-18).
+    pub forwarding_failure_target: FailureTarget,
+    /// `forwarding.on_destination_full`: what becomes of messages whose destination is full (VIA-03).
+    pub forwarding_on_destination_full: OnDestinationFull,
+}
+
+/// Where messages go that cannot be forwarded (FWD-18).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FailureTarget {
+    /// The transfer dead-letter queue of the entity that holds them.
+    #[default]
+    TransferDeadLetter,
+    /// Its dead-letter queue, as the cloud service does since 2023.
+    DeadLetter,
+}
+
+/// What becomes of a message whose destination is full (FWD-15, VIA-03).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnDestinationFull {
+    /// It goes where messages go that cannot be forwarded.
+    #[default]
+    TransferDeadLetter,
+    /// It stays, with all behind it, until there is room.
+    Hold,
 }
 
 impl EntityKind {
@@ -73,6 +101,8 @@ impl Settings {
             auto_delete_on_idle_default: TimeSpan::MAX,
             locks_release_on_detach: false,
             sessions_expire_whole: true,
+            forwarding_failure_target: FailureTarget::default(),
+            forwarding_on_destination_full: OnDestinationFull::default(),
         }
     }
 
@@ -110,6 +140,26 @@ impl Settings {
         SubscriptionDescription {
             auto_delete_on_idle: self.auto_delete_on_idle_default,
             ..SubscriptionDescription::new(topic, name, &self.limits)
+        }
+    }
+
+    /// What of the settings the machine of a queue has to know.
+    pub(crate) const fn queue_config(&self, duplicate_key: [u8; 16]) -> QueueConfig {
+        QueueConfig {
+            release_on_detach: self.locks_release_on_detach,
+            expire_whole_sessions: self.sessions_expire_whole,
+            duplicate_key,
+            forwarding: ForwardingConfig {
+                hop_count_max: self.limits.hop_count_max,
+                failures_into: match self.forwarding_failure_target {
+                    FailureTarget::TransferDeadLetter => SubQueue::TransferDeadLetter,
+                    FailureTarget::DeadLetter => SubQueue::DeadLetter,
+                },
+                holds_when_full: matches!(
+                    self.forwarding_on_destination_full,
+                    OnDestinationFull::Hold
+                ),
+            },
         }
     }
 

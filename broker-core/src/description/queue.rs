@@ -1,8 +1,7 @@
 //! The properties of a queue, their defaults, bounds and updates (ENT-03 to ENT-19).
 
 use super::bounds::{Bounds, Fixed};
-use super::{EntityKind, EntityStatus, Settings};
-use crate::condition::Condition;
+use super::{EntityKind, EntityStatus, Settings, forwarding};
 use crate::error::{Quoted, Rejection};
 use crate::limits::{Limits, Tier};
 use crate::time::TimeSpan;
@@ -125,10 +124,16 @@ impl QueueDescription {
         self.max_message_size_in_kilobytes.saturating_mul(1 << 10)
     }
 
-    /// Refuses features that the tier lacks (ENT-02), a status of the system (ENT-28), and values
+    /// Refuses features that the tier lacks (ENT-02), impossible destinations (FWD-03, FWD-04), a status of the system (ENT-28), and values
     /// outside their bounds, which are allowed themselves (ENT-09). The path is judged elsewhere.
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         self.validate_features(limits.tier)?;
+        forwarding::validate(
+            &self.path,
+            self.requires_session,
+            self.forward_to.as_deref(),
+            self.forward_dead_lettered_messages_to.as_deref(),
+        )?;
         self.status.validate(EntityKind::Queue)?;
         let bounds = Bounds { kind: EntityKind::Queue, path: &self.path, limits };
         bounds.lock_duration(self.lock_duration)?;
@@ -139,20 +144,6 @@ impl QueueDescription {
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
         bounds.message_kilobytes(self.max_message_size_in_kilobytes)?;
         bounds.user_metadata(self.user_metadata.as_deref())
-    }
-
-    /// The first property that this version knows and does not carry out yet: forwarding. A caller asks after `validate` and refuses rather than ignores it.
-    #[must_use]
-    pub fn unsupported(&self) -> Option<Rejection> {
-        let unsupported = [
-            (self.forward_to.is_some(), "ForwardTo"),
-            (self.forward_dead_lettered_messages_to.is_some(), "ForwardDeadLetteredMessagesTo"),
-        ];
-        let (_, property) = unsupported.into_iter().find(|(wanted, _)| *wanted)?;
-        Some(Rejection::new(
-            Condition::NotImplemented,
-            format!("{property} of queue {} is not supported in this version", Quoted(&self.path)),
-        ))
     }
 
     fn validate_features(&self, tier: Tier) -> Result<(), Rejection> {
@@ -217,6 +208,11 @@ impl QueueUpdate {
     }
 
     fn over(self, base: &QueueDescription) -> QueueDescription {
+        // A queue that forwards is never idle (TMP-12).
+        let auto_delete_on_idle = match &self.forward_to {
+            Some(_) => TimeSpan::MAX,
+            None => self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+        };
         QueueDescription {
             path: base.path.clone(),
             lock_duration: self.lock_duration.unwrap_or(base.lock_duration),
@@ -241,7 +237,7 @@ impl QueueUpdate {
             status: self.status.unwrap_or(base.status),
             forward_to: self.forward_to,
             forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
-            auto_delete_on_idle: self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+            auto_delete_on_idle,
             enable_partitioning: self.enable_partitioning.unwrap_or(base.enable_partitioning),
             enable_express: self.enable_express.unwrap_or(base.enable_express),
             max_message_size_in_kilobytes: self

@@ -322,7 +322,8 @@ fn an_empty_update_keeps_all_but_forwarding_and_user_metadata() {
 /// ENT-17
 #[test]
 fn an_update_replaces_every_property_it_names() {
-    let wanted = unusual_queue();
+    // It requires sessions, which excludes ForwardTo (FWD-04); that has a test of its own.
+    let wanted = QueueDescription { forward_to: None, ..unusual_queue() };
     let update = QueueUpdate {
         lock_duration: Some(wanted.lock_duration),
         max_size_in_megabytes: Some(wanted.max_size_in_megabytes),
@@ -362,24 +363,60 @@ fn an_update_out_of_bounds_is_refused() {
     assert_eq!(rejection.condition(), Condition::ArgumentOutOfRange);
 }
 
-#[test]
-fn forwarding_is_told_to_be_unsupported() {
-    let other = || Some("other".into());
-    check_unsupported("ForwardTo", |queue| queue.forward_to = other());
-    check_unsupported("ForwardDeadLetteredMessagesTo", |queue| {
-        queue.forward_dead_lettered_messages_to = other();
-    });
-    assert_eq!(queue().unsupported(), None);
-    assert_eq!(QueueDescription { requires_session: true, ..queue() }.unsupported(), None);
-}
-
-fn check_unsupported(property: &str, change: impl FnOnce(&mut QueueDescription)) {
+fn judged(change: impl FnOnce(&mut QueueDescription)) -> Result<(), Condition> {
     let mut description = queue();
     change(&mut description);
-    let rejection = description.unsupported().unwrap();
-    assert_eq!(rejection.condition(), Condition::NotImplemented);
-    let expected = format!("{property} of queue `orders` is not supported in this version");
-    assert_eq!(rejection.detail(), expected);
+    description.validate(&limits()).map_err(|rejection| rejection.condition())
+}
+
+/// FWD-02, FWD-03, FWD-04, FWD-27, FWD-30: what is no destination, whatever exists.
+#[test]
+fn impossible_destinations_are_refused() {
+    let to = |text: &'static str| Some(text.into());
+    for text in ["orders", "ORDERS", "/orders/", "sb://host/orders"] {
+        assert_eq!(judged(|q| q.forward_to = to(text)), Err(Condition::InvalidOperation));
+        let dead_letters = judged(|q| q.forward_dead_lettered_messages_to = to(text));
+        assert_eq!(dead_letters, Err(Condition::InvalidOperation));
+    }
+    for text in ["other/$deadletterqueue", "topic/Subscriptions/one", "other/$management"] {
+        assert_eq!(judged(|q| q.forward_to = to(text)), Err(Condition::ArgumentError));
+    }
+    assert_eq!(judged(|q| q.forward_to = to("other")), Ok(()));
+    assert_eq!(judged(|q| q.forward_to = to("webhook+https://host/orders")), Ok(()));
+    let in_sessions = |q: &mut QueueDescription| q.requires_session = true;
+    let refused = judged(|q| {
+        in_sessions(q);
+        q.forward_to = to("other");
+    });
+    assert_eq!(refused, Err(Condition::InvalidOperation));
+    let allowed = judged(|q| {
+        in_sessions(q);
+        q.forward_dead_lettered_messages_to = to("other");
+    });
+    assert_eq!(allowed, Ok(()));
+    let long = format!("webhook://{}", "x".repeat(2_048));
+    let refused = judged(|q| q.forward_to = Some(long.into()));
+    assert_eq!(refused, Err(Condition::ArgumentOutOfRange));
+}
+
+/// TMP-12
+#[test]
+fn a_queue_that_forwards_is_never_deleted_for_being_idle() {
+    let update = QueueUpdate {
+        forward_to: Some("other".into()),
+        auto_delete_on_idle: Some(TimeSpan::from_minutes(30)),
+        ..QueueUpdate::default()
+    };
+    let created = update.clone().create("orders", &Settings::default()).unwrap();
+    assert!(created.auto_delete_on_idle.is_unlimited());
+    let idle = QueueDescription { auto_delete_on_idle: TimeSpan::from_minutes(5), ..queue() };
+    assert!(update.apply_to(&idle, &limits()).unwrap().auto_delete_on_idle.is_unlimited());
+    let dead_letters = QueueUpdate {
+        forward_dead_lettered_messages_to: Some("other".into()),
+        ..QueueUpdate::default()
+    };
+    let updated = dead_letters.apply_to(&idle, &limits()).unwrap();
+    assert_eq!(updated.auto_delete_on_idle, TimeSpan::from_minutes(5));
 }
 
 /// TMP-02

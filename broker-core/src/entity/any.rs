@@ -14,6 +14,7 @@ use crate::ids::{SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
+use crate::transaction::Part;
 
 /// A queue, also in the role of a subscription, or a topic.
 pub enum AnyMachine {
@@ -116,6 +117,10 @@ impl Machine for AnyMachine {
         step: &mut Step,
     ) {
         either!(self, machine => machine.loaded(contents, ctx, step));
+    }
+
+    fn check_parts(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        either!(self, machine => machine.check_parts(parts, ctx))
     }
 
     fn send_overhead(&self) -> u64 {

@@ -251,6 +251,11 @@ impl Family {
         relative.arrivals.push_back(Arrival { stage, sequence, slot, session });
     }
 
+    /// A member has to look.
+    pub(crate) fn wake(&mut self, number: MemberNumber) {
+        self.to_wake.push(number);
+    }
+
     /// Members that have to look, since the last call.
     pub(crate) fn take_to_wake(&mut self) -> Vec<MemberNumber> {
         std::mem::take(&mut self.to_wake)

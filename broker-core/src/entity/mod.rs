@@ -16,6 +16,7 @@ pub mod due;
 mod duplicate_history;
 pub mod family;
 pub mod lock_table;
+pub mod peers;
 pub mod queue;
 pub mod sequence_set;
 pub mod slot;
@@ -34,6 +35,7 @@ use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::store::{Batch, Key, Reserved};
 use crate::time::Timestamp;
+use crate::transaction::Part;
 
 /// Numbers the stages of a tree; grows by one with every submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -67,6 +69,8 @@ pub struct Step {
     pub bytes_added: u64,
     /// Bytes that stop counting when the changes are durable.
     pub bytes_freed: u64,
+    /// Bytes that stop counting now: what made them free is durable already.
+    pub bytes_left: u64,
     /// The strongest durability that a change of this step asks for.
     pub durability: Option<Durability>,
 }
@@ -152,6 +156,16 @@ pub trait Machine {
         _ctx: &mut Ctx<'_>,
         _step: &mut Step,
     ) {
+    }
+
+    /// Whether it would carry these parts of a transaction out, which another machine of its tree
+    /// coordinates (TXN-08). Changes nothing; a [`Command::Commit`] of the same parts right after it
+    /// succeeds.
+    ///
+    /// # Errors
+    /// With the condition of the first part that cannot be done.
+    fn check_parts(&self, _parts: Vec<Part>, _ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        Err(Rejection::invalid_operation("this entity takes no part in a transaction of another"))
     }
 
     /// What a send may need in the store beside its content and one record.

@@ -16,6 +16,8 @@ pub enum SlotState {
     Active,
     /// Set aside.
     Deferred,
+    /// Waits for its transfer to the destination that its sender named (VIA-01).
+    Pending,
 }
 
 /// What a machine decides with: at most 48 bytes a message, whatever its size (DESIGN D8).
@@ -45,6 +47,9 @@ pub struct Slot {
     pub hops: u8,
     /// Whether a synced change of it is not yet durable; until then it is offered to nobody.
     pub in_flight: bool,
+    /// Whether it is on its way to another entity (LIF-05). Like a lock, this does not survive a
+    /// restart.
+    pub transferring: bool,
 }
 
 /// Place of a lock in the lock table.
@@ -310,6 +315,7 @@ mod tests {
             sub_queue: SubQueue::Main,
             hops: 0,
             in_flight: false,
+            transferring: false,
         }
     }
 

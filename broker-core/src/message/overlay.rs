@@ -21,6 +21,10 @@ pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
 /// The application property that explains why a message was dead-lettered (DLQ-14).
 pub const DEAD_LETTER_ERROR_DESCRIPTION: &str = "DeadLetterErrorDescription";
 
+/// The broker property that names the entity in which a message was dead-lettered (FWD-26). Only the
+/// broker sets it, in an overlay of its own.
+const DEAD_LETTER_SOURCE: &str = "DeadLetterSource";
+
 /// Properties to add, overwrite or remove, as an encoded AMQP map. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Overlay {
@@ -69,6 +73,32 @@ impl Overlay {
                 .filter_map(|(key, text)| Some((*key, text.as_ref()?)))
                 .chain(further.filter(|(key, _)| !is_given(key))),
         )
+    }
+
+    /// An overlay that says in which entity a message was dead-lettered (FWD-26).
+    #[must_use]
+    pub fn dead_letter_source(path: &str) -> Self {
+        let mut items = Vec::new();
+        codec::symbol(&mut items, DEAD_LETTER_SOURCE);
+        codec::write_value(&mut items, &Value::from(path));
+        Self::from_items(&items, 2)
+    }
+
+    /// The entity in which a message with these overlays, the oldest first, was dead-lettered before it
+    /// was forwarded; `None` if it was not.
+    #[must_use]
+    pub fn source_of<'a>(overlays: impl DoubleEndedIterator<Item = &'a Self>) -> Option<&'a str> {
+        overlays.rev().find_map(|overlay| {
+            codec::entries(&overlay.map).find_map(|entry| {
+                if !entry.has_symbol_key() || entry.key()? != DEAD_LETTER_SOURCE {
+                    return None;
+                }
+                match codec::read_value_ref(entry.value).ok()? {
+                    ValueRef::String(path) => Some(path),
+                    _ => None,
+                }
+            })
+        })
     }
 
     fn from_properties<'a>(

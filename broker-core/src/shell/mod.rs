@@ -4,6 +4,7 @@
 //! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
 //! lets effects out by the rules of DESIGN D5.
 
+pub mod commit;
 pub mod load;
 mod parked;
 pub mod tree;
@@ -15,7 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
-use crate::command::{Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
+use crate::command::{
+    Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, SessionCommand, StateFacts,
+};
 use crate::content_ref::ContentRef;
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
@@ -27,6 +30,7 @@ use crate::permits::Budget;
 use crate::request::{Outlet, Release, Released, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
+use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
 
 use self::load::Load;
 use self::parked::Parked;
@@ -62,15 +66,21 @@ impl Turn {
     fn count(&mut self, change: &Change) {
         self.changes += 1;
         match change {
-            Change::Accepted { .. } => self.accepted += 1,
+            Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
+                self.accepted += 1;
+            }
+            Change::Departed { .. } => self.removed[Removal::Forwarded.place()] += 1,
             Change::Materialised { .. } => self.materialised += 1,
             Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
             Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
             Change::Counted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
+            | Change::Absorbed { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
@@ -80,6 +90,20 @@ impl Turn {
 }
 
 impl Turn {
+    /// Adds what another machine has done in the same turn.
+    fn add(&mut self, other: &Self) {
+        self.changes += other.changes;
+        self.accepted += other.accepted;
+        self.materialised += other.materialised;
+        self.delivered += other.delivered;
+        for (sum, one) in self.removed.iter_mut().zip(other.removed) {
+            *sum += one;
+        }
+        for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
+            *sum += one;
+        }
+    }
+
     fn count_of_topic(&mut self, change: &TopicChange) {
         let TopicChange::Published { content, copies, .. } = change else { return };
         match content {
@@ -110,6 +134,8 @@ pub struct Shell<M> {
     load: Option<Load>,
     step: Step,
     keys: Vec<crate::store::Key>,
+    /// Messages that leave, until the driver takes them.
+    outgoing: Vec<HandOver<PinnedMessage>>,
 }
 
 impl<M: Machine> Shell<M> {
@@ -139,6 +165,7 @@ impl<M: Machine> Shell<M> {
             load: None,
             step: Step::default(),
             keys: Vec::new(),
+            outgoing: Vec::new(),
         }
     }
 
@@ -150,6 +177,12 @@ impl<M: Machine> Shell<M> {
     /// Its place among the machines of the tree.
     pub const fn number(&self) -> MemberNumber {
         self.number
+    }
+
+    /// The lists that the machine has handed over since the last call; the driver brings each to its
+    /// destination, and says what became of it with [`Command::TransferOut`].
+    pub fn take_outgoing(&mut self) -> Vec<HandOver<PinnedMessage>> {
+        std::mem::take(&mut self.outgoing)
     }
 
     /// The tree that carries its changes.
@@ -277,6 +310,15 @@ impl<M: Machine> Shell<M> {
         if parked::needs_room(&request.command) {
             return self.take_send(request, now, out, turn);
         }
+        if let Command::TransferIn { passage, .. } = &request.command {
+            // A source that has ended offers its messages again, or never.
+            let Some(guard) = passage.claim() else { return Ok(()) };
+            self.tree.borrow_mut().keep(guard);
+            if !self.apply(request, now, Reserved::Granted, out, turn)? {
+                self.tree.borrow_mut().give_back_guard();
+            }
+            return Ok(());
+        }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }
 
@@ -289,11 +331,14 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<bool, Failure> {
+        if commit::is_over_several(&request.command) {
+            return self.commit_over_several(request, now, room, out, turn);
+        }
         let Request { ticket, sub_queue, command, mut reply } = request;
         let attached = match &command {
-            Command::Attach { receiver, .. } | Command::AcceptSession { receiver, .. } => {
-                Some(*receiver)
-            }
+            Command::Attach { receiver, .. }
+            | Command::AcceptSession { receiver, .. }
+            | Command::InSession { receiver, command: SessionCommand::Attach } => Some(*receiver),
             Command::Detach { receiver, .. } => {
                 self.links.remove(receiver);
                 None
@@ -383,6 +428,7 @@ impl<M: Machine> Shell<M> {
                 }
             }
             tree.account(step.bytes_added, step.bytes_freed);
+            tree.free(std::mem::take(&mut step.bytes_left));
             if let Some(durability) = step.durability.take() {
                 tree.require(durability, now);
             }
@@ -394,8 +440,16 @@ impl<M: Machine> Shell<M> {
             self.let_effect_out(effect, out, turn)?;
         }
         self.step.effects = effects;
-        // A stage is cut between units, so that a batch holds whole units only.
-        self.tree.borrow_mut().cut_if_large();
+        // A stage is cut between units, so that a batch holds whole units only. It takes the counters
+        // along: a message that is durable can leave, and its number must not be given again.
+        let mut tree = self.tree.borrow_mut();
+        if tree.is_large() {
+            if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
+                tree.require(durability, now);
+            }
+            tree.cut();
+        }
+        drop(tree);
         Ok(result)
     }
 
@@ -437,6 +491,10 @@ impl<M: Machine> Shell<M> {
                     self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
                 }
             }
+            Effect::HandOver(list) => {
+                let list = self.pin_list(*list)?;
+                self.outgoing.push(list);
+            }
             Effect::IdleElapsed => turn.idle_elapsed = true,
             Effect::Load(sequences) => self.load(&sequences)?,
         }
@@ -475,6 +533,9 @@ impl<M: Machine> Shell<M> {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
             }
             Outcome::Sessions(names) => Outcome::Sessions(names),
+            Outcome::Committed(parts) => Outcome::Committed(parts),
+            Outcome::Admitted(admissions) => Outcome::Admitted(admissions),
+            Outcome::TakenOver(results) => Outcome::TakenOver(results),
         })
     }
 
@@ -488,6 +549,29 @@ impl<M: Machine> Shell<M> {
         self.store.pin(&[key], &mut contents);
         let content = contents.pop().flatten();
         content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
+    }
+
+    /// Adds pinned contents, and where they lie, to a list that leaves.
+    fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
+        let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
+        let hops: Vec<u8> = messages.iter().map(|message| message.hops).collect();
+        let facts = messages.into_iter().map(|HandedOver { facts, .. }| facts).collect();
+        let messages = self
+            .pin(facts)?
+            .into_iter()
+            .zip(hops)
+            .map(|(message, hops)| {
+                let MessageFacts { sequence, overlay_count, .. } = message.facts;
+                let origin = Origin {
+                    key: self.machine.content_key(sequence),
+                    overlays: (0..overlay_count)
+                        .map(|index| self.machine.overlay_key(sequence, index))
+                        .collect(),
+                };
+                PinnedMessage { message, hops, origin }
+            })
+            .collect();
+        Ok(HandOver { list, sub_queue, destination, source, when_full, messages })
     }
 
     fn pin(&mut self, messages: Vec<MessageFacts>) -> Result<Vec<ReceivedMessage>, Failure> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, Shell, Turn};
-use crate::command::{Command, SessionCommand};
+use crate::command::{Command, InboundMessage, SessionCommand};
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::entity::Machine;
@@ -167,6 +167,9 @@ impl<M: Machine> Shell<M> {
         let sends = match command {
             Command::Send { .. } => 1,
             Command::SendBatch { messages } => messages.len() as u64,
+            Command::Commit { parts } => {
+                parts.iter().map(|part| part.operation.messages().len() as u64).sum()
+            }
             _ => 0,
         };
         let overhead = self.machine.send_overhead().saturating_mul(sends);
@@ -233,7 +236,7 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<Option<Request>, Failure> {
         let (ticket, sub_queue) = (request.ticket, request.sub_queue);
-        let command = request.command.clone();
+        let command = super::commit::own_part(request.command.clone());
         let mut answer = None;
         let result = self.step(out, turn, now, Reserved::Busy, |machine, ctx, step| {
             answer = Some(machine.apply(ticket, sub_queue, command, ctx, step)?);
@@ -252,28 +255,42 @@ impl<M: Machine> Shell<M> {
     }
 }
 
-/// Whether a command stores content of any size: a send, or the state of a session.
+/// Whether a command stores content of any size: a send, the state of a session, or a transaction
+/// that sends.
 pub(super) fn needs_room(command: &Command) -> bool {
-    matches!(
-        command,
+    match command {
         Command::Send { .. }
-            | Command::SendBatch { .. }
-            | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. }
-    )
+        | Command::SendBatch { .. }
+        | Command::SendVia { .. }
+        | Command::TransferFromPeer { .. }
+        | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
+        Command::Commit { parts } => parts.iter().any(|part| !part.operation.messages().is_empty()),
+        _ => false,
+    }
 }
 
 fn send_bytes(command: &Command) -> u64 {
     match command {
-        Command::Send { message } => u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES,
-        Command::SendBatch { messages } => messages
+        Command::Send { message } => message_bytes(message),
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
+            messages.iter().map(message_bytes).sum()
+        }
+        Command::TransferFromPeer { messages, .. } => messages
             .iter()
-            .map(|message| u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES)
+            .map(|arrival| message_bytes(&arrival.message) + RECORD_OVERHEAD_BYTES)
             .sum(),
         Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
             state.len() as u64 + RECORD_OVERHEAD_BYTES
         }
+        Command::Commit { parts } => {
+            parts.iter().flat_map(|part| part.operation.messages()).map(message_bytes).sum()
+        }
         _ => 0,
     }
+}
+
+fn message_bytes(message: &InboundMessage) -> u64 {
+    u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //!                 │ replies that rest on it are held with it            bytes are freed
 //! ```
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::commit::Participant;
 use super::writer::ShardWriter;
 use crate::change::{Durability, TopicChange};
 use crate::entity::StageNumber;
@@ -18,6 +21,7 @@ use crate::ids::EntityId;
 use crate::request::Release;
 use crate::store::{Batch, Fence, Shard, StoreError};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::passage::Guard;
 
 /// A stage is cut when it holds this many bytes, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
@@ -45,6 +49,10 @@ pub struct Tree {
     member_count: u32,
     /// What its machines know of each other, if there can be several.
     family: Option<Box<Family>>,
+    /// Who drives the machines, for a transaction over several of them.
+    participants: BTreeMap<EntityId, Weak<RefCell<dyn Participant>>>,
+    /// Whether what is staged now belongs to one unit, within which the stage is not ended.
+    is_one_unit: bool,
 }
 
 #[derive(Default)]
@@ -53,6 +61,8 @@ struct Stage {
     batch: Batch,
     held: Vec<Release>,
     freed_bytes: u64,
+    /// Of lists that came from other entities and are part of the batch.
+    guards: Vec<Guard>,
     lazy_since: Option<Timestamp>,
     members: Members,
 }
@@ -83,6 +93,8 @@ impl Tree {
             durable: StageNumber(0),
             member_count: 0,
             family: None,
+            participants: BTreeMap::new(),
+            is_one_unit: false,
         }
     }
 
@@ -98,6 +110,33 @@ impl Tree {
         let family = self.family.as_deref_mut()?;
         family.size_bytes = size_bytes;
         Some(family)
+    }
+
+    /// Takes note of who drives a machine.
+    pub fn enlist(&mut self, id: EntityId, participant: Weak<RefCell<dyn Participant>>) {
+        self.participants.insert(id, participant);
+    }
+
+    /// Who drives a machine, if somebody does.
+    pub(super) fn participant(&self, id: EntityId) -> Option<Rc<RefCell<dyn Participant>>> {
+        self.participants.get(&id)?.upgrade()
+    }
+
+    /// What is staged from now on stays in one stage until [`Tree::end_unit`].
+    pub(super) const fn begin_unit(&mut self) {
+        self.is_one_unit = true;
+    }
+
+    /// Ends what began with [`Tree::begin_unit`].
+    pub(super) const fn end_unit(&mut self) {
+        self.is_one_unit = false;
+    }
+
+    /// Lets the driver of a machine look, because another one has driven it.
+    pub(super) fn wake(&mut self, number: MemberNumber) {
+        if let Some(family) = &mut self.family {
+            family.wake(number);
+        }
     }
 
     /// Gives a machine its number.
@@ -123,6 +162,7 @@ impl Tree {
 
     /// The machine of a subscription is driven no more, because it is being removed.
     pub fn leave_family(&mut self, id: EntityId) {
+        self.participants.remove(&id);
         if let Some(family) = &mut self.family {
             family.leave(id);
         }
@@ -228,6 +268,22 @@ impl Tree {
         self.stage.freed_bytes += freed;
     }
 
+    /// Takes bytes off that are free already: the batch of another tree has removed them.
+    pub(super) const fn free(&mut self, bytes: u64) {
+        self.stored_bytes = self.stored_bytes.saturating_sub(bytes);
+    }
+
+    /// Keeps a guard with the stage; before the command is applied, so that it is on the stage that
+    /// carries the changes.
+    pub(super) fn keep(&mut self, guard: Guard) {
+        self.stage.guards.push(guard);
+    }
+
+    /// Gives the last guard back, because the command changed nothing.
+    pub(super) fn give_back_guard(&mut self) {
+        self.stage.guards.pop();
+    }
+
     /// Lets the stage carry a reservation; before the command is applied, so that it is on the stage
     /// that carries the changes.
     pub(super) const fn carry_reservation(&mut self, bytes: u64) {
@@ -263,14 +319,13 @@ impl Tree {
         self.stage.lazy_since.map(|at| at.plus(LAZY_DELAY))
     }
 
-    /// Ends the stage if it is large enough for a batch of its own.
-    pub(super) fn cut_if_large(&mut self) {
-        if self.stage.batch.bytes() >= STAGE_BYTES_MAX {
-            self.cut();
-        }
+    /// Whether the stage is large enough for a batch of its own, and may end here.
+    pub(super) const fn is_large(&self) -> bool {
+        self.stage.batch.bytes() >= STAGE_BYTES_MAX && !self.is_one_unit
     }
 
-    fn cut(&mut self) {
+    /// Ends the stage.
+    pub(super) fn cut(&mut self) {
         let number = StageNumber(self.stage.number.0 + 1);
         let stage = std::mem::replace(&mut self.stage, Stage { number, ..Stage::default() });
         self.cut.push_back(stage);
@@ -294,12 +349,12 @@ impl Tree {
             self.cut();
         }
         while let Some(stage) = self.cut.pop_front() {
-            let Stage { number, batch, held, freed_bytes, members, .. } = stage;
+            let Stage { number, batch, held, freed_bytes, guards, members, .. } = stage;
             let earlier = if self.submitted.is_empty() { None } else { self.fence };
             self.submitted.push_back(Submitted { number, held, freed_bytes, members });
             let completion = completion();
             let completion = Box::new(move |result| completion(number, result));
-            self.fence = Some(self.writer.submit_behind(earlier, batch, completion));
+            self.fence = Some(self.writer.submit_behind(earlier, batch, guards, completion));
         }
     }
 

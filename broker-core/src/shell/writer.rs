@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::store::{Batch, BatchId, Completion, Fence, Shard, Store, StoreError, Submission};
+use crate::transfer::passage::Guard;
 
 /// How often a batch of unknown outcome is submitted again.
 const RESUBMISSIONS_MAX: u32 = 1;
@@ -30,6 +31,9 @@ struct State {
     pending: VecDeque<Pending>,
     /// Why the writer stands still.
     halt: Option<Halt>,
+    /// Guards of batches that failed: one whose outcome was unknown may land until the shard is
+    /// acquired anew.
+    limbo: Vec<Guard>,
 }
 
 #[derive(Clone)]
@@ -44,6 +48,8 @@ struct Pending {
     id: BatchId,
     batch: Arc<Batch>,
     completion: Completion,
+    /// Given back when nothing of the batch can land any more.
+    guards: Vec<Guard>,
     resubmissions: u32,
     /// Whether the store has it, and with it the reservation that it carries.
     handed_over: bool,
@@ -60,7 +66,7 @@ impl ShardWriter {
         on_unknown: Box<dyn Fn(Arc<Self>) + Send + Sync>,
     ) -> Result<Arc<Self>, StoreError> {
         let (fence, next) = store.acquire(shard)?;
-        let state = State { fence, next, pending: VecDeque::new(), halt: None };
+        let state = State { fence, next, pending: VecDeque::new(), halt: None, limbo: Vec::new() };
         Ok(Arc::new_cyclic(|itself| Self {
             shard,
             store,
@@ -80,7 +86,7 @@ impl ShardWriter {
     /// Appends a batch; `completion` is called once, with the outcome, after those of all batches
     /// submitted before.
     pub fn submit(&self, batch: Batch, completion: Completion) {
-        self.submit_behind(None, batch, completion);
+        self.submit_behind(None, batch, Vec::new(), completion);
     }
 
     /// Appends a batch that rests on one submitted before: it fails unless the epoch is still the
@@ -90,6 +96,7 @@ impl ShardWriter {
         &self,
         earlier: Option<Fence>,
         batch: Batch,
+        guards: Vec<Guard>,
         completion: Completion,
     ) -> Fence {
         let order = lock(&self.order);
@@ -117,6 +124,7 @@ impl ShardWriter {
             id,
             batch: Arc::clone(&batch),
             completion,
+            guards,
             resubmissions: 0,
             handed_over: !waits,
         });
@@ -171,6 +179,11 @@ impl ShardWriter {
             Err(error) => {
                 state.halt = Some(Halt::Failed(error.clone()));
                 ended.extend(state.pending.drain(..).map(|one| (one, Err(error.clone()))));
+            }
+        }
+        for (one, result) in &mut ended {
+            if result.is_err() {
+                state.limbo.append(&mut one.guards);
             }
         }
         drop(state);
@@ -228,14 +241,19 @@ impl ShardWriter {
         if !matches!(lock(&self.state).halt, Some(Halt::Failed(_))) {
             return Ok(());
         }
-        let (fence, next) = self.store.acquire(self.shard)?;
+        let acquired = self.store.acquire(self.shard);
         let mut state = lock(&self.state);
-        state.fence = fence;
-        state.next = next;
-        state.halt = None;
+        // A store that does not give the shard any more stores nothing either.
+        let limbo = std::mem::take(&mut state.limbo);
+        let result = acquired.map(|(fence, next)| {
+            state.fence = fence;
+            state.next = next;
+            state.halt = None;
+        });
         drop(state);
         drop(order);
-        Ok(())
+        drop(limbo);
+        result
     }
 }
 

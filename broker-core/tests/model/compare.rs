@@ -496,11 +496,10 @@ fn same_report(want: &Report, have: &Report) -> bool {
 
 /// Whether a longer window revives an id that a shorter one forgot (DUP-04).
 fn is_left_open(oracle: &Oracle, earlier: &[Request], request: &Request) -> bool {
-    let drafts = match &request.operation {
-        Operation::Send(draft) => std::slice::from_ref(draft),
-        Operation::SendBatch(drafts) => drafts.as_slice(),
-        _ => return false,
-    };
+    let drafts = request.operation.drafts();
+    if drafts.is_empty() {
+        return false;
+    }
     let window = oracle.description.duplicate_detection_history_time_window;
     let grows = |other: &Request| {
         matches!(&other.operation, Operation::Update { description, .. }

@@ -11,7 +11,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::generator::{Generator, LinkView, Profile, Random, View};
 use crate::ledger::{Book, HeldLock};
-use crate::operation::{Operation, Reply, Request, Seen, Step, Turn};
+use crate::operation::{Operation, Part, Reply, Request, Seen, Step, Turn};
 use crate::subject::Subject;
 use crate::telling::{caught, tell_steps};
 
@@ -265,6 +265,13 @@ impl Delayed {
                 sent: 0,
                 sent_bytes: 0,
             }),
+            (Operation::Commit(parts), Reply::Committed(replies)) => {
+                for (part, reply) in parts.iter().zip(replies) {
+                    let Part { sub_queue, operation } = part.clone();
+                    let ticket = request.ticket;
+                    self.follow(&Request { ticket, sub_queue, operation }, reply);
+                }
+            }
             _ => {}
         }
     }
@@ -395,11 +402,17 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::Materialised { to: sequence, .. }
         | Change::Abandoned { sequence, .. }
         | Change::Deferred { sequence, .. }
+        | Change::Pending { sequence, .. }
+        | Change::Arrived { sequence, .. }
         | Change::DeadLettered { sequence, .. } => Some(sequence.0),
-        Change::Removed { .. }
+        Change::Absorbed { .. }
+        | Change::Departed { .. }
+        | Change::Removed { .. }
         | Change::Counted { .. }
         | Change::IdRecorded { .. }
         | Change::IdsForgotten { .. }
+        | Change::PeerTaken { .. }
+        | Change::PeerForgotten { .. }
         | Change::SessionStateSet { .. }
         | Change::Described { .. }
         | Change::SubscriptionDescribed { .. }

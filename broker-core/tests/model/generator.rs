@@ -8,7 +8,9 @@ use peeklock_core::limits::Limits;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use crate::operation::{Decision, Draft, Flaw, LockName, Operation, Properties, Request, Step};
+use crate::operation::{
+    Decision, Draft, Flaw, LockName, Operation, Part, Properties, Request, Step,
+};
 
 /// Splitmix64: small, well mixed, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -111,9 +113,10 @@ enum Kind {
     DeleteDeferred,
     Update,
     Describe,
+    Transact,
 }
 
-const WEIGHTS: [(Kind, u64); 18] = [
+const WEIGHTS: [(Kind, u64); 19] = [
     (Kind::Send, 22),
     (Kind::Schedule, 5),
     (Kind::SendBatch, 6),
@@ -132,7 +135,11 @@ const WEIGHTS: [(Kind, u64); 18] = [
     (Kind::DeleteDeferred, 3),
     (Kind::Update, 4),
     (Kind::Describe, 1),
+    (Kind::Transact, 26),
 ];
+
+/// So many transactions are open at once.
+const OPEN_MAX: usize = 3;
 
 /// Enough bytes for a link never to run out of them.
 pub const ROOMY: u64 = 1 << 40;
@@ -144,13 +151,15 @@ pub struct Generator {
     next_ticket: u64,
     next_receiver: u64,
     next_marker: u64,
+    /// What was issued in transactions that are neither committed nor rolled back.
+    open: Vec<Vec<Part>>,
 }
 
 impl Generator {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let profile = Profile::new(&mut random);
-        Self { random, profile, next_ticket: 1, next_receiver: 1, next_marker: 1 }
+        Self { random, profile, next_ticket: 1, next_receiver: 1, next_marker: 1, open: Vec::new() }
     }
 
     pub const fn profile(&self) -> &Profile {
@@ -369,7 +378,60 @@ impl Generator {
                 (self.target(), Operation::Update { description, read_at })
             }
             Kind::Describe => (self.target(), Operation::Describe),
+            Kind::Transact => self.transact(ticket, view),
         }
+    }
+
+    /// Issues one more part, or commits what was issued since, whatever has become of it: locks have
+    /// ended, the queue was updated, the process has died. A rollback, and so a timeout, asks for
+    /// nothing: it is that a transaction is forgotten (TXN-04, TXN-06).
+    fn transact(&mut self, ticket: u64, view: &View) -> (SubQueue, Operation) {
+        if self.open.is_empty() || self.open.len() < OPEN_MAX && self.random.percent(15) {
+            self.open.push(Vec::new());
+        }
+        let last = self.open.len() as u64;
+        let place = usize::try_from(self.random.below(last)).unwrap_or(0);
+        let count = self.open[place].len();
+        if count > 0 && self.random.percent(8) {
+            self.open.remove(place);
+            return self.operation(Kind::Describe, ticket, view);
+        }
+        if count > 0 && self.random.percent(25 * count as u64) {
+            return (SubQueue::Main, Operation::Commit(self.open.remove(place)));
+        }
+        let kind = match self.random.below(100) {
+            _ if view.locks.is_empty() => self.random.pick(&[Kind::Send, Kind::Schedule]),
+            0..45 => Kind::Settle,
+            45..55 => Kind::Renew,
+            55..80 => Kind::Send,
+            80..90 => Kind::Schedule,
+            _ => Kind::SendBatch,
+        };
+        let dead: Vec<LockName> = view
+            .locks
+            .iter()
+            .filter(|(_, place)| *place == SubQueue::DeadLetter)
+            .map(|(lock, _)| *lock)
+            .collect();
+        let (sub_queue, mut operation) = match self.random.pick_some(&dead) {
+            // A dead letter, whose copy is sent with it (TXN-14).
+            Some(lock) if self.random.percent(40) => {
+                let settlement = Decision::Complete;
+                (SubQueue::DeadLetter, Operation::Settle { lock, settlement })
+            }
+            _ => self.operation(kind, ticket, view),
+        };
+        if let Operation::Settle { settlement: settlement @ Decision::Release, .. } = &mut operation
+        {
+            *settlement = Decision::Complete;
+        }
+        // A settlement may have become what leads to one, which has no place here.
+        if !is_part(&operation) {
+            return (sub_queue, operation);
+        }
+        let part = Part { sub_queue, operation };
+        self.open[place].push(part.clone());
+        (sub_queue, Operation::Check(Box::new(part)))
     }
 
     /// The main queue, and rarely a sub-queue for what is refused there.
@@ -554,6 +616,16 @@ impl Generator {
         }
         description
     }
+}
+
+const fn is_part(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Send(_)
+            | Operation::SendBatch(_)
+            | Operation::Settle { .. }
+            | Operation::RenewLock { .. }
+    )
 }
 
 /// A receiver ends once.

@@ -49,7 +49,9 @@ impl Book {
                 let state = match slot.state {
                     SlotState::Scheduled => MessageState::Scheduled,
                     SlotState::Active => MessageState::Active,
-                    SlotState::Deferred => return Err(format!("{sequence} is born deferred")),
+                    SlotState::Deferred | SlotState::Pending => {
+                        return Err(format!("{sequence} is born as {:?}", slot.state));
+                    }
                 };
                 let body = content.body_bytes();
                 let marker = std::str::from_utf8(&body).ok().and_then(|text| text.parse().ok());
@@ -85,6 +87,7 @@ impl Book {
                     }
                     Removal::Cancelled => entry.state == MessageState::Scheduled,
                     Removal::Deleted => entry.state != MessageState::Scheduled,
+                    Removal::Forwarded => false,
                 };
                 expect(&entry, is_right, change)?;
                 self.gone += 1;
@@ -122,15 +125,24 @@ impl Book {
                         // Copies of a topic are born there.
                         DeadLetterCause::Rule
                         | DeadLetterCause::HeaderSize
-                        | DeadLetterCause::NoSession => false,
+                        | DeadLetterCause::NoSession
+                        | DeadLetterCause::Forwarding => false,
                     };
                 expect(entry, is_right, change)?;
                 entry.sub_queue = *into;
                 entry.state = MessageState::Active;
                 entry.count = *delivery_count;
             }
+            Change::Pending { .. }
+            | Change::Arrived { .. }
+            | Change::Absorbed { .. }
+            | Change::Departed { .. } => {
+                return Err(format!("nothing is transferred here: {change:?}"));
+            }
             Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
             Change::SubscriptionDescribed { .. } | Change::OfTopic(_) => {

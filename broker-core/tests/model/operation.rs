@@ -97,6 +97,17 @@ pub enum Operation {
         read_at: Option<Timestamp>,
     },
     Describe,
+    /// Whether a part of a transaction could be carried out now (TXN-07).
+    Check(Box<Part>),
+    /// A whole transaction (TXN-01).
+    Commit(Vec<Part>),
+}
+
+/// A part of a transaction: a send, a batch, a settlement or a renewal, with its address.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub sub_queue: SubQueue,
+    pub operation: Operation,
 }
 
 /// What a receiver decides.
@@ -156,6 +167,7 @@ pub enum Reply {
     Granted(u64),
     Deleted(u64),
     Described(Box<Report>),
+    Committed(Vec<Self>),
     /// Refused with one of these conditions; the machine gives one, the oracle all that are right.
     Refused(Vec<Condition>),
 }
@@ -208,6 +220,18 @@ pub struct Turn {
     pub detached: BTreeMap<u64, Vec<Condition>>,
     /// The entity has asked to be deleted (TMP-07).
     pub idle_elapsed: bool,
+}
+
+impl Operation {
+    /// The messages that it sends, those of a transaction too.
+    pub fn drafts(&self) -> Vec<&Draft> {
+        match self {
+            Self::Send(draft) => vec![draft],
+            Self::SendBatch(drafts) => drafts.iter().collect(),
+            Self::Commit(parts) => parts.iter().flat_map(|part| part.operation.drafts()).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Draft {

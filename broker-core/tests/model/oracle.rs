@@ -2,8 +2,8 @@
 //! explicit state each, linear scans everywhere. Written from file 23 and the files it names, not
 //! from the machine. Each rule carries its id; [`Oracle::reached`] counts which of them were met.
 //!
-//! Absent on purpose: sessions, forwarding, transactions, and with them the states of the transfer
-//! dead-letter queue, into which nothing comes without forwarding.
+//! Absent on purpose: sessions and forwarding, and with it the states of the transfer dead-letter
+//! queue, into which nothing comes without it.
 
 #[path = "oracle/look.rs"]
 mod look;
@@ -15,6 +15,8 @@ mod send;
 mod settle;
 #[path = "oracle/time.rs"]
 mod time;
+#[path = "oracle/transaction.rs"]
+mod transaction;
 
 use std::collections::BTreeMap;
 
@@ -276,6 +278,8 @@ impl Oracle {
                 self.update(sub_queue, description, *read_at)
             }
             Operation::Describe => self.describe(sub_queue),
+            Operation::Check(part) => self.check(sub_queue, &part.operation),
+            Operation::Commit(parts) => self.commit_all(parts),
         };
         if was_busy {
             self.last_use.idle_from = self.now;

@@ -102,6 +102,7 @@ impl Subject {
             release_on_detach: profile.release_on_detach,
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
         };
         let machine = Queue::new(ENTITY, profile.description.clone(), config, now);
         let mut creation = Batch::default();
@@ -198,6 +199,7 @@ impl Subject {
                 self.heard.push(Heard::Detached(receiver.0, reason));
             }
             Effect::Load(_) => panic!("a queue asks for no contents"),
+            Effect::HandOver(list) => panic!("nothing is transferred here: {list:?}"),
             Effect::IdleElapsed => self.heard.push(Heard::IdleElapsed),
         }
     }
@@ -438,6 +440,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::AcceptedBatch(_)
         | Outcome::Peeked(_)
         | Outcome::Deleted(_)
+        | Outcome::Committed(_)
         | Outcome::Described(_) => true,
         Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
         Outcome::SessionState(_)
@@ -445,7 +448,9 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | Outcome::TopicDescribed(_)
         | Outcome::SubscriptionDescribed(_)
         | Outcome::Rules(_)
-        | Outcome::Explained(_) => true,
+        | Outcome::Explained(_)
+        | Outcome::Admitted(_)
+        | Outcome::TakenOver(_) => true,
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::Granted { .. }

@@ -82,8 +82,12 @@ impl Stand {
         let store = MemoryStore::new(1, u64::MAX);
         let (fence, next_batch) = store.acquire(Shard(0)).unwrap();
         let now = Timestamp::from_unix_ms(1_700_000_000_000);
-        let config =
-            QueueConfig { release_on_detach: false, expire_whole_sessions, duplicate_key: KEY };
+        let config = QueueConfig {
+            release_on_detach: false,
+            expire_whole_sessions,
+            duplicate_key: KEY,
+            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+        };
         let machine = Queue::new(ENTITY, description, config, now);
         let mut stand = Self {
             machine,
@@ -159,7 +163,7 @@ impl Stand {
                 Effect::Detached { receiver, reason } => {
                     self.detached.insert(receiver, reason.condition());
                 }
-                Effect::IdleElapsed | Effect::Load(_) => {}
+                Effect::IdleElapsed | Effect::Load(_) | Effect::HandOver(_) => {}
             }
         }
         self.machine.check_invariants().unwrap();

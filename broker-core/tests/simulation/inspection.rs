@@ -4,6 +4,7 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::time::Timestamp;
 
 use crate::book::{Book, Sending, is_dead};
+use crate::clients::name;
 use crate::image::Image;
 
 /// When an entity is looked at.
@@ -19,6 +20,9 @@ impl Book {
     /// Compares every message with the image (FND-02, LIF-02, LIF-04).
     pub fn inspect(&mut self, image: &Image, occasion: Occasion, now: Timestamp) {
         self.inspect_present(image, occasion);
+        if occasion == Occasion::Restart {
+            self.inspect_transactions(image);
+        }
         self.inspect_absent(image, occasion, now);
         if occasion == Occasion::Restart {
             self.inspect_batches(image);
@@ -44,6 +48,9 @@ impl Book {
                 panic!("message {} was never sent to this entity", stored.marker);
             };
             let told = format!("{stored:?}: {message:?}");
+            // A dead letter has left its session (DLQ-11).
+            let session = message.sent.session.filter(|_| !is_dead(stored.sub_queue)).map(name);
+            assert_eq!(stored.session, session, "in another session (SES-02): {told}");
             match message.sending {
                 Sending::Accepted => {}
                 Sending::Unknown if occasion == Occasion::Restart => {}
@@ -106,7 +113,7 @@ impl Book {
             {
                 continue;
             }
-            if expires && self.may_be_expired(message, now) && !message.dead {
+            if expires && self.may_go_with_its_session(message, now) && !message.dead {
                 expirable += 1;
             } else if occasion == Occasion::Rest || !message.perhaps_gone {
                 unexplained.push(*marker);
@@ -133,6 +140,29 @@ impl Book {
             (self.loss_min, self.loss_max) = (0, 0);
         } else {
             self.loss_min = 0;
+        }
+    }
+
+    /// A transaction whose outcome is unknown has done all it was asked for, or nothing: what it sends
+    /// is there exactly if what it completes is not (TXN-15).
+    fn inspect_transactions(&mut self, image: &Image) {
+        if self.description.requires_duplicate_detection {
+            for message in self.messages.values_mut() {
+                message.perhaps_gone |= !std::mem::take(&mut message.gone_with).is_empty();
+            }
+            return;
+        }
+        let is_there = |marker: &u64| image.messages.iter().any(|one| one.marker == *marker);
+        for (marker, message) in &mut self.messages {
+            let with = std::mem::take(&mut message.gone_with);
+            if with.iter().any(is_there) {
+                assert!(
+                    !is_there(marker),
+                    "message {marker} is stored, and so is what a transaction that completes it \
+                     has sent (TXN-15): {message:?}"
+                );
+                message.perhaps_gone = true;
+            }
         }
     }
 

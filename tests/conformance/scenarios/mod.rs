@@ -12,6 +12,7 @@ pub mod duplicate;
 pub mod entity;
 pub mod errors;
 pub mod expire;
+pub mod forwarding;
 pub mod handles;
 pub mod idle;
 pub mod lock;
@@ -27,6 +28,7 @@ pub mod sessions;
 pub mod settle;
 pub mod status;
 pub mod topics;
+pub mod transactions;
 
 use std::collections::BTreeSet;
 

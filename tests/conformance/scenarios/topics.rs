@@ -447,7 +447,7 @@ pub async fn statuses_block_what_they_say(s: &Stage) {
     assert_eq!(s.drain(AUDIT).await, ["first", "Disabled", "ReceiveDisabled"]);
 }
 
-/// ADR-01, ADR-12, ADR-14, ENT-13, ENT-30, RCV-30, PEK-11, SND-20, SND-21, DLQ-02
+/// ADR-01, ADR-12, ADR-14, ENT-13, ENT-30, RCV-30, PEK-11, SND-20, SND-21, DLQ-02, DLQ-32
 pub async fn topics_and_subscriptions_are_what_their_paths_say(s: &Stage) {
     let admin = open(s).await;
     s.open_queue(ORDERS).await;
@@ -496,19 +496,22 @@ pub async fn topics_and_subscriptions_are_what_their_paths_say(s: &Stage) {
 pub async fn a_deleted_topic_takes_its_subscriptions_along(s: &Stage) {
     let admin = open(s).await;
     s.put(EVENTS, "x").await;
-    let receiver = Client::new(&s.broker).receiver(AUDIT).unwrap();
-    let waits = receiver.receive_many(10, minutes(1));
-    let work = async {
-        assert_eq!(receiver.receive_many(1, TimeSpan::ZERO).await.unwrap().len(), 1);
+    let client = Client::new(&s.broker);
+    let (busy, idle) = (client.receiver(AUDIT).unwrap(), client.receiver(BILLING).unwrap());
+    s.advance(seconds(1)).await;
+    s.drain(AUDIT).await;
+    s.drain(BILLING).await;
+    s.advance(seconds(1)).await;
+    let waits = async { tokio::join!(busy.receive(minutes(1)), idle.receive(minutes(1))) };
+    let deletes = async {
+        s.until_subscription_is_used(AUDIT).await;
+        s.until_subscription_is_used(BILLING).await;
         admin.delete_topic(EVENTS).await.unwrap();
     };
-    s.drain(AUDIT).await;
-    s.put(EVENTS, "y").await;
-    let (waited, ()) = tokio::join!(waits, async {
-        admin.delete_topic(EVENTS).await.ok();
-    });
-    drop(work);
-    assert!(waited.is_ok_and(|received| received.len() == 1));
+    let ((first, second), ()) = tokio::join!(waits, deletes);
+    for ended in [first, second] {
+        assert_eq!(ended.unwrap_err().condition().name(), "EntityNotFound");
+    }
     for path in [EVENTS, AUDIT, BILLING, AUDIT_DLQ] {
         refused(s.take_from(path).await, "EntityNotFound");
     }
@@ -648,4 +651,26 @@ pub async fn a_topic_outlives_a_restart_with_all_it_has(s: &Stage) {
     assert_eq!(sequences(&seen), [3, 4]);
     assert_eq!(seen[1].text_of("kind"), Some("a"));
     s.stop().await;
+}
+
+/// TOP-11
+pub async fn rules_never_see_the_body(s: &Stage) {
+    let rules = vec![sql("r", "body = 'wanted'")];
+    open_with(s, SubscriptionUpdate::default(), rules).await;
+    s.put(EVENTS, "wanted").await;
+    let told = message("told").with_application_property("body", "wanted");
+    s.send(EVENTS, told).await.unwrap();
+    assert_eq!(s.drain(AUDIT).await, ["told"]);
+}
+
+/// SCH-12, ACT-08
+pub async fn a_schedule_that_an_action_sets_has_no_effect_in_the_subscription(s: &Stage) {
+    let rules = vec![all("r").with_action("SET sys.ScheduledEnqueueTimeUtc = later")];
+    open_with(s, SubscriptionUpdate::default(), rules).await;
+    let later = s.now().plus(minutes(5));
+    let instant = Value::Timestamp(later.unix_ms());
+    s.send(EVENTS, message("x").with_application_property("later", instant)).await.unwrap();
+    let seen = s.take(AUDIT).await;
+    assert_eq!((seen.state, seen.enqueued_at), (MessageState::Active, s.now()));
+    assert_eq!(seen.message.scheduled_enqueue_time, Some(later));
 }

@@ -7,16 +7,18 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Described, ReceiveMode, Settlement};
+use peeklock_core::command::{Command, Described, ReceiveMode, SessionFilter, Settlement};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Message, Overlay};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_inproc::{Client, Received, Receiver};
+use peeklock_core::transaction::PartOutcome;
+use peeklock_inproc::{Client, Received, Receiver, SessionReceiver, Transaction};
 
-use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Subject};
+use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Session, Subject, Work};
 
 /// A client. Each operation opens a handle and closes it again, so that nothing but the lock token
 /// ties a settlement to the receive before it (SET-24).
@@ -24,11 +26,16 @@ pub struct Inproc {
     client: Client,
     /// What was received under lock, by token.
     received: RefCell<HashMap<String, Received>>,
+    transactions: RefCell<HashMap<u64, Transaction>>,
 }
 
 impl Inproc {
     pub fn open(broker: &Broker) -> Self {
-        Self { client: Client::new(broker), received: RefCell::default() }
+        Self {
+            client: Client::new(broker),
+            received: RefCell::default(),
+            transactions: RefCell::default(),
+        }
     }
 
     fn receiver(&self, path: &str) -> Answer<Receiver> {
@@ -47,6 +54,43 @@ impl Inproc {
                 seen
             })
             .collect()
+    }
+
+    /// Adds to a transaction; a message that this client never got has no handle to be settled by.
+    async fn add(&self, transaction: &Transaction, path: &str, work: Work) -> Answer<()> {
+        let message = |token: &str| self.known(token).expect("a message that was received");
+        match work {
+            Work::Send(message) => transaction.send(&self.client.sender(path)?, message).await?,
+            Work::SendBatch(messages) => {
+                transaction.send_batch(&self.client.sender(path)?, messages).await?;
+            }
+            Work::Renew { token } => {
+                let receiver = self.receiver(path)?;
+                transaction.renew_lock(&receiver, &message(&token)).await?;
+                receiver.close().await?;
+            }
+            Work::Settle { token, decision } => {
+                let receiver = self.receiver(path)?;
+                let message = message(&token);
+                match decision {
+                    Decision::Complete => transaction.complete(&receiver, &message).await?,
+                    Decision::Abandon(properties) => {
+                        transaction.abandon(&receiver, &message, &properties).await?;
+                    }
+                    Decision::Defer(properties) => {
+                        transaction.defer(&receiver, &message, &properties).await?;
+                    }
+                    Decision::DeadLetter { reason, description, properties } => {
+                        let (why, what) = (reason.as_deref(), description.as_deref());
+                        transaction
+                            .dead_letter(&receiver, &message, why, what, &properties)
+                            .await?;
+                    }
+                }
+                receiver.close().await?;
+            }
+        }
+        Ok(())
     }
 
     fn known(&self, token: &str) -> Option<Received> {
@@ -241,9 +285,144 @@ impl Subject for Inproc {
         Ok(self.client.admin().delete_deferred(path, SequenceNumber(sequence)).await?)
     }
 
+    async fn begin(&self) -> Answer<u64> {
+        let transaction = self.client.begin_transaction()?;
+        let id = transaction.id().0;
+        self.transactions.borrow_mut().insert(id, transaction);
+        Ok(id)
+    }
+
+    async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        let handle = handle.expect("a transaction that was begun");
+        let answer = self.add(&handle, path, work).await;
+        self.transactions.borrow_mut().insert(transaction, handle);
+        answer
+    }
+
+    async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        let committed = handle.expect("a transaction that was begun").commit().await?;
+        Ok(committed.parts().to_vec())
+    }
+
+    async fn roll_back(&self, transaction: u64) -> Answer<()> {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        Ok(handle.expect("a transaction that was begun").roll_back()?)
+    }
+
+    async fn accept(
+        &self,
+        path: &str,
+        session: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Answer<Box<dyn Session>> {
+        let receiver = self.client.accept_session_in(path, session, mode, wait).await?;
+        Ok(Box::new(Held { receiver, received: RefCell::default() }))
+    }
+
+    async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Answer<Vec<String>> {
+        let names = self.client.sessions(path, which, skip, top).await?;
+        Ok(names.iter().map(|name| name.to_string()).collect())
+    }
+
+    async fn delete_unlocked(&self, path: &str, count_max: u32) -> Answer<u64> {
+        let deleted = self.client.admin().delete_batch_unlocked(path, count_max, None).await?;
+        Ok(deleted)
+    }
+
     fn address(&self) -> Option<SocketAddr> {
         None
     }
 
     async fn stop(&self) {}
+}
+
+/// A held session, and what was received in it.
+struct Held {
+    receiver: SessionReceiver,
+    received: RefCell<HashMap<String, Received>>,
+}
+
+impl Held {
+    fn see(&self, messages: Vec<Received>) -> Vec<Seen> {
+        let mut kept = self.received.borrow_mut();
+        let seen: Vec<Seen> = messages.iter().map(Seen::from).collect();
+        for (seen, received) in seen.iter().zip(messages) {
+            kept.extend(seen.lock_token.clone().map(|token| (token, received)));
+        }
+        seen
+    }
+}
+
+#[async_trait(?Send)]
+impl Session for Held {
+    fn id(&self) -> &str {
+        self.receiver.session_id()
+    }
+
+    fn locked_until(&self) -> Timestamp {
+        self.receiver.locked_until()
+    }
+
+    async fn receive(&self, count_max: u32, wait: TimeSpan) -> Answer<Vec<Seen>> {
+        Ok(self.see(self.receiver.receive_many(count_max, wait).await?))
+    }
+
+    async fn receive_deferred(&self, sequences: &[u64]) -> Answer<Vec<Seen>> {
+        Ok(self.see(self.receiver.receive_deferred(numbers(sequences)).await?))
+    }
+
+    async fn peek(&self, from: u64, count_max: u32) -> Answer<Vec<Seen>> {
+        Ok(self.see(self.receiver.peek(SequenceNumber(from), count_max).await?))
+    }
+
+    async fn settle(&self, seen: &Seen, decision: Decision) -> Answer<()> {
+        let known = self.received.borrow().get(seen.token()).cloned();
+        match (decision, known) {
+            (Decision::Complete, _) => {
+                let token = LockToken::parse(seen.token()).unwrap();
+                self.receiver.complete_many(&[token]).await.remove(0)?;
+            }
+            (Decision::Abandon(properties), Some(message)) => {
+                self.receiver.abandon(&message, &properties).await?;
+            }
+            (Decision::Defer(properties), Some(message)) => {
+                self.receiver.defer(&message, &properties).await?;
+            }
+            (Decision::DeadLetter { reason, description, properties }, Some(message)) => {
+                let (reason, description) = (reason.as_deref(), description.as_deref());
+                self.receiver.dead_letter(&message, reason, description, &properties).await?;
+            }
+            (_, None) => panic!("this holder did not receive {}", seen.sequence),
+        }
+        Ok(())
+    }
+
+    async fn renew(&self) -> Answer<Timestamp> {
+        Ok(self.receiver.renew_lock().await?)
+    }
+
+    async fn state(&self) -> Answer<Option<Bytes>> {
+        Ok(self.receiver.state().await?)
+    }
+
+    async fn set_state(&self, state: Option<Bytes>) -> Answer<()> {
+        Ok(self.receiver.set_state(state).await?)
+    }
+
+    async fn delete_batch(&self, count_max: u32) -> Answer<u64> {
+        Ok(self.receiver.delete_batch(count_max, None).await?)
+    }
+
+    async fn close(self: Box<Self>) -> Answer<()> {
+        Ok(self.receiver.close().await?)
+    }
 }

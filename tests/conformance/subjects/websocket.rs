@@ -8,17 +8,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use peeklock_core::Broker;
-use peeklock_core::command::{Described, ReceiveMode};
+use peeklock_core::command::{Described, ReceiveMode, SessionFilter};
 use peeklock_core::contract::{RunningTransport, Transport as _};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_websocket::client::{Client, ClientOptions, Received, Receiver, Refusal as Outcome};
+use peeklock_websocket::client::{
+    Client, ClientOptions, Received, Receiver, Refusal as Outcome, SessionReceiver,
+};
 use peeklock_websocket::{Encoding, WebSocketConfig, WebSocketTransport};
 
-use crate::subject::{Answer, Decision, Extra, Seen, Subject};
+use crate::subject::{Answer, Decision, Extra, Seen, Session, Subject};
 
 /// A listener on a free port and a client. Each operation opens a handle and closes it again, so that
 /// nothing but the lock token ties a settlement to the receive before it (SET-24).
@@ -239,6 +242,34 @@ impl Subject for WebSocket {
         Ok(self.client().admin().delete_deferred(path, SequenceNumber(sequence)).await?)
     }
 
+    async fn accept(
+        &self,
+        path: &str,
+        session: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Answer<Box<dyn Session>> {
+        let receiver = self.client().accept_session_in(path, session, mode, wait).await?;
+        Ok(Box::new(Held { receiver, received: RefCell::default() }))
+    }
+
+    async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Answer<Vec<String>> {
+        let names = self.client().sessions(path, which, skip, top).await?;
+        Ok(names.iter().map(|name| name.to_string()).collect())
+    }
+
+    async fn delete_unlocked(&self, path: &str, count_max: u32) -> Answer<u64> {
+        let admin = self.client().admin();
+        let deleted = admin.delete_batch_unlocked(path, Some(count_max), None).await?;
+        Ok(deleted)
+    }
+
     fn address(&self) -> Option<SocketAddr> {
         Some(self.address)
     }
@@ -252,5 +283,87 @@ impl Subject for WebSocket {
         if let Some(running) = running {
             running.stop(Duration::ZERO).await;
         }
+    }
+}
+
+/// A held session, and what was received in it.
+struct Held {
+    receiver: SessionReceiver,
+    received: RefCell<HashMap<String, Received>>,
+}
+
+impl Held {
+    fn see(&self, messages: Vec<Received>) -> Vec<Seen> {
+        let mut kept = self.received.borrow_mut();
+        let seen: Vec<Seen> = messages.iter().map(Seen::from).collect();
+        for (seen, received) in seen.iter().zip(messages) {
+            kept.extend(seen.lock_token.clone().map(|token| (token, received)));
+        }
+        seen
+    }
+}
+
+#[async_trait(?Send)]
+impl Session for Held {
+    fn id(&self) -> &str {
+        self.receiver.session_id()
+    }
+
+    fn locked_until(&self) -> Timestamp {
+        self.receiver.locked_until()
+    }
+
+    async fn receive(&self, count_max: u32, wait: TimeSpan) -> Answer<Vec<Seen>> {
+        Ok(self.see(self.receiver.receive_many(count_max, wait).await?))
+    }
+
+    async fn receive_deferred(&self, sequences: &[u64]) -> Answer<Vec<Seen>> {
+        Ok(self.see(self.receiver.receive_deferred(numbers(sequences)).await?))
+    }
+
+    async fn peek(&self, from: u64, count_max: u32) -> Answer<Vec<Seen>> {
+        Ok(self.see(self.receiver.peek(SequenceNumber(from), count_max).await?))
+    }
+
+    async fn settle(&self, seen: &Seen, decision: Decision) -> Answer<()> {
+        let known = self.received.borrow().get(seen.token()).cloned();
+        match (decision, known) {
+            (Decision::Complete, _) => {
+                let token = LockToken::parse(seen.token()).unwrap();
+                self.receiver.complete_many(&[token]).await.remove(0)?;
+            }
+            (Decision::Abandon(properties), Some(message)) => {
+                self.receiver.abandon(&message, &properties).await?;
+            }
+            (Decision::Defer(properties), Some(message)) => {
+                self.receiver.defer(&message, &properties).await?;
+            }
+            (Decision::DeadLetter { reason, description, properties }, Some(message)) => {
+                let (reason, description) = (reason.as_deref(), description.as_deref());
+                self.receiver.dead_letter(&message, reason, description, &properties).await?;
+            }
+            (_, None) => panic!("this holder did not receive {}", seen.sequence),
+        }
+        Ok(())
+    }
+
+    async fn renew(&self) -> Answer<Timestamp> {
+        Ok(self.receiver.renew_lock().await?)
+    }
+
+    async fn state(&self) -> Answer<Option<Bytes>> {
+        Ok(self.receiver.state().await?)
+    }
+
+    async fn set_state(&self, state: Option<Bytes>) -> Answer<()> {
+        Ok(self.receiver.set_state(state).await?)
+    }
+
+    async fn delete_batch(&self, count_max: u32) -> Answer<u64> {
+        Ok(self.receiver.delete_batch(count_max, None).await?)
+    }
+
+    async fn close(self: Box<Self>) -> Answer<()> {
+        Ok(self.receiver.close().await?)
     }
 }

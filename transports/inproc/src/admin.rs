@@ -34,7 +34,8 @@ impl Admin {
     /// Creates a queue with the properties named.
     ///
     /// # Errors
-    /// As for [`Admin::create_queue`], and `NotImplemented` for forwarding.
+    /// As for [`Admin::create_queue`]; `EntityNotFound` for a destination that is not there (FWD-02),
+    /// `InvalidOperation` for one that cannot be (FWD-03, FWD-04).
     pub async fn create_queue_with(
         &self,
         path: &str,

@@ -6,20 +6,22 @@ use peeklock_core::Broker;
 use peeklock_core::command::{ReceiveMode, SessionFilter};
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::TimeSpan;
+use peeklock_core::transaction::{Reach, Transactions};
 
-use crate::{Admin, Receiver, Sender, SessionReceiver};
+use crate::{Admin, Receiver, Sender, SessionReceiver, Transaction};
 
 /// Opens handles on a broker of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     broker: Broker,
+    transactions: Transactions,
 }
 
 impl Client {
     /// A client of this broker.
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
-        Self { broker: broker.clone() }
+        Self { broker: broker.clone(), transactions: Transactions::new(broker) }
     }
 
     /// A sender to a queue, with at most 256 sends in flight; see [`Sender::with_in_flight_max`].
@@ -28,6 +30,18 @@ impl Client {
     /// `EntityNotFound`.
     pub fn sender(&self, path: &str) -> Result<Sender, BrokerError> {
         Ok(Sender::new(self.broker.entity(path)?))
+    }
+
+    /// A sender to the queue `destination` whose messages are stored at the queue `via` first and are
+    /// moved by the broker (VIA-01). They are seen by no receiver of `via`; one that cannot be moved
+    /// goes into the transfer dead-letter queue of `via` (VIA-03).
+    ///
+    /// # Errors
+    /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one.
+    pub fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, BrokerError> {
+        let entity = self.broker.entity(via)?;
+        let destination = self.broker.transfer_destination(destination, &entity)?;
+        Ok(Sender::new(entity).to(destination))
     }
 
     /// A receiver on a queue or sub-queue, in peek-lock mode (RCV-05).
@@ -101,6 +115,24 @@ impl Client {
         top: u32,
     ) -> Result<Vec<Arc<str>>, BrokerError> {
         crate::session::list(&self.broker.entity(path)?, which, skip, top).await
+    }
+
+    /// Begins a transaction: sends and settlements that take effect together or not at all (TXN-01).
+    /// All clones of a client together may have 1,000 of them open (TXN-17).
+    ///
+    /// # Errors
+    /// `QuotaExceeded` if that many are open; `ArgumentError` in the Basic tier (ENT-02).
+    pub fn begin_transaction(&self) -> Result<Transaction, BrokerError> {
+        Transaction::begin(&self.broker, &self.transactions, Reach::OneEntity)
+    }
+
+    /// Begins a transaction that also sends to other queues and topics than the first one that it uses,
+    /// by way of that one (TXN-09).
+    ///
+    /// # Errors
+    /// As for [`Client::begin_transaction`].
+    pub fn begin_cross_entity_transaction(&self) -> Result<Transaction, BrokerError> {
+        Transaction::begin(&self.broker, &self.transactions, Reach::CrossEntity)
     }
 
     /// Management of entities.

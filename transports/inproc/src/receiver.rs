@@ -129,6 +129,20 @@ impl Receiver {
         self.peek(from, count_max).await
     }
 
+    /// Looks at messages of one session of the queue from a number on, whoever holds it (PEK-07).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` on a queue without sessions.
+    pub async fn peek_session(
+        &self,
+        session_id: &str,
+        from: SequenceNumber,
+        count_max: u32,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let session = Box::from(session_id);
+        self.messages(Command::PeekSession { session, from, count_max }).await
+    }
+
     /// Ends the message: it was processed (SET-01).
     ///
     /// # Errors
@@ -262,14 +276,17 @@ impl Receiver {
         self.entity.call(Command::Settle { token, settlement }).await.map(|_| ())
     }
 
-    fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
+    pub(crate) fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
         message.lock_token().ok_or_else(|| {
             let detail = format!("message {} is not locked", message.sequence_number());
             self.entity.refuse(Rejection::invalid_operation(detail))
         })
     }
 
-    fn overlay(&self, properties: &[(String, Value)]) -> Result<Option<Overlay>, BrokerError> {
+    pub(crate) fn overlay(
+        &self,
+        properties: &[(String, Value)],
+    ) -> Result<Option<Overlay>, BrokerError> {
         if properties.is_empty() {
             return Ok(None);
         }

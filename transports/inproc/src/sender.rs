@@ -21,6 +21,8 @@ const IN_FLIGHT_MAX: usize = 256;
 #[derive(Clone)]
 pub struct Sender {
     entity: Entity,
+    /// Where messages go that are only stored at `entity` (VIA-01).
+    destination: Option<Arc<str>>,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
 }
@@ -29,8 +31,53 @@ impl Sender {
     pub(crate) fn new(entity: Entity) -> Self {
         Self {
             entity,
+            destination: None,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             in_flight_max: IN_FLIGHT_MAX,
+        }
+    }
+
+    pub(crate) const fn entity(&self) -> &Entity {
+        &self.entity
+    }
+
+    pub(crate) fn to(mut self, destination: Arc<str>) -> Self {
+        self.destination = Some(destination);
+        self
+    }
+
+    /// The command that sends one message.
+    pub(crate) fn command(&self, message: Message) -> Command {
+        let message = self.entity.broker().inbound(message);
+        match &self.destination {
+            None => Command::Send { message },
+            Some(destination) => {
+                let destination = Arc::clone(destination);
+                Command::SendVia { destination, messages: vec![message] }
+            }
+        }
+    }
+
+    /// The command that sends messages of which all are stored or none.
+    pub(crate) fn batch(&self, messages: Vec<Message>) -> Command {
+        let broker = self.entity.broker();
+        let messages = messages.into_iter().map(|message| broker.inbound(message)).collect();
+        match &self.destination {
+            None => Command::SendBatch { messages },
+            Some(destination) => {
+                Command::SendVia { destination: Arc::clone(destination), messages }
+            }
+        }
+    }
+
+    /// The number of one message that was sent.
+    fn number(&self, outcome: Outcome) -> Result<SequenceNumber, BrokerError> {
+        match outcome {
+            Outcome::Accepted(sequence) => Ok(sequence),
+            Outcome::AcceptedBatch(sequences) if sequences.len() == 1 => {
+                Ok(sequences.first().copied().unwrap_or_default())
+            }
+            other => Err(self.unexpected(&other)),
         }
     }
 
@@ -57,11 +104,8 @@ impl Sender {
     /// `InternalError` leave open whether it was stored; after any other nothing was (ERR-06).
     pub async fn send(&self, message: Message) -> Result<SequenceNumber, BrokerError> {
         let _place = self.places(1).await;
-        let message = self.entity.broker().inbound(message);
-        match self.entity.call(Command::Send { message }).await? {
-            Outcome::Accepted(sequence) => Ok(sequence),
-            other => Err(self.unexpected(&other)),
-        }
+        let outcome = self.entity.call(self.command(message)).await?;
+        self.number(outcome)
     }
 
     /// Sends a message that becomes available at an instant (SCH-02); the number cancels it.
@@ -82,19 +126,9 @@ impl Sender {
         messages: Vec<Message>,
     ) -> Vec<Result<SequenceNumber, BrokerError>> {
         let _places = self.places(messages.len()).await;
-        let broker = self.entity.broker();
-        let commands = messages
-            .into_iter()
-            .map(|message| Command::Send { message: broker.inbound(message) })
-            .collect();
+        let commands = messages.into_iter().map(|message| self.command(message)).collect();
         let results = self.entity.call_many(commands).await;
-        results
-            .into_iter()
-            .map(|result| match result? {
-                Outcome::Accepted(sequence) => Ok(sequence),
-                other => Err(self.unexpected(&other)),
-            })
-            .collect()
+        results.into_iter().map(|result| self.number(result?)).collect()
     }
 
     /// Sends messages of which all are stored or none (SND-29), with consecutive numbers (SND-31).
@@ -107,9 +141,7 @@ impl Sender {
         messages: Vec<Message>,
     ) -> Result<Vec<SequenceNumber>, BrokerError> {
         let _place = self.places(1).await;
-        let broker = self.entity.broker();
-        let messages = messages.into_iter().map(|message| broker.inbound(message)).collect();
-        match self.entity.call(Command::SendBatch { messages }).await? {
+        match self.entity.call(self.batch(messages)).await? {
             Outcome::AcceptedBatch(sequences) => Ok(sequences),
             other => Err(self.unexpected(&other)),
         }

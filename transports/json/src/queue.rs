@@ -1,6 +1,6 @@
 //! Queues in JSON: what can be set, and what is shown.
 
-use peeklock_core::command::{Counts, Described};
+use peeklock_core::command::{Counts, Described, SessionCounts};
 use peeklock_core::description::{EntityStatus, QueueDescription, QueueUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
@@ -112,6 +112,12 @@ pub struct Runtime {
     total_message_count: u64,
     size_in_bytes: u64,
     last_sequence_number: u64,
+    /// Sessions that exist; of a queue that requires them (CNT-11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_count: Option<u64>,
+    /// Those of them that a receiver holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    locked_session_count: Option<u64>,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     created_at: Instant,
     /// The version that `If-Match` states on an update over HTTP.
@@ -197,8 +203,7 @@ impl From<Described> for QueueView {
             created_at,
             updated_at,
             accessed_at,
-            // Not shown over the wire yet.
-            sessions: _,
+            sessions,
         } = described;
         let text = |text: Option<Box<str>>| text.map(String::from);
         Self {
@@ -232,6 +237,8 @@ impl From<Described> for QueueView {
                 total_message_count: counts.total(),
                 size_in_bytes: size_bytes,
                 last_sequence_number: last_sequence.0,
+                session_count: sessions.map(|counts| counts.existing),
+                locked_session_count: sessions.map(|counts| counts.locked),
                 created_at: Instant(created_at),
                 updated_at: Instant(updated_at),
                 accessed_at: Instant(accessed_at),
@@ -346,7 +353,10 @@ impl From<QueueView> for Described {
             created_at: runtime.created_at.0,
             updated_at: runtime.updated_at.0,
             accessed_at: runtime.accessed_at.0,
-            sessions: None,
+            sessions: runtime.session_count.map(|existing| SessionCounts {
+                existing,
+                locked: runtime.locked_session_count.unwrap_or(0),
+            }),
         }
     }
 }

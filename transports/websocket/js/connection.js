@@ -17,6 +17,7 @@ import { Queues } from "./queues.js";
 import { Topics } from "./topics.js";
 import { Receiver } from "./receiver.js";
 import { Sender } from "./sender.js";
+import { acceptSession } from "./session.js";
 
 const SUBPROTOCOL = "peeklock.v1.json";
 /** A frame is closed when it has so many bytes, so that answers to its first requests come early. */
@@ -154,6 +155,16 @@ export class Connection extends EventTarget {
   /** Receives from a queue or sub-queue such as `orders/$deadletterqueue`. */
   receiver(path, options) {
     return new Receiver(this, path, options);
+  }
+
+  /** Locks a session of a queue, also one that has no message yet (SES-05). */
+  acceptSession(path, sessionId, options) {
+    return acceptSession(this, path, { sessionId: String(sessionId) }, options);
+  }
+
+  /** Locks the session with the oldest available message; waits for one up to `waitSeconds` (SES-07, SES-08). */
+  acceptNextSession(path, { waitSeconds = 60, ...options } = {}) {
+    return acceptSession(this, path, { waitSeconds }, options);
   }
 
   /** Replaces the token, here and at every later hello. */

@@ -45,6 +45,11 @@ export class Link {
     };
   }
 
+  /** The broker knows this number, though not by an attachment. */
+  wasAttached() {
+    this.#isAttached = true;
+  }
+
   /** Asks for something over this link; `write` gives its properties in JSON for a number. */
   async ask(name, write, started = () => {}) {
     if (this.isClosed) {

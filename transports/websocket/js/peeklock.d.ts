@@ -87,6 +87,10 @@ export class Connection {
   sender(path: string, options?: SenderOptions): Sender;
   /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
   receiver(path: string, options?: ReceiverOptions): Receiver;
+  /** Locks a session of a queue, also one that has no message yet. */
+  acceptSession(path: string, sessionId: string, options?: AcceptOptions): Promise<SessionReceiver>;
+  /** Locks the session with the oldest available message, or waits for one: `waitSeconds`, by default 60. */
+  acceptNextSession(path: string, options?: AcceptOptions & { waitSeconds?: number }): Promise<SessionReceiver>;
   authenticate(token: string | (() => string | Promise<string>)): Promise<void>;
   /** The broker's clock in milliseconds since 1970. */
   brokerNow(): number;
@@ -145,6 +149,8 @@ export type Condition =
   | "MessageSizeExceeded"
   | "MessageLockLost"
   | "MessageNotFound"
+  | "SessionCannotBeLocked"
+  | "SessionLockLost"
   | "ServiceTimeout"
   | "ServerBusy"
   | "UpdateConflict"
@@ -289,6 +295,11 @@ export type SendOutcome =
   | { readonly sequenceNumber: number; readonly error?: undefined }
   | { readonly sequenceNumber?: undefined; readonly error: PeeklockError };
 
+export interface AcceptOptions extends ReceiverOptions {
+  /** Ends an accept that waits; what was granted in spite of it is given back. */
+  signal?: AbortSignal;
+}
+
 export interface ReceiverOptions {
   /** Default: peekLock. */
   mode?: "peekLock" | "receiveAndDelete";
@@ -317,7 +328,7 @@ export interface Subscription {
 
 /** Receives from one queue or sub-queue. */
 export class Receiver implements AsyncIterable<ReceivedMessage> {
-  private constructor();
+  protected constructor();
   readonly path: string;
   readonly mode: "peekLock" | "receiveAndDelete";
   [Symbol.asyncIterator](): AsyncGenerator<ReceivedMessage, void, void>;
@@ -342,6 +353,28 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   purge(options?: { enqueuedBefore?: Date | string }): Promise<number>;
   deleteDeferred(sequenceNumber: number): Promise<void>;
   /** Ends loops and subscriptions, and gives back what nobody has seen. */
+  close(): Promise<void>;
+}
+
+/**
+ * Holds one session: its messages come in order, under one lock. When that has ended, or a new session of
+ * the connection has begun, everything fails with SessionLockLost.
+ */
+export class SessionReceiver extends Receiver {
+  readonly sessionId: string;
+  /** Follows renewals, and so does that of the messages. */
+  readonly lockedUntilUtc: Date;
+  /** By the broker's clock. */
+  readonly lockRemainingMs: number;
+  /** Resolves to the new end of the session lock. */
+  renewSession(): Promise<Date>;
+  /** Renews as often as needed until the function that it returns is called, or the session is closed. */
+  keepSession(options?: { onLost?: (error: PeeklockError) => void }): () => void;
+  /** Text if it is UTF-8, else bytes; undefined if there is none. */
+  getState(): Promise<string | Uint8Array | undefined>;
+  /** null clears it. It stays for the next holder. */
+  setState(state: string | Bytes | null): Promise<void>;
+  /** Gives the session back; what is not settled does not count as delivered. */
   close(): Promise<void>;
 }
 
@@ -379,6 +412,9 @@ export interface Queue extends Required<QueueProperties> {
     transferDeadLetterMessageCount: number;
     totalMessageCount: number;
     sizeInBytes: number;
+    /** Of a queue that requires sessions: those that exist, and those that a receiver holds. */
+    sessionCount?: number;
+    lockedSessionCount?: number;
     createdAt: string;
     updatedAt: string;
     accessedAt: string;
@@ -396,6 +432,13 @@ export class Queues {
   /** With all its messages. */
   delete(path: string): Promise<void>;
   list(options?: { skip?: number; top?: number }): Promise<Queue[]>;
+  /** Ids of sessions in ascending order; one of `withActiveMessages` and `stateSetAfter`, or neither. */
+  sessions(
+    path: string,
+    options?: { withActiveMessages?: boolean; stateSetAfter?: Date | string; skip?: number; top?: number },
+  ): Promise<string[]>;
+  /** Removes available messages of all sessions that nobody holds. */
+  deleteUnlocked(path: string, options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
 }
 
 /** On update an absent property keeps its value; `null` clears `userMetadata`. */

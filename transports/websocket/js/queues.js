@@ -1,5 +1,7 @@
 // Queues and their counts (section "Management" of docs/websocket-protocol.md).
 
+import { instant } from "./value.js";
+
 /** Creates, reads, changes and deletes queues. Durations and instants are text, as on the wire. */
 export class Queues {
   #connection;
@@ -39,6 +41,19 @@ export class Queues {
   /** Deletes a queue with all its messages. */
   async delete(path) {
     await this.#connection.request("deleteQueue", { path });
+  }
+
+  /** Ids of sessions of a queue in ascending order (SES-29). */
+  async sessions(path, { withActiveMessages, stateSetAfter, skip, top } = {}) {
+    const stateSetAfterUtc = stateSetAfter && instant(stateSetAfter);
+    const asked = { path, withActiveMessages, stateSetAfterUtc, skip, top };
+    return (await this.#connection.request("listSessions", asked)).sessions.sessionIds;
+  }
+
+  /** Removes available messages of all sessions that nobody holds; resolves to their number (DEL-07). */
+  async deleteUnlocked(path, { maxCount, enqueuedBefore } = {}) {
+    const enqueuedBeforeUtc = enqueuedBefore && instant(enqueuedBefore);
+    return (await this.#connection.request("deleteUnlocked", { path, maxCount, enqueuedBeforeUtc })).deleted.count;
   }
 
   /** Queues in the order of their paths. */

@@ -274,7 +274,7 @@ export class Receiver extends Link {
       this.#delivered += 1;
       const { session } = this.connection;
       const delivery = { receiver: this, link: this.number, session, number: this.#delivered };
-      const message = new ReceivedMessage(wire, this, delivery);
+      const message = this.messageOf(wire, delivery);
       const [waiter] = this.#waiting;
       if (waiter) {
         waiter.resolve(message);
@@ -386,7 +386,12 @@ export class Receiver extends Link {
   }
 
   #received({ received }) {
-    return received.messages.map((wire) => new ReceivedMessage(wire, this, undefined));
+    return received.messages.map((wire) => this.messageOf(wire, undefined));
+  }
+
+  /** A message that came over this receiver. */
+  messageOf(wire, delivery) {
+    return new ReceivedMessage(wire, this, delivery);
   }
 
   // Settling.

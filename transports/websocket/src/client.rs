@@ -6,7 +6,8 @@
 //! nothing had happened, and locks are kept. Later, calls that were in flight fail with
 //! `CommunicationProblem`, whose outcome is open (ERR-06); calls that had not been sent go out.
 //!
-//! Absent on purpose: TLS, which a proxy in front of the broker and a tunnel here provide.
+//! Absent on purpose: TLS, which a proxy in front of the broker provides; here a tunnel, or a
+//! [`Connector`] of the caller's.
 
 mod admin;
 mod backoff;
@@ -14,18 +15,25 @@ mod consumer;
 mod core;
 mod driver;
 mod keeper;
+mod peer;
 mod received;
 mod receiver;
 mod sender;
+mod session;
 mod text;
 mod topics;
 
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_core::command::ReceiveMode;
+use async_trait::async_trait;
+use peeklock_core::command::{ReceiveMode, SessionFilter};
+use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::core::Lifeline;
 use crate::frame::{Encoding, Role};
@@ -35,13 +43,31 @@ pub use crate::frame::queue::Cleared;
 pub use self::admin::Admin;
 pub use self::consumer::{Consumer, ConsumerOptions, Refusal};
 pub use self::keeper::LockKeeper;
+pub use self::peer::{PeerMessage, PeerSender};
 pub use self::received::{BodyError, Received};
 pub use self::receiver::Receiver;
 pub use self::sender::Sender;
+pub use self::session::SessionReceiver;
 pub use self::text::{
     MessageTextError, explanation_to_json, message_from_json, message_to_json, queue_to_json,
-    rule_from_json, rule_to_json, subscription_to_json, topic_to_json,
+    rule_from_json, rule_to_json, session_state_to_json, subscription_to_json, topic_to_json,
 };
+
+/// What a connection is made over.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Opens the streams of a client in place of TCP, for instance with TLS. Asked for each connection, within
+/// its time.
+#[async_trait]
+pub trait Connector: fmt::Debug + Send + Sync {
+    /// A stream to the broker, on which nothing was said yet.
+    ///
+    /// # Errors
+    /// When there is none now; the client tries again later.
+    async fn connect(&self) -> io::Result<Box<dyn Stream>>;
+}
 
 /// How a client connects.
 #[derive(Clone, Debug)]
@@ -64,6 +90,8 @@ pub struct ClientOptions {
     pub give_up_after: Option<Duration>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
+    /// Opens streams in place of TCP; with it the URL may begin with `wss://`.
+    pub connector: Option<Arc<dyn Connector>>,
 }
 
 impl Default for ClientOptions {
@@ -77,6 +105,7 @@ impl Default for ClientOptions {
             pause_max: Duration::from_secs(10),
             give_up_after: None,
             connect_timeout: Duration::from_secs(5),
+            connector: None,
         }
     }
 }
@@ -115,6 +144,15 @@ impl Client {
         Ok(Sender::new(link))
     }
 
+    /// Hands messages of a source of another broker over to a queue, each once (FWD-13).
+    ///
+    /// # Errors
+    /// `CommunicationProblem` if the client is closed.
+    pub fn peer_sender(&self, path: &str, source: PeerSource) -> Result<PeerSender, BrokerError> {
+        let link = self.core.attach(path, Role::Sender, ReceiveMode::PeekLock)?;
+        Ok(PeerSender::new(link, source))
+    }
+
     /// A receiver on a queue or sub-queue, in peek-lock mode (RCV-05).
     ///
     /// # Errors
@@ -130,6 +168,63 @@ impl Client {
     /// `CommunicationProblem` if the client is closed.
     pub fn receiver_in(&self, path: &str, mode: ReceiveMode) -> Result<Receiver, BrokerError> {
         Ok(Receiver::new(self.core.attach(path, Role::Receiver, mode)?))
+    }
+
+    /// Locks a session of a queue in peek-lock mode, also one that has no message yet (SES-05).
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `SessionCannotBeLocked` if another receiver holds it (SES-06);
+    /// `InvalidOperation` on a queue without sessions (SES-09); `ArgumentOutOfRange` for an id that is
+    /// empty or longer than 128 characters.
+    pub async fn accept_session(
+        &self,
+        path: &str,
+        session_id: &str,
+    ) -> Result<SessionReceiver, BrokerError> {
+        self.accept_session_in(path, Some(session_id), ReceiveMode::PeekLock, TimeSpan::ZERO).await
+    }
+
+    /// Locks the session with the lowest available message, in peek-lock mode; waits for one up to
+    /// `wait` (SES-07, SES-08). Dropping the future locks nothing.
+    ///
+    /// # Errors
+    /// `ServiceTimeout` if there is none in time; `EntityNotFound`, `InvalidOperation`.
+    pub async fn accept_next_session(
+        &self,
+        path: &str,
+        wait: TimeSpan,
+    ) -> Result<SessionReceiver, BrokerError> {
+        self.accept_session_in(path, None, ReceiveMode::PeekLock, wait).await
+    }
+
+    /// Locks a session by id, or the next one if none is named, in either mode (SES-21).
+    ///
+    /// # Errors
+    /// As for [`Client::accept_session`] and [`Client::accept_next_session`].
+    pub async fn accept_session_in(
+        &self,
+        path: &str,
+        session_id: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Result<SessionReceiver, BrokerError> {
+        let (link, accepted) = self.core.accept(path, session_id, mode, wait).await?;
+        Ok(SessionReceiver::new(link, accepted))
+    }
+
+    /// The ids of sessions of a queue in ascending order, `top` of them after `skip`; at most as many
+    /// as a list may have (SES-29).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation`.
+    pub async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        session::list(&self.core, path, which, skip, top).await
     }
 
     /// Management of entities.

@@ -11,8 +11,10 @@ mod link;
 mod manage;
 mod outbound;
 mod pending;
+mod session;
 mod settle;
 mod topics;
+mod transaction;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -30,12 +32,14 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{ReceiverId, Ticket};
 use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::request::{Outlet, Request as Mailed};
+use peeklock_core::transaction::Transactions;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use self::link::{Bounds, Link};
 use self::pending::PendingTable;
+use self::transaction::WaitingCommit;
 use crate::error::{Close, FrameError, code};
 use crate::frame::text::Guid;
 use crate::frame::{
@@ -128,6 +132,9 @@ pub(crate) struct Conversation {
     waits: HashMap<u32, (Ticket, u32)>,
     /// Commands to be handed over, by link.
     groups: Vec<(u32, Vec<Mailed>)>,
+    transactions: Transactions,
+    /// Commits that wait for the answers to what was asked before them.
+    commits: Vec<WaitingCommit>,
 
     mailbox: Arc<Mailbox>,
     outlet: Arc<dyn Outlet>,
@@ -271,6 +278,7 @@ impl Conversation {
         let conversation = Self {
             budget: broker.connection_budget(),
             heartbeat: site.config.heartbeat,
+            transactions: Transactions::new(&broker),
             broker,
             place,
             encoding,
@@ -287,6 +295,7 @@ impl Conversation {
             pending: PendingTable::default(),
             waits: HashMap::new(),
             groups: Vec::new(),
+            commits: Vec::new(),
             outlet: Arc::clone(&mailbox) as Arc<dyn Outlet>,
             mailbox,
             mail: VecDeque::new(),
@@ -474,7 +483,10 @@ impl Conversation {
                 }
                 Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
                 Turn::Call(Call::Leave) => return Ended::Leave,
-                Turn::Tick => self.tick(socket, beat),
+                Turn::Tick => {
+                    self.transactions.expire();
+                    self.tick(socket, beat)
+                }
                 Turn::Stop(grace) => {
                     self.begin_stop(grace);
                     Ok(())

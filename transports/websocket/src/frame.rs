@@ -8,8 +8,10 @@ pub(crate) mod binary;
 pub(crate) mod json;
 pub(crate) mod message;
 pub(crate) mod queue;
+pub(crate) mod session;
 pub(crate) mod text;
 pub(crate) mod topic;
+pub(crate) mod transaction;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -21,12 +23,17 @@ use serde::{Deserialize, Serialize};
 
 use self::message::{Delivered, Outgoing, Properties};
 use self::queue::{QueueList, QueueProperties, QueueView};
+use self::session::{
+    AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionAccepted, SessionList,
+    SessionState, SetSessionState,
+};
 use self::text::{Guid, Instant, Token};
 use self::topic::{
     CreateSubscription, CreateTopic, Explain, Explained, ListOf, NamedRule, RuleForm, RuleList,
     SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
     UpdateTopic,
 };
+use self::transaction::{CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
 
@@ -210,6 +217,20 @@ schema! {
         23 "listQueues" ListQueues(ListQueues),
         /// Says that the client is there.
         24 "heartbeat" Heartbeat(Empty),
+        /// Locks a session and opens a link to it, or waits for one that can be locked.
+        25 "acceptSession" AcceptSession(AcceptSession),
+        /// Prolongs a session lock.
+        26 "renewSession" RenewSession(LinkOnly),
+        /// Reads the state of a session.
+        27 "getSessionState" GetSessionState(LinkOnly),
+        /// Replaces the state of a session, or clears it.
+        28 "setSessionState" SetSessionState(SetSessionState),
+        /// Looks at the messages of a session.
+        29 "peekSession" PeekSession(PeekSession),
+        /// Names the sessions of a queue.
+        30 "listSessions" ListSessions(ListSessions),
+        /// Deletes available messages of all sessions that nobody holds.
+        31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
         /// Creates a topic.
         40 "createTopic" CreateTopic(CreateTopic),
         /// Reads a topic and its runtime counts.
@@ -242,6 +263,20 @@ schema! {
         54 "listRules" ListRules(ListOf),
         /// Tells which rules of a subscription would select a message, and why.
         55 "explain" Explain(Explain),
+        /// Hands messages over that another broker forwards.
+        60 "forward" Forward(Forward),
+        /// Begins a transaction.
+        70 "beginTransaction" BeginTransaction(Empty),
+        /// Sends messages in a transaction.
+        71 "sendIn" SendIn(SendIn),
+        /// Settles messages in a transaction.
+        72 "settleIn" SettleIn(SettleIn),
+        /// Prolongs locks in a transaction.
+        73 "renewIn" RenewIn(RenewIn),
+        /// Carries a transaction out, or none of it.
+        74 "commit" Commit(CommitTransaction),
+        /// Forgets a transaction.
+        75 "rollBack" RollBack(TransactionOnly),
     }
 }
 
@@ -270,6 +305,12 @@ schema! {
         10 "queue" Queue(Box<QueueView>),
         /// Queues.
         11 "queues" Queues(QueueList),
+        /// A session is locked.
+        12 "sessionAccepted" SessionAccepted(SessionAccepted),
+        /// The state of a session.
+        13 "sessionState" SessionState(SessionState),
+        /// Sessions of a queue.
+        14 "sessions" Sessions(SessionList),
         /// A topic.
         16 "topic" Topic(Box<TopicView>),
         /// Topics.
@@ -284,6 +325,12 @@ schema! {
         21 "rules" Rules(RuleList),
         /// What each rule of a subscription makes of a message.
         22 "explained" Explained(Explained),
+        /// What became of forwarded messages.
+        28 "forwarded" Forwarded(Forwarded),
+        /// A transaction was begun.
+        29 "transaction" Transaction(TransactionOnly),
+        /// A transaction was carried out.
+        30 "committed" Committed(Committed),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
         /// A receiver gets nothing more until it is given credit anew.
@@ -379,6 +426,14 @@ pub(crate) enum Decision {
     Release,
 }
 
+/// Which messages of an entity are forwarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Forwarding {
+    Messages,
+    DeadLetters,
+}
+
 /// An enum without values: its place in a list, in the binary form.
 macro_rules! wire_choice {
     ($name:ident, $what:literal, [$($variant:ident),*]) => {
@@ -401,6 +456,7 @@ macro_rules! wire_choice {
 }
 
 wire_choice!(Role, "role", [Sender, Receiver]);
+wire_choice!(Forwarding, "forwarding", [Messages, DeadLetters]);
 wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
 wire_choice!(Decision, "decision", [Complete, Abandon, Defer, DeadLetter, Release]);
 
@@ -678,6 +734,44 @@ bodies! {
 
     struct Closing {
         seconds: u32,
+    }
+
+    struct Forward {
+        link: u32,
+        source: ForwardSource,
+        #[serde(deserialize_with = "json::bounded")]
+        messages: Vec<ForwardedMessage>,
+    }
+
+    struct ForwardSource {
+        /// The id of the broker.
+        broker: Guid,
+        /// The id of the entity there.
+        entity: u64,
+        forwarding: Forwarding,
+    }
+
+    struct ForwardedMessage {
+        /// Its number at the source.
+        sequence_number: u64,
+        /// Its number where it was first sent to.
+        enqueued_sequence_number: u64,
+        /// When it was enqueued at the source.
+        enqueued_time_utc: Instant,
+        /// Transfers so far, this one included.
+        hops: u8,
+        /// The entity in which it was dead-lettered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dead_letter_source: Option<String>,
+        message: Outgoing,
+    }
+
+    struct Forwarded {
+        /// Of so many, from the first on, it is said what became; those behind were not looked at.
+        tried: u32,
+        /// All others of them are stored, or were before.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedSend>,
     }
 }
 

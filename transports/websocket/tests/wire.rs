@@ -13,5 +13,6 @@ mod wire {
     mod hostile;
     mod lifecycle;
     mod resume;
+    mod sessions;
     mod topics;
 }

@@ -2,6 +2,7 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
+use super::settle::Then;
 use super::{Answer, Entity, NamespaceActor, State, refuse};
 use crate::actor::entity::{Retire, RetireWhen};
 use crate::error::Rejection;
@@ -94,7 +95,7 @@ impl NamespaceActor {
         }
         // A failure while it was retired has left the shard to be taken over.
         self.recover_writer(root);
-        self.write_deletion(root, itself);
+        self.settle(root, Then::Delete, itself);
     }
 }
 
@@ -149,7 +150,7 @@ impl Handler<Retired> for NamespaceActor {
                 if let Some(entity) = self.entities.get_mut(&id) {
                     entity.state = State::Deleting;
                 }
-                self.remove_subscription(id, context.address());
+                self.settle(id, Then::Leave, context.address());
             }
             None => {
                 // One that was idle takes all below it along (TMP-19).

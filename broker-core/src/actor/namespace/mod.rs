@@ -17,6 +17,7 @@ mod delete;
 mod open;
 mod rebuild;
 mod records;
+mod settle;
 mod stop;
 mod subscription;
 mod write;
@@ -38,6 +39,7 @@ use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
 use crate::shell::writer::ShardWriter;
+use crate::transfer::passage::Passages;
 
 pub use create::{Create, Root};
 pub use delete::DeleteEntity;
@@ -86,6 +88,8 @@ struct Entity {
     key: PathKey,
     path: Arc<str>,
     inlet: Arc<Inlet>,
+    /// The transfers of its present actor that others have taken over.
+    passages: Arc<Passages>,
     observed: Arc<crate::telemetry::Observed>,
     state: State,
     actor: Option<Addr<EntityActor>>,
@@ -170,6 +174,7 @@ impl NamespaceActor {
             key: key.clone(),
             path: path.into(),
             inlet: Arc::default(),
+            passages: Arc::default(),
             observed: Arc::default(),
             state,
             actor: None,
@@ -212,11 +217,7 @@ impl NamespaceActor {
     }
 
     fn config(&self) -> QueueConfig {
-        QueueConfig {
-            release_on_detach: self.shared.settings.locks_release_on_detach,
-            expire_whole_sessions: self.shared.settings.sessions_expire_whole,
-            duplicate_key: self.duplicate_key,
-        }
+        self.shared.settings.queue_config(self.duplicate_key)
     }
 
     fn forget(&mut self, id: EntityId) -> Option<Entity> {

@@ -16,6 +16,7 @@ fn slot() -> Slot {
         sub_queue: SubQueue::Main,
         hops: 3,
         in_flight: false,
+        transferring: false,
     }
 }
 
@@ -44,6 +45,20 @@ fn a_slot_of_version_2_stays_readable() {
     assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
 }
 
+/// DESIGN D11: one that waits for its transfer is of version 3, and no other is.
+#[test]
+fn a_slot_of_version_3_stays_readable() {
+    let fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    let golden = [b"\x03", &fields[..], b"\x00\x00\x00\x03a/b"].concat();
+    let pending = Slot { state: SlotState::Pending, ..slot() };
+    let mut written = Vec::new();
+    write_slot(&pending, Some("a/b"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((pending, Some("a/b"))));
+    assert!(read_slot(&[b"\x01", &fields[..]].concat()).is_err());
+    assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
+}
+
 /// DESIGN D11: the state of a session.
 #[test]
 fn a_session_state_stays_readable() {
@@ -58,6 +73,32 @@ fn a_session_state_stays_readable() {
     let key = session_state_key(EntityId(7), 0x0f);
     assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x30\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::SessionState));
+}
+
+/// DESIGN D11: a message that another broker forwarded.
+#[test]
+fn a_taking_stays_readable() {
+    let golden = b"\x01\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\0\x2a\
+        \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18";
+    let taking = Taking {
+        ordinal: 1_025,
+        sequence: SequenceNumber(42),
+        enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+    };
+    let mut written = Vec::new();
+    write_taking(&taking, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_taking(golden), Ok(taking));
+    let source =
+        PeerSource { broker: 0xb0b, entity: EntityId(18), sub_queue: SubQueue::DeadLetter };
+    let key = peer_key(EntityId(7), &source, taking.place());
+    assert_eq!(
+        key.as_bytes(),
+        b"\0\0\0\0\0\0\0\x07\x21\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0b\
+          \0\0\0\0\0\0\0\x12\x01\0\x01"
+    );
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Peer(source)));
 }
 
 /// What is shorter, longer or of another version is not guessed at.

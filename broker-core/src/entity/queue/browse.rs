@@ -5,6 +5,7 @@ use super::{Queue, Shown};
 use crate::change::Removal;
 use crate::command::{MessageFacts, Outcome};
 use crate::effect::Answer;
+use crate::entity::sequence_set::SequenceSet;
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -41,7 +42,7 @@ impl Queue {
         let mut messages = Vec::new();
         for sequence in sequences {
             let Some(slot) = self.slots.get(sequence) else { continue };
-            if slot.in_flight {
+            if slot.in_flight || slot.transferring {
                 continue;
             }
             bytes += u64::from(slot.size);
@@ -69,13 +70,18 @@ impl Queue {
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
         // Enqueue times ascend with the numbers, so the first that is too young ends the search.
-        let doomed: Vec<SequenceNumber> = self
-            .sub_queue(sub_queue)
-            .available
-            .iter_from(SequenceNumber(0))
-            .take_while(|sequence| self.is_enqueued_before(*sequence, before))
-            .take(count_max as usize)
-            .collect();
+        let first_of = |all: &SequenceSet| -> Vec<SequenceNumber> {
+            all.iter_from(SequenceNumber(0))
+                .take_while(|sequence| self.is_enqueued_before(*sequence, before))
+                .take(count_max as usize)
+                .collect()
+        };
+        let mut doomed = first_of(&self.sub_queue(sub_queue).available);
+        if let Some(waiting) = self.transfers.waiting_of(sub_queue) {
+            doomed.extend(first_of(waiting));
+            doomed.sort_unstable();
+            doomed.truncate(count_max as usize);
+        }
         Ok(self.delete_all(&doomed, ctx, step))
     }
 

@@ -94,6 +94,6 @@ impl Queue {
 }
 
 /// The two properties that tell why (DLQ-14); texts of this length always fit.
-fn verdict(reason: &str, description: &str) -> Option<Overlay> {
+pub(super) fn verdict(reason: &str, description: &str) -> Option<Overlay> {
     Overlay::dead_letter(Some(reason), Some(description), &[]).ok()
 }

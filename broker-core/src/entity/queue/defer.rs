@@ -31,6 +31,7 @@ impl Queue {
                 self.path()
             )));
         }
+        self.refuse_forwarded(sub_queue)?;
         self.refuse_receive()?;
         self.check_deferred(sub_queue, sequences, ctx)?;
         Ok(self.hand_out_deferred(mode, sequences, holder, ctx, step))

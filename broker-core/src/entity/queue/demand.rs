@@ -225,6 +225,9 @@ impl Queue {
         if let Some(sessions) = &self.sessions {
             return sessions.has_receiver();
         }
+        if self.has_active_forwarder() {
+            return true;
+        }
         let main = Lane::SubQueue(SubQueue::Main);
         !self.main.ring.is_empty()
             || self.links.values().any(|link| link.lane == main && link.credit() > 0)

@@ -22,7 +22,8 @@ impl Queue {
     /// (EXP-19, EXP-39).
     pub(super) fn is_expired(&self, slot: &Slot, now: Timestamp) -> bool {
         slot.sub_queue == SubQueue::Main
-            && slot.state != SlotState::Scheduled
+            && !matches!(slot.state, SlotState::Scheduled | SlotState::Pending)
+            && !slot.transferring
             && self.expires_at(slot) <= now
     }
 

@@ -13,10 +13,12 @@ impl Queue {
         self.usage.touch(now);
     }
 
-    /// Whether something lasting keeps the queue from being idle: scheduled messages (TMP-14), a
-    /// waiting call, a link with credit, a session that is held or waited for (TMP-15).
+    /// Whether something lasting keeps the queue from being idle: forwarding (TMP-12), scheduled
+    /// messages (TMP-14) and those that wait for their transfer, a waiting call, a link with credit, a session that is held or waited for (TMP-15).
     pub(super) fn is_held_in_use(&self) -> bool {
-        self.tally.counts.scheduled > 0
+        self.description.forward_to.is_some()
+            || self.tally.counts.scheduled > 0
+            || self.tally.counts.transfer > 0
             || !self.calls.is_empty()
             || self.sessions.as_ref().is_some_and(|sessions| sessions.has_receiver())
             || self.links.values().any(|link| link.credit() > 0)

@@ -33,14 +33,18 @@ impl Queue {
                 return broken(format!("{sequence} is above the last number"));
             }
             for which in SubQueue::ALL {
-                if self.sub_queue(which).members.contains(sequence) != (which == slot.sub_queue) {
+                let belongs = which == slot.sub_queue && slot.state != SlotState::Pending;
+                if self.sub_queue(which).members.contains(sequence) != belongs {
                     return broken(format!(
                         "{sequence} is not a member of exactly {:?}",
                         slot.sub_queue
                     ));
                 }
             }
-            let offered = slot.state == SlotState::Active && slot.lock.is_none() && !slot.in_flight;
+            let offered = slot.state == SlotState::Active
+                && slot.lock.is_none()
+                && !slot.in_flight
+                && !slot.transferring;
             let offered = offered && !doomed.remove(&sequence);
             if self.is_available(sequence, slot.sub_queue) != offered {
                 return broken(format!(
@@ -54,7 +58,8 @@ impl Queue {
                 {
                     return broken(format!("lock of {sequence} names another message (LIF-03)"));
                 }
-                if slot.in_flight || slot.state == SlotState::Scheduled {
+                let is_offered = matches!(slot.state, SlotState::Active | SlotState::Deferred);
+                if slot.in_flight || slot.transferring || !is_offered {
                     return broken(format!("{sequence} is locked while it is offered to nobody"));
                 }
             }
@@ -74,10 +79,12 @@ impl Queue {
         }
         let members: u64 =
             SubQueue::ALL.iter().map(|which| self.sub_queue(*which).members.len()).sum();
+        let members = members + self.transfers.pending_count() as u64;
         if members != self.slots.len() as u64 {
             return broken(format!("{members} members for {} slots", self.slots.len()));
         }
         self.check_sessions()?;
+        self.check_transfers()?;
         self.check_demand()
     }
 
@@ -90,6 +97,45 @@ impl Queue {
             .collect()
     }
 
+    /// LIF-05: what is transferring is on exactly one list, what waits at an exit is to leave by it.
+    fn check_transfers(&self) -> Result<(), BrokenInvariant> {
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let mut under_way = BTreeSet::new();
+        for sequence in self.transfers.under_way() {
+            if !under_way.insert(sequence) {
+                return broken(format!("{sequence} is on two lists"));
+            }
+        }
+        for (sequence, slot) in self.slots.iter() {
+            // A list may name messages that are gone; a frozen one is on a list.
+            if slot.transferring && !under_way.contains(&sequence) {
+                return broken(format!("{sequence} is transferring and on no list"));
+            }
+            let pending = slot.state == SlotState::Pending;
+            if pending != self.transfers.destination_of(sequence).is_some() {
+                return broken(format!("{sequence} is pending or not against its destination"));
+            }
+        }
+        for which in SubQueue::ALL {
+            for sequence in self
+                .transfers
+                .waiting_of(which)
+                .into_iter()
+                .flat_map(|waiting| waiting.iter_from(SequenceNumber(0)))
+            {
+                let leaves = self.slots.get(sequence).is_some_and(|slot| {
+                    slot.sub_queue == which && slot.lock.is_none() && self.leaves(slot)
+                });
+                if !leaves || self.sub_queue(which).available.contains(sequence) {
+                    return broken(format!(
+                        "{sequence} waits at an exit that it does not leave by"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn check_sessions(&self) -> Result<(), BrokenInvariant> {
         let Some(sessions) = &self.sessions else { return Ok(()) };
         sessions.check().map_err(BrokenInvariant)?;
@@ -97,7 +143,8 @@ impl Queue {
             return Err(BrokenInvariant("messages of sessions are offered without".to_owned()));
         }
         for (sequence, slot) in self.slots.iter() {
-            if sessions.of(sequence).is_some() != (slot.sub_queue == SubQueue::Main) {
+            let belongs = slot.sub_queue == SubQueue::Main && slot.state != SlotState::Pending;
+            if sessions.of(sequence).is_some() != belongs {
                 return Err(BrokenInvariant(format!("{sequence} is not in exactly one session")));
             }
             let held = sessions.of(sequence).and_then(|index| sessions.get(index)?.held());

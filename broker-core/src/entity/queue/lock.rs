@@ -15,6 +15,7 @@ use crate::time::Timestamp;
 /// A lock that was looked up and is in force: whoever has it may settle.
 #[derive(Clone, Copy)]
 pub(super) struct HeldLock {
+    pub(super) token: LockToken,
     pub(super) index: LockIndex,
     pub(super) sequence: SequenceNumber,
     pub(super) slot: Slot,
@@ -61,7 +62,7 @@ impl Queue {
             let index = slot.lock?;
             let lock = self.locks_of(slot.sub_queue).get(index)?;
             let in_force = lock.token == token && lock.until > now && slot.sub_queue == sub_queue;
-            in_force.then_some(HeldLock { index, sequence, slot })
+            in_force.then_some(HeldLock { token, index, sequence, slot })
         };
         // With its session lock a token is lost as a whole; one that is used twice is not (SES-15,
         // SET-13).
@@ -82,17 +83,33 @@ impl Queue {
         token: LockToken,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
+        let held = self.renewable(sub_queue, token, ctx)?;
+        let until = self.renew_held(&held, ctx);
+        self.touch(ctx.now);
+        Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
+    }
+
+    /// The lock that is to be renewed, if it can be.
+    pub(super) fn renewable(
+        &self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        ctx: &Ctx<'_>,
+    ) -> Result<HeldLock, Rejection> {
         if sub_queue == SubQueue::Main && self.sessions.is_some() {
             return Err(Rejection::invalid_operation(format!(
                 "messages of `{}` are locked with their session, which is what can be renewed",
                 self.path()
             )));
         }
-        let held = self.held(sub_queue, token, ctx.now)?;
+        self.held(sub_queue, token, ctx.now)
+    }
+
+    /// Renews a lock that [`Queue::renewable`] has let pass; returns its new end.
+    pub(super) fn renew_held(&mut self, held: &HeldLock, ctx: &Ctx<'_>) -> Timestamp {
         let until = ctx.now.plus(self.description.lock_duration);
         self.locks.renew(held.index, until);
-        self.touch(ctx.now);
-        Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
+        until
     }
 
     /// Ends the locks whose time is over; each counts as a failed delivery (SET-28).

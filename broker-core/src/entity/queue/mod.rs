@@ -19,8 +19,10 @@
 //! A subscription of a topic is the same machine in another role (`subscription.rs`): nobody sends to it,
 //! its topic numbers and stores what arrives.
 //!
-//! Absent on purpose: forwarding and transactions. They meet the queue at these places: a transfer
-//! freezes a slot, a transaction a set of them.
+//! A transaction meets the queue at its end only: one command carries all its operations out.
+//!
+//! Messages leave for another entity, and come from one, by transfers (`transfer/`): while it is under
+//! way, a message is frozen.
 
 mod browse;
 mod dead_letter;
@@ -39,6 +41,8 @@ mod session;
 mod settle;
 mod subscription;
 mod tally;
+mod transaction;
+mod transfer;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -47,10 +51,12 @@ use self::demand::{Call, Grant, Lane, Link, Ring};
 use self::session::{Accept, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
+use self::transfer::{FORWARDED, Transfers};
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
 use super::lock_table::LockTable;
+use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
 use super::usage::Usage;
@@ -66,8 +72,10 @@ use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transaction::Part;
 
 pub use self::invariant::BrokenInvariant;
+pub use self::transfer::ForwardingConfig;
 
 /// How many messages one step moves because time has passed (EXP-34, SCH-07). What is left is done
 /// by the next step, which the machine asks for at once.
@@ -82,6 +90,8 @@ pub struct QueueConfig {
     pub expire_whole_sessions: bool,
     /// Key of the hash by which message ids are compared (DUP-01).
     pub duplicate_key: [u8; 16],
+    /// How messages are forwarded.
+    pub forwarding: ForwardingConfig,
 }
 
 /// The state of one queue.
@@ -105,6 +115,8 @@ pub struct Queue {
     schedule: DueIndex,
     expiry: DueIndex,
     duplicates: Option<Box<DuplicateHistory>>,
+    /// What other brokers have forwarded here of late.
+    peers: Peers,
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     links: BTreeMap<ReceiverId, Link>,
@@ -112,6 +124,8 @@ pub struct Queue {
     draining: Vec<ReceiverId>,
     calls: BTreeMap<Ticket, Call>,
     call_deadlines: BTreeSet<(Timestamp, Ticket)>,
+    /// What leaves for another entity.
+    transfers: Transfers,
     tally: Tally,
     usage: Usage,
     /// What it is beside a queue, as a subscription of a topic.
@@ -157,11 +171,13 @@ impl Queue {
             schedule: DueIndex::default(),
             expiry: DueIndex::default(),
             duplicates,
+            peers: Peers::default(),
             in_flight: VecDeque::new(),
             links: BTreeMap::new(),
             draining: Vec::new(),
             calls: BTreeMap::new(),
             call_deadlines: BTreeSet::new(),
+            transfers: Transfers::default(),
             tally: Tally::default(),
             usage: Usage::starting(now),
             subscription: None,
@@ -272,7 +288,7 @@ impl Queue {
             time_to_live,
             delivery_count: slot.delivery_count,
             state: match slot.state {
-                SlotState::Active => MessageState::Active,
+                SlotState::Active | SlotState::Pending => MessageState::Active,
                 SlotState::Deferred => MessageState::Deferred,
                 SlotState::Scheduled => MessageState::Scheduled,
             },
@@ -310,13 +326,28 @@ impl Machine for Queue {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         match command {
-            Command::Send { .. } | Command::SendBatch { .. } | Command::CancelScheduled { .. }
+            Command::Send { .. }
+            | Command::SendBatch { .. }
+            | Command::TransferFromPeer { .. }
+            | Command::CancelScheduled { .. }
                 if self.subscription.is_some() =>
             {
                 Err(self.refuse_sending(sub_queue))
             }
             Command::Send { message } => self.send(sub_queue, message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(sub_queue, messages, ctx, step),
+            Command::SendVia { destination, messages } => {
+                self.send_via(sub_queue, &destination, messages, ctx, step)
+            }
+            Command::TransferIn { messages, when_full, passage: _ } => {
+                Ok(self.transfer_in(messages, when_full, ctx, step))
+            }
+            Command::TransferOut { list, departures } => {
+                Ok(self.transfer_out(list, departures, ctx, step))
+            }
+            Command::TransferFromPeer { source, messages } => {
+                self.transfer_from_peer(sub_queue, source, messages, ctx, step)
+            }
             Command::CancelScheduled { sequences } => {
                 self.cancel_scheduled(sub_queue, &sequences, ctx, step)
             }
@@ -382,6 +413,8 @@ impl Machine for Queue {
                 self.refuse_as_queue()?;
                 self.update(description, read_at, ctx, step)
             }
+            Command::Check { operation } => self.check(sub_queue, operation, ctx),
+            Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Describe => {
                 self.refuse_management(sub_queue)?;
                 if let Some(described) = self.describe_subscription() {
@@ -403,6 +436,7 @@ impl Machine for Queue {
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         self.expire(ctx, step);
+        self.hand_over(ctx, step);
         self.match_accepts(ctx, step);
         self.match_sessions(ctx, step);
         for which in SubQueue::ALL {
@@ -429,6 +463,7 @@ impl Machine for Queue {
         if let Some(sessions) = &mut self.sessions {
             sessions.committed(stage);
         }
+        self.transfers.committed(stage);
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
@@ -444,6 +479,7 @@ impl Machine for Queue {
                 history.next_deadline(self.description.duplicate_detection_history_time_window)
             }),
             self.idle_deadline(),
+            self.transfer_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -455,6 +491,19 @@ impl Machine for Queue {
             Change::Accepted { sequence, slot, session, .. } => {
                 self.insert(*sequence, *slot, session.as_deref());
                 self.hold_back(*sequence, stage);
+            }
+            Change::Pending { sequence, slot, destination, .. } => {
+                self.transfers.note_destination(*sequence, std::sync::Arc::clone(destination));
+                self.insert(*sequence, *slot, None);
+                self.hold_back(*sequence, stage);
+            }
+            Change::Arrived { sequence, slot, session, .. } => {
+                self.insert(*sequence, *slot, session.as_deref());
+                self.hold_back(*sequence, stage);
+            }
+            Change::Absorbed { .. } => {}
+            Change::Departed { sequence } => {
+                self.take(*sequence);
             }
             Change::Materialised { from, to, enqueued_at, expires_at } => {
                 let session = self.session_name(*from).cloned();
@@ -471,7 +520,13 @@ impl Machine for Queue {
             }
             Change::Counted { sequence, delivery_count } => {
                 self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
-                self.offer(*sequence);
+                // The batch of a destination removes the record; this one must not come after it.
+                let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
+                if self.slots.get(*sequence).is_some_and(leaves) {
+                    self.hold_back(*sequence, stage);
+                } else {
+                    self.offer(*sequence);
+                }
             }
             Change::Abandoned { sequence, delivery_count, overlay } => {
                 self.alter(*sequence, |slot| {
@@ -517,6 +572,8 @@ impl Machine for Queue {
                     history.forget(*bucket);
                 }
             }
+            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerForgotten { source } => self.peers.forget(source),
             Change::SessionStateSet { session, state, at } => {
                 if let Some(sessions) = &mut self.sessions {
                     let size = state.as_ref().map_or(0, |state| state.len() as u64);
@@ -526,8 +583,10 @@ impl Machine for Queue {
                 }
             }
             Change::Described { description, at } => {
+                let before = FORWARDED.map(|which| self.is_forwarding(which));
                 self.description.clone_from(description);
                 self.updated_at = *at;
+                self.redirect(before, stage);
                 self.rebuild_expiry();
             }
             Change::SubscriptionDescribed { description, at } => {
@@ -571,6 +630,10 @@ impl Machine for Queue {
         self.tell_family(family);
     }
 
+    fn check_parts(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        self.check_all(parts, ctx)
+    }
+
     fn content_key(&self, sequence: SequenceNumber) -> Key {
         crate::change::codec::slot_key(self.id, sequence)
     }
@@ -584,7 +647,9 @@ impl Queue {
     /// Adds a message to the table, its sub-queue, its session and the tally.
     fn insert(&mut self, sequence: SequenceNumber, slot: Slot, session: Option<&str>) {
         self.tally.add(&slot);
-        self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        if slot.state != SlotState::Pending {
+            self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        }
         if let (Some(sessions), Some(session)) = (&mut self.sessions, session) {
             sessions.insert(sequence, slot.state, session);
         }
@@ -602,10 +667,11 @@ impl Queue {
         let sub_queue = self.sub_queue_mut(slot.sub_queue);
         sub_queue.members.remove(sequence);
         sub_queue.available.remove(sequence);
+        self.transfers.withdraw(sequence);
         if let Some(sessions) = &mut self.sessions {
             sessions.remove(sequence, slot.state);
         }
-        Some(Slot { lock: None, ..slot })
+        Some(Slot { lock: None, transferring: false, ..slot })
     }
 
     /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
@@ -614,6 +680,7 @@ impl Queue {
         self.tally.subtract(slot);
         let before = *slot;
         slot.lock = None;
+        slot.transferring = false;
         change(slot);
         self.tally.add(slot);
         let after = slot.state;
@@ -621,6 +688,11 @@ impl Queue {
             self.locks_of_mut(before.sub_queue).remove(lock);
         }
         self.sub_queue_mut(before.sub_queue).available.remove(sequence);
+        if after == SlotState::Pending {
+            self.transfers.recall(sequence);
+        } else {
+            self.transfers.withdraw(sequence);
+        }
         if let Some(sessions) = &mut self.sessions {
             sessions.withdraw(sequence);
             sessions.recount(sequence, before.state, after);
@@ -648,7 +720,9 @@ impl Queue {
         }
         match slot.state {
             SlotState::Active => {
+                let leaves = self.leaves(&slot);
                 match (&mut self.sessions, slot.sub_queue) {
+                    (_, which) if leaves => self.offer_at_exit(sequence, which),
                     (Some(sessions), SubQueue::Main) => sessions.offer(sequence),
                     (_, which) => {
                         self.sub_queue_mut(which).available.insert(sequence);
@@ -660,11 +734,15 @@ impl Queue {
             }
             SlotState::Scheduled => self.watch_schedule(sequence, &slot),
             SlotState::Deferred => {}
+            SlotState::Pending => self.transfers.offer_pending(sequence),
         }
     }
 
-    /// Whether a message can be handed out as far as it is concerned itself.
+    /// Whether a message can be handed out, or over, as far as it is concerned itself.
     fn is_available(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
+        if self.transfers.is_waiting(sequence, which) {
+            return true;
+        }
         match (&self.sessions, which) {
             (Some(sessions), SubQueue::Main) => sessions.is_available(sequence),
             (_, which) => self.sub_queue(which).available.contains(sequence),

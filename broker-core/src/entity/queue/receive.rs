@@ -21,6 +21,9 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
         self.refuse_sessionless(call.lane)?;
+        if let Lane::SubQueue(which) = call.lane {
+            self.refuse_forwarded(which)?;
+        }
         self.wait_for_messages(ticket, call, wait, ctx)
     }
 
@@ -102,6 +105,7 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
         self.refuse_sessionless(Lane::SubQueue(sub_queue))?;
+        self.refuse_forwarded(sub_queue)?;
         self.refuse_receive()?;
         self.refuse_receiver_count(ctx)?;
         if self.links.contains_key(&receiver) {
@@ -187,6 +191,37 @@ impl Queue {
                     result: Err(reason.clone()),
                     gate: Gate::Commit,
                 });
+            }
+            step.effects.push(Effect::Detached { receiver, reason: reason.clone() });
+        }
+    }
+
+    /// Fails everybody who waits for messages of a sub-queue, because they are forwarded from now on
+    /// (RCV-29, FWD-27). Locks that are held stay (MAT-03).
+    pub(super) fn turn_away_from(&mut self, which: SubQueue, step: &mut Step) {
+        let reason = self.forwarded(which);
+        let lane = Lane::SubQueue(which);
+        let calls: Vec<Ticket> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.lane == lane)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in calls {
+            self.remove_call(ticket);
+            let result = Err(reason.clone());
+            step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
+        }
+        let links: Vec<ReceiverId> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.lane == lane)
+            .map(|(receiver, _)| *receiver)
+            .collect();
+        for receiver in links {
+            if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
+                let result = Err(reason.clone());
+                step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
             }
             step.effects.push(Effect::Detached { receiver, reason: reason.clone() });
         }

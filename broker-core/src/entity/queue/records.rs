@@ -2,15 +2,18 @@
 
 use super::Queue;
 use crate::change::codec::{
-    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, slot_key,
+    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key,
+    peer_source_key, slot_key,
 };
-use crate::change::{Change, Durability};
+use crate::change::{Came, Change, Durability};
 use crate::entity::CorruptRecord;
+use crate::entity::slot::SlotState;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::store::Batch;
 use crate::time::Timestamp;
+use crate::transfer::Origin;
 
 impl Queue {
     pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
@@ -25,6 +28,22 @@ impl Queue {
                     );
                 }
             }
+            Change::Pending { sequence, content, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    let destination = self.record_text(*sequence, slot);
+                    batch.put_with_content(
+                        &slot_key(self.id, *sequence),
+                        content.as_bytes().clone(),
+                        |value| codec::write_slot(slot, destination, value),
+                    );
+                }
+            }
+            Change::Arrived { sequence, came, added, .. } => {
+                self.write_arrival(*sequence, came, added, batch);
+            }
+            Change::Absorbed { origin } => delete_origin(origin, batch),
+            // The batch of its destination has removed it.
+            Change::Departed { .. } => {}
             Change::Materialised { from, to, .. } => {
                 let source = slot_key(self.id, *from);
                 if let Some(slot) = self.slots.get(*to) {
@@ -57,6 +76,14 @@ impl Queue {
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&id_bucket_key(self.id, *bucket))
             }
+            Change::PeerTaken { source, taking } => {
+                batch.put(&peer_key(self.id, source, taking.place()), |value| {
+                    codec::write_taking(taking, value);
+                });
+            }
+            Change::PeerForgotten { source } => {
+                batch.delete_prefix(&peer_source_key(self.id, source));
+            }
             Change::SessionStateSet { session, state, at } => {
                 let key = self.session_state_key(session);
                 match state {
@@ -82,7 +109,7 @@ impl Queue {
         batch: &mut Batch,
     ) {
         let Some(slot) = self.slots.get(sequence) else { return };
-        let session = self.session_name(sequence).map(AsRef::as_ref);
+        let session = self.record_text(sequence, slot);
         batch.put_keep_content(&slot_key(self.id, sequence), |value| {
             codec::write_slot(slot, session, value);
         });
@@ -92,6 +119,41 @@ impl Queue {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
             let key = overlay_key(self.id, sequence, index);
             batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+        }
+    }
+
+    /// Both halves of a transfer: the records here, with the contents they had there, and there none.
+    fn write_arrival(
+        &self,
+        sequence: SequenceNumber,
+        came: &Came,
+        added: &[Overlay],
+        batch: &mut Batch,
+    ) {
+        let key = slot_key(self.id, sequence);
+        if let Some(slot) = self.slots.get(sequence) {
+            let session = self.record_text(sequence, slot);
+            let write = |value: &mut Vec<u8>| codec::write_slot(slot, session, value);
+            match came {
+                Came::Here(origin) => {
+                    batch.put_content_of(&key, &origin.key, write);
+                    for (index, key) in (0u16..).zip(&origin.overlays) {
+                        batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
+                    }
+                }
+                Came::Peer(content) => {
+                    batch.put_with_content(&key, content.as_bytes().clone(), write);
+                }
+            }
+            let first = usize::from(slot.overlay_count).saturating_sub(added.len());
+            for (index, overlay) in (first..).zip(added) {
+                let index = u16::try_from(index).unwrap_or(u16::MAX);
+                let key = overlay_key(self.id, sequence, index);
+                batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+            }
+        }
+        if let Came::Here(origin) = came {
+            delete_origin(origin, batch);
         }
     }
 
@@ -165,6 +227,12 @@ impl Queue {
             RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                if slot.state == SlotState::Pending {
+                    let destination = session.unwrap_or_default();
+                    self.transfers.restore_destination(sequence, destination);
+                    self.insert(sequence, slot, None);
+                    return Ok(());
+                }
                 let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
                 if belongs != session.is_some() {
                     return Err(corrupt("message with a session where there is none, or without"));
@@ -179,6 +247,10 @@ impl Queue {
                     history.record(bucket, id_hash, at, sequence);
                 }
             }
+            RecordKey::Peer(source) => {
+                let taking = codec::read_taking(value).map_err(corrupt)?;
+                self.peers.remember(source, taking);
+            }
             RecordKey::SessionState => {
                 let state = codec::read_session_state(value).map_err(corrupt)?;
                 let Some(sessions) = &mut self.sessions else {
@@ -189,5 +261,13 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes what a message had where it came from.
+fn delete_origin(origin: &Origin, batch: &mut Batch) {
+    batch.delete(&origin.key);
+    for key in &origin.overlays {
+        batch.delete(key);
     }
 }

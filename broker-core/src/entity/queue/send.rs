@@ -36,19 +36,52 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        self.admit_batch(sub_queue, &messages, ctx)?;
         if messages.is_empty() {
-            self.refuse_sub_queue(sub_queue)?;
-            self.refuse_status()?;
             return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
         }
-        self.admit_batch(sub_queue, &messages, ctx)?;
         let sequences =
             messages.into_iter().map(|message| self.accept(message, ctx, step)).collect();
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
-    fn admit_batch(
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        admission::check_batch_size(messages, ctx)?;
+        self.admit(sub_queue, messages, ctx)?;
+        admission::check_atomic_size(messages, ctx)
+    }
+
+    /// The checks of all messages of one transaction, of which some are the queue's own and others pass
+    /// through: quota on their sum, and the bound on what is stored as one unit (TXN-07, QUO-07). The
+    /// limit of a batch is not theirs.
+    pub(super) fn admit_together(
+        &self,
+        own: &[InboundMessage],
+        all: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        if !own.is_empty() {
+            self.admit(SubQueue::Main, own, ctx)?;
+        }
+        let total = all.iter().map(|message| u64::from(message.envelope.size)).sum();
+        self.refuse_over_quota(total, ctx)?;
+        admission::check_atomic_size(all, ctx)
+    }
+
+    /// The checks of SND-19 for messages that only pass through.
+    pub(super) fn admit_via(
         &self,
         sub_queue: SubQueue,
         messages: &[InboundMessage],
@@ -57,12 +90,14 @@ impl Queue {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
         admission::check_batch_size(messages, ctx)?;
-        self.admit(sub_queue, messages, ctx)?;
+        let total = admission::check_messages(messages, self.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
         admission::check_atomic_size(messages, ctx)
     }
 
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
-    fn admit(
+    pub(super) fn admit(
         &self,
         sub_queue: SubQueue,
         messages: &[InboundMessage],
@@ -94,7 +129,7 @@ impl Queue {
         Ok(())
     }
 
-    fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+    pub(super) fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
             SubQueue::Main => Ok(()),
             SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
@@ -107,7 +142,7 @@ impl Queue {
         }
     }
 
-    fn refuse_status(&self) -> Result<(), Rejection> {
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
         if !self.description.status.allows_send() {
             return Err(Rejection::entity_disabled(self.path(), self.description.status));
         }
@@ -126,7 +161,7 @@ impl Queue {
 
     /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
     /// of the scheduled message that it repeats (DUP-02, DUP-12).
-    fn accept(
+    pub(super) fn accept(
         &mut self,
         message: InboundMessage,
         ctx: &Ctx<'_>,
@@ -152,6 +187,7 @@ impl Queue {
             sub_queue: SubQueue::Main,
             hops: 0,
             in_flight: false,
+            transferring: false,
         };
         let id_hash = envelope.message_id_hash;
         let session = match self.sessions {
@@ -171,7 +207,7 @@ impl Queue {
 
     /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
     /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
-    fn own_expiry(
+    pub(super) fn own_expiry(
         &self,
         time_to_live: Option<crate::time::TimeSpan>,
         enqueued_at: Timestamp,

@@ -2,6 +2,7 @@
 //! failed delivery leads to (SET-28 to SET-38).
 
 use super::Queue;
+use super::lock::HeldLock;
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::command::{Outcome, Settlement};
 use crate::effect::Answer;
@@ -32,60 +33,72 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        match settlement {
-            Settlement::Complete => {
-                let held = self.held(sub_queue, token, ctx.now)?;
-                self.remove_message(held.sequence, Removal::Completed, ctx, step);
-            }
-            Settlement::Abandon { properties } => {
-                let held = self.held(sub_queue, token, ctx.now)?;
-                refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
-                self.abandon(held.sequence, &held.slot, properties, ctx, step);
-            }
-            Settlement::Defer { properties } => {
-                let held = self.held(sub_queue, token, ctx.now)?;
-                refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
-                step.bytes_added += overlay_bytes(properties.as_ref());
-                self.change(
-                    Change::Deferred { sequence: held.sequence, overlay: properties },
-                    Durability::Sync,
-                    ctx,
-                    step,
-                );
-            }
-            Settlement::DeadLetter { properties } => {
-                if sub_queue != SubQueue::Main {
-                    return Err(Rejection::invalid_operation(format!(
-                        "a message of `{}{}` cannot be dead-lettered again",
-                        self.path(),
-                        sub_queue.suffix()
-                    )));
-                }
-                let held = self.held(sub_queue, token, ctx.now)?;
-                refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
-                step.bytes_added += overlay_bytes(properties.as_ref());
-                let delivery_count = held.slot.delivery_count;
-                self.change(
-                    Change::DeadLettered {
-                        sequence: held.sequence,
-                        into: SubQueue::DeadLetter,
-                        delivery_count,
-                        properties,
-                        verdict: None,
-                        cause: DeadLetterCause::Application,
-                    },
-                    Durability::Sync,
-                    ctx,
-                    step,
-                );
-            }
-            Settlement::Release => {
-                let held = self.held(sub_queue, token, ctx.now)?;
-                self.release(held.sequence);
-            }
-        }
+        let held = self.settleable(sub_queue, token, &settlement, ctx)?;
+        self.settle_held(&held, settlement, ctx, step);
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// The lock that a settlement is for, if it can be carried out.
+    pub(super) fn settleable(
+        &self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        settlement: &Settlement,
+        ctx: &Ctx<'_>,
+    ) -> Result<HeldLock, Rejection> {
+        if matches!(settlement, Settlement::DeadLetter { .. }) && sub_queue != SubQueue::Main {
+            return Err(Rejection::invalid_operation(format!(
+                "a message of `{}{}` cannot be dead-lettered again",
+                self.path(),
+                sub_queue.suffix()
+            )));
+        }
+        let held = self.held(sub_queue, token, ctx.now)?;
+        match settlement {
+            Settlement::Abandon { properties }
+            | Settlement::Defer { properties }
+            | Settlement::DeadLetter { properties } => {
+                refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
+            }
+            Settlement::Complete | Settlement::Release => {}
+        }
+        Ok(held)
+    }
+
+    /// Carries out a settlement that [`Queue::settleable`] has let pass.
+    pub(super) fn settle_held(
+        &mut self,
+        held: &HeldLock,
+        settlement: Settlement,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let sequence = held.sequence;
+        match settlement {
+            Settlement::Complete => self.remove_message(sequence, Removal::Completed, ctx, step),
+            Settlement::Abandon { properties } => {
+                self.abandon(sequence, &held.slot, properties, ctx, step);
+            }
+            Settlement::Defer { properties } => {
+                step.bytes_added += overlay_bytes(properties.as_ref());
+                let change = Change::Deferred { sequence, overlay: properties };
+                self.change(change, Durability::Sync, ctx, step);
+            }
+            Settlement::DeadLetter { properties } => {
+                step.bytes_added += overlay_bytes(properties.as_ref());
+                let change = Change::DeadLettered {
+                    sequence,
+                    into: SubQueue::DeadLetter,
+                    delivery_count: held.slot.delivery_count,
+                    properties,
+                    verdict: None,
+                    cause: DeadLetterCause::Application,
+                };
+                self.change(change, Durability::Sync, ctx, step);
+            }
+            Settlement::Release => self.release(sequence),
+        }
     }
 
     /// Gives a message back after a failure that the receiver reported (SET-03).

@@ -24,7 +24,12 @@ impl Tally {
     }
 
     const fn count_of(&mut self, slot: &Slot) -> &mut u64 {
+        // What is on its way to another entity counts as that, wherever it was (LIF-05).
+        if slot.transferring {
+            return &mut self.counts.transfer;
+        }
         match (slot.sub_queue, slot.state) {
+            (_, SlotState::Pending) => &mut self.counts.transfer,
             (SubQueue::Main, SlotState::Active) => &mut self.counts.active,
             (SubQueue::Main, SlotState::Deferred) => &mut self.counts.deferred,
             (SubQueue::Main, SlotState::Scheduled) => &mut self.counts.scheduled,

@@ -41,6 +41,11 @@ impl Queue {
             )));
         }
         self.change(Change::Described { description, at: ctx.now }, Durability::Sync, ctx, step);
+        for which in super::transfer::FORWARDED {
+            if self.is_forwarding(which) {
+                self.turn_away_from(which, step);
+            }
+        }
         if !self.description.status.allows_receive() {
             self.turn_receivers_away(step);
         }

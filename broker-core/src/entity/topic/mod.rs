@@ -23,6 +23,7 @@ mod records;
 mod rules;
 mod schedule;
 mod subscriptions;
+mod transaction;
 mod update;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -40,6 +41,7 @@ use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
 use crate::command::{Command, Counts, DescribedTopic, Outcome};
+use crate::condition::Condition;
 use crate::description::TopicDescription;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -195,6 +197,14 @@ impl Topic {
         }
     }
 
+    /// Nothing is sent by way of a topic yet (VIA-01).
+    fn refuse_transfer(&self) -> Rejection {
+        Rejection::new(
+            Condition::NotImplemented,
+            format!("`{}` is a topic, and transfers are between queues only so far", self.path()),
+        )
+    }
+
     /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11).
     fn refuse_receiving(&self) -> Rejection {
         Rejection::invalid_operation(format!(
@@ -234,6 +244,12 @@ impl Machine for Topic {
             // It has nobody who could be detached, and no call that waits.
             Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
             Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
+            Command::TransferIn { .. }
+            | Command::TransferFromPeer { .. }
+            | Command::TransferOut { .. }
+            | Command::SendVia { .. } => Err(self.refuse_transfer()),
+            Command::Check { operation } => self.check(&operation, ctx),
+            Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
                     "`{}` is a topic and has the properties of one",
@@ -315,6 +331,12 @@ impl Machine for Topic {
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
             | Change::SessionStateSet { .. }
+            | Change::Pending { .. }
+            | Change::Arrived { .. }
+            | Change::Absorbed { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
+            | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
         }

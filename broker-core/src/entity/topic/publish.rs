@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 const COPY_RECORD_BYTES: u64 = 128;
 
 /// What is to become of an admitted message.
-enum Plan {
+pub(super) enum Plan {
     /// It waits for its instant.
     Schedule(Timestamp),
     /// It is published now.
@@ -57,13 +57,10 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.refuse_status()?;
+        let plans = self.admit_batch(&messages, ctx)?;
         if messages.is_empty() {
             return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
         }
-        admission::check_batch_size(&messages, ctx)?;
-        let plans = self.admit(&messages, ctx)?;
-        admission::check_atomic_size(&messages, ctx)?;
         let sequences = messages
             .into_iter()
             .zip(plans)
@@ -73,9 +70,25 @@ impl Topic {
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        admission::check_batch_size(messages, ctx)?;
+        let plans = self.admit(messages, ctx)?;
+        admission::check_atomic_size(messages, ctx)?;
+        Ok(plans)
+    }
+
     /// The checks of SND-19 that are the topic's; each covers all messages before the next begins. The
     /// quota needs to know the copies (TOP-10), so this finds them.
-    fn admit(
+    pub(super) fn admit(
         &self,
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
@@ -105,9 +118,8 @@ impl Topic {
             )));
         }
         let window = self.description.duplicate_detection_history_time_window;
-        match &self.duplicates {
-            Some(history) => history.refuse_if_full(messages, self.path(), window, ctx)?,
-            None => {}
+        if let Some(history) = &self.duplicates {
+            history.refuse_if_full(messages, self.path(), window, ctx)?;
         }
         Ok(plans)
     }
@@ -197,7 +209,7 @@ impl Topic {
 
     /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0 or
     /// the number of the scheduled message that it repeats (DUP-02, DUP-12).
-    fn accept(
+    pub(super) fn accept(
         &mut self,
         message: InboundMessage,
         plan: Plan,
@@ -226,6 +238,7 @@ impl Topic {
                     sub_queue: SubQueue::Main,
                     hops: 0,
                     in_flight: false,
+                    transferring: false,
                 };
                 step.bytes_added += u64::from(slot.size);
                 let change = Change::Accepted { sequence, slot, session: None, content };
@@ -267,16 +280,21 @@ impl Topic {
         ctx: &Ctx<'_>,
     ) -> Vec<SubscriptionCopy> {
         let mut copies: Vec<SubscriptionCopy> = Vec::with_capacity(selection.copies.len());
+        if selection.copies.is_empty() {
+            return copies;
+        }
+        let view = content.property_view();
+        let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
         for Copy { subscription: id, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
             let before = copies.last().filter(|last| last.subscription == id);
             let last = before.map_or(subscription.last_sequence, |last| last.sequence);
             let (own, session, changes) = match changed {
-                Some(changed) => (changed.time_to_live, changed.session_id, Some(changed.overlay)),
-                None => {
-                    let view = content.property_view();
-                    (view.time_to_live(), view.session_id().map(Box::from), None)
+                Some(changed) => {
+                    let session = changed.session_id.map(Arc::from);
+                    (changed.time_to_live, session, Some(changed.overlay))
                 }
+                None => (view.time_to_live(), own_session.clone(), None),
             };
             let settings = subscription.settings;
             let ceiling = settings
@@ -296,6 +314,7 @@ impl Topic {
                 sub_queue: SubQueue::Main,
                 hops: 0,
                 in_flight: false,
+                transferring: false,
             };
             let mut verdict: Option<Overlay> = None;
             if let Some(refusal) = &refusal {
@@ -309,7 +328,7 @@ impl Topic {
                 subscription: id,
                 sequence: last.next(),
                 slot,
-                session: session.filter(|_| in_session).map(Arc::from),
+                session: session.filter(|_| in_session),
                 overlays: [changes, verdict],
                 refused: refusal.map(|refusal| cause(refusal.cause)),
             });

@@ -43,6 +43,12 @@ impl Topic {
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
             | Change::SessionStateSet { .. }
+            | Change::Pending { .. }
+            | Change::Arrived { .. }
+            | Change::Absorbed { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
+            | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
         }
@@ -188,8 +194,8 @@ impl Topic {
             }
             // Overlays are content; the slot counts them.
             RecordKey::Overlay => {}
-            RecordKey::Rule | RecordKey::SessionState => {
-                return Err(corrupt("record of a subscription in the space of a topic"));
+            RecordKey::Rule | RecordKey::SessionState | RecordKey::Peer(_) => {
+                return Err(corrupt("record of a subscription or a queue in the space of a topic"));
             }
         }
         Ok(())

@@ -65,6 +65,8 @@ impl Topic {
         if !self.subscriptions.contains_key(&id) {
             return Err(self.no_subscription());
         }
+        // What it was used last is no longer known by itself (TMP-10).
+        self.usage.touch(self.relatives.used_at);
         let change = TopicChange::SubscriptionRemoved { id };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         Ok(Answer::after_commit(Outcome::Done))

@@ -9,10 +9,12 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::message::{Content, Defect, Overlay, PropertyLimits, Value};
 use peeklock_core::store::{Key, Store};
+use peeklock_core::transaction::{self, PartOutcome};
 
 use super::{DUPLICATE_KEY, Heard, Read, Subject};
 use crate::operation::{
-    Decision, Draft, Flaw, LockName, Operation, Properties, Reply, Report, Seen, SeenLock, Turn,
+    Decision, Draft, Flaw, LockName, Operation, Part, Properties, Reply, Report, Seen, SeenLock,
+    Turn,
 };
 
 impl Subject {
@@ -59,6 +61,20 @@ impl Subject {
             Ok(Outcome::Granted { unused }) => Reply::Granted(unused),
             Ok(Outcome::Deleted(count)) => Reply::Deleted(count),
             Ok(Outcome::Described(described)) => Reply::Described(Box::new(report(*described))),
+            Ok(Outcome::Committed(parts)) => Reply::Committed(
+                parts
+                    .into_iter()
+                    .map(|part| match part {
+                        PartOutcome::Done => Reply::Done,
+                        PartOutcome::Accepted(sequence) => Reply::Accepted(sequence.0),
+                        PartOutcome::AcceptedBatch(sequences) => {
+                            Reply::AcceptedBatch(sequences.iter().map(|one| one.0).collect())
+                        }
+                        PartOutcome::Renewed(until) => Reply::Renewed(until),
+                        PartOutcome::Pending(_) => panic!("nothing is sent to another entity"),
+                    })
+                    .collect(),
+            ),
             Ok(
                 other @ (Outcome::SessionAccepted { .. }
                 | Outcome::SessionState(_)
@@ -66,7 +82,9 @@ impl Subject {
                 | Outcome::TopicDescribed(_)
                 | Outcome::SubscriptionDescribed(_)
                 | Outcome::Rules(_)
-                | Outcome::Explained(_)),
+                | Outcome::Explained(_)
+                | Outcome::Admitted(_)
+                | Outcome::TakenOver(_)),
             ) => panic!("a queue without sessions answers {other:?}"),
         }
     }
@@ -219,6 +237,20 @@ impl Subject {
                 Command::Update { description: description.clone(), read_at: *read_at }
             }
             Operation::Describe => Command::Describe,
+            Operation::Check(part) => Command::Check { operation: self.part(part).operation },
+            Operation::Commit(parts) => {
+                Command::Commit { parts: parts.iter().map(|part| self.part(part)).collect() }
+            }
+        }
+    }
+
+    /// A part of a transaction; the test asks for no other operations in one.
+    fn part(&mut self, part: &Part) -> transaction::Part {
+        let operation = transaction::Operation::of(self.command(&part.operation));
+        transaction::Part {
+            member: None,
+            sub_queue: part.sub_queue,
+            operation: operation.expect("an operation that can be part of a transaction"),
         }
     }
 
@@ -306,6 +338,8 @@ pub(super) const fn rests_on_change(operation: &Operation) -> bool {
         | Operation::RenewLock { .. }
         | Operation::Peek { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::Check(_)
+        | Operation::Commit(_)
         | Operation::Describe => false,
     }
 }

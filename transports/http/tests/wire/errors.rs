@@ -28,7 +28,7 @@ async fn every_condition_has_its_status_and_form() {
         (&long, "", 400, "ArgumentOutOfRange"),
         ("POST /q/$deadletterqueue/messages", "x", 400, "InvalidOperation"),
         ("DELETE /$api/v1/queues/q%2F$deadletterqueue", "", 400, "InvalidOperation"),
-        ("PUT /$api/v1/queues/s", "{\"forwardTo\":\"q\"}", 501, "NotImplemented"),
+        ("PUT /$api/v1/queues/s", "{\"forwardTo\":\"absent\"}", 404, "EntityNotFound"),
         ("GET /q?api-version=2021-05", "", 501, "NotImplemented"),
         ("POST /absent/messages", "x", 410, "EntityNotFound"),
         ("POST /absent/messages/head", "", 410, "EntityNotFound"),

@@ -10,6 +10,7 @@ use peeklock_core::time::Timestamp;
 
 use super::core::Lifeline;
 use crate::frame::queue::{Cleared, QueueProperties};
+use crate::frame::session::DeleteUnlocked;
 use crate::frame::text::Instant;
 use crate::frame::{
     CreateQueue, DeleteDeferred, ListQueues, Notice, Operation, PathOnly, Role, UpdateQueue,
@@ -41,7 +42,8 @@ impl Admin {
     /// Creates a queue with the properties named.
     ///
     /// # Errors
-    /// As for [`Admin::create_queue`], and `NotImplemented` for forwarding.
+    /// As for [`Admin::create_queue`]; `EntityNotFound` for a destination that is not there (FWD-02),
+    /// `InvalidOperation` for one that cannot be (FWD-03, FWD-04).
     pub async fn create_queue_with(
         &self,
         path: &str,
@@ -166,6 +168,29 @@ impl Admin {
         let delete = DeleteDeferred { link: link.number, sequence_number: sequence.0 };
         link.call(Operation::DeleteDeferred(delete)).await?;
         link.detach().await
+    }
+
+    /// Removes available messages of all sessions that nobody holds, lowest numbers first, and returns
+    /// how many (DEL-07). Without a count, as many as the broker allows in one call.
+    ///
+    /// # Errors
+    /// `InvalidOperation` on a queue without sessions; `ArgumentOutOfRange` over the limit of the tier
+    /// (DEL-02).
+    pub async fn delete_batch_unlocked(
+        &self,
+        path: &str,
+        count_max: Option<u32>,
+        enqueued_before: Option<Timestamp>,
+    ) -> Result<u64, BrokerError> {
+        let delete = DeleteUnlocked {
+            path: path.to_owned(),
+            max_count: count_max,
+            enqueued_before_utc: enqueued_before.map(Instant),
+        };
+        match self.core.call(None, path, Operation::DeleteUnlocked(delete)).await? {
+            Notice::Deleted(deleted) => Ok(deleted.count),
+            _ => Err(self.core.refuse(Rejection::internal("unexpected answer"), path)),
+        }
     }
 
     async fn queue_of(&self, path: &str, operation: Operation) -> Result<Described, BrokerError> {

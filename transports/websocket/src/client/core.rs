@@ -10,11 +10,12 @@ use peeklock_core::command::ReceiveMode;
 use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::TrackingId;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backoff::random_bits;
 use crate::frame::message::{Delivered, Outgoing};
+use crate::frame::session::{AcceptSession, SessionAccepted};
 use crate::frame::text::Token;
 use crate::frame::{Attach, Credit, Detach, Notice, Operation, Role};
 
@@ -29,6 +30,8 @@ pub(super) enum Ask {
     Send { link: u32, message: Outgoing, answer: oneshot::Sender<Result<u64, BrokerError>> },
     /// One completion of many that may go together.
     Complete { link: u32, token: Token, answer: oneshot::Sender<Result<(), BrokerError>> },
+    /// A session, and with it the link that this names.
+    Accept { key: u64, accept: Box<AcceptSession>, answer: Answer },
     /// The call is of no interest any more.
     Withdraw { key: u64 },
     /// The link is not needed any more.
@@ -37,7 +40,9 @@ pub(super) enum Ask {
 
 /// A link as the client keeps it, over all connections.
 pub(super) struct LinkState {
-    pub(super) attach: Attach,
+    /// How it is attached again on a new connection; none if it is bound to a session, whose lock is
+    /// gone then.
+    pub(super) attach: Option<Attach>,
     /// Where pushed deliveries go.
     pub(super) pushed: Option<mpsc::UnboundedSender<Pushed>>,
 }
@@ -267,6 +272,7 @@ impl Core {
             Ask::Operation { answer: Some(answer), .. } => drop(answer.send(Err(error()))),
             Ask::Send { answer, .. } => drop(answer.send(Err(error()))),
             Ask::Complete { answer, .. } => drop(answer.send(Err(error()))),
+            Ask::Accept { answer, .. } => drop(answer.send(Err(error()))),
             Ask::Operation { answer: None, .. } | Ask::Withdraw { .. } | Ask::Forget { .. } => {}
         }
     }
@@ -305,7 +311,7 @@ impl Lifeline {
             return Err(self.refuse(rejection, path));
         }
         state.has_new_link |= pushed.is_some();
-        state.links.insert(number, LinkState { attach, pushed });
+        state.links.insert(number, LinkState { attach: Some(attach), pushed });
         drop(state);
         self.waker.wake();
         Ok(Link {
@@ -315,6 +321,41 @@ impl Lifeline {
             mode,
             release_on_drop: role == Role::Receiver,
         })
+    }
+}
+
+impl Lifeline {
+    /// Accepts a session over a new link (SES-05 to SES-08).
+    pub(super) async fn accept(
+        self: &Arc<Self>,
+        path: &str,
+        session_id: Option<&str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Result<(Link, SessionAccepted), BrokerError> {
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let accept = AcceptSession {
+            link: number,
+            path: path.to_owned(),
+            session_id: session_id.map(str::to_owned),
+            mode: mode.into(),
+            wait_seconds: Some(wait.as_seconds_f64()),
+            credit: None,
+        };
+        // Made before, so that whatever is granted is given back if nobody takes it.
+        let link =
+            Link { core: Arc::clone(self), number, path: path.into(), mode, release_on_drop: true };
+        self.links(|links| links.insert(number, LinkState { attach: None, pushed: None }));
+        let key = self.key();
+        let (answer, answered) = oneshot::channel();
+        self.ask(Ask::Accept { key, accept: Box::new(accept), answer });
+        let withdrawal = Withdrawal { core: Arc::clone(&self.core), key: Some(key) };
+        let answer = self.answered(answered, path).await;
+        withdrawal.disarm();
+        match answer? {
+            Notice::SessionAccepted(accepted) => Ok((link, accepted)),
+            _ => Err(link.unexpected()),
+        }
     }
 }
 

@@ -22,18 +22,19 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::ClientOptions;
 use super::backoff::Backoff;
 use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
+use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::message::Outgoing;
+use crate::frame::session::SetSessionState;
 use crate::frame::text::{Guid, Token};
 use crate::frame::{
     Decision, Detach, Encoding, FailedRange, FailedSend, Hello, Item, LIST_COUNT_MAX, Messages,
     Notice, Operation, Request, Resume, Run, Send, Settle, Welcome, Withdraw, of_client,
 };
 
-type Socket = WebSocketStream<TcpStream>;
+type Socket = WebSocketStream<Box<dyn Connected>>;
 
 /// Frames of the broker after which it is told that they were taken, if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;
@@ -45,6 +46,8 @@ const REQUESTS_MAX: usize = 512;
 const FRAME_BYTES: usize = 256 << 10;
 /// Room in a frame for what surrounds messages.
 const FRAME_OVERHEAD: usize = 8 << 10;
+/// What surrounds a forwarded message, at most.
+const FORWARDED_OVERHEAD: usize = 256;
 /// What an answer may have: as much as a peek, a receive, or a large message.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// So much of what an answer without an upgrade says is told.
@@ -63,6 +66,12 @@ enum Waiting {
     Completes(Vec<oneshot::Sender<Result<(), BrokerError>>>),
     /// The attachment of a link.
     Attach(u32),
+    /// A session for a link.
+    Accept {
+        key: u64,
+        link: u32,
+        answer: Answer,
+    },
 }
 
 /// How far a link is attached on this connection.
@@ -97,8 +106,10 @@ struct Opened {
 /// Connects and starts the task.
 pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifeline>, BrokerError> {
     let core = Arc::new(Core::new());
+    let is_connected_elsewhere = options.connector.is_some();
     let host = url
         .strip_prefix("ws://")
+        .or_else(|| url.strip_prefix("wss://").filter(|_| is_connected_elsewhere))
         .map(|rest| rest.trim_end_matches('/').to_owned())
         .filter(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
     let Some(host) = host else {
@@ -176,8 +187,14 @@ impl Driver {
 
     async fn try_open(&mut self) -> Result<Opened, (Rejection, bool)> {
         let again = |error: &dyn std::fmt::Display| (lost(&error.to_string()), true);
-        let stream = TcpStream::connect(&self.host).await.map_err(|error| again(&error))?;
-        stream.set_nodelay(true).ok();
+        let stream = match &self.options.connector {
+            Some(connector) => connector.connect().await.map_err(|error| again(&error))?,
+            None => {
+                let stream = TcpStream::connect(&self.host).await.map_err(|error| again(&error))?;
+                stream.set_nodelay(true).ok();
+                Box::new(stream)
+            }
+        };
         let mut request = format!("ws://{}/", self.host)
             .into_client_request()
             .map_err(|error| (Rejection::argument(error.to_string()), false))?;
@@ -445,7 +462,10 @@ impl Driver {
             if size > 0 && size + FRAME_OVERHEAD > self.frame_bytes_max {
                 let most = self.frame_bytes_max.saturating_sub(FRAME_OVERHEAD);
                 let (size, most) = (size as u64, most as u64);
-                let what = "message for a frame (websocket.frame_bytes_max)";
+                let what = match &ask {
+                    Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
+                    _ => "session state for a frame (websocket.frame_bytes_max)",
+                };
                 core.fail(ask, &Rejection::message_size_exceeded(what, size, most));
                 continue;
             }
@@ -455,7 +475,7 @@ impl Driver {
                 break;
             }
             let Some(ask) = self.attach_first(core, ask, &mut requests) else { continue };
-            bytes += self.request(core, ask, &mut requests);
+            bytes += self.request(core, ask, &mut requests).max(size);
         }
         // A consumer's link is attached although nothing is asked of it.
         let pushed: Vec<u32> = core.links(|links| {
@@ -473,15 +493,48 @@ impl Driver {
         requests
     }
 
-    /// The bytes of a message to be sent, at least; nothing else is large.
+    /// The bytes of messages or a state to be sent, at least; nothing else is large.
     fn size(&self, ask: &Ask) -> usize {
+        let content = |message: &Outgoing| match message {
+            Outgoing::Content(bytes) => self.size_of(bytes),
+            Outgoing::Typed(_) => 0,
+        };
         match ask {
-            Ask::Send { message: Outgoing::Content(bytes), .. } => match self.options.encoding {
-                Encoding::Binary => bytes.len(),
-                // As Base64; text with many escapes may take more.
-                Encoding::Json => bytes.len() * 4 / 3,
+            Ask::Send { message, .. } => content(message),
+            Ask::Operation { operation, .. } => match &**operation {
+                Operation::SetSessionState(SetSessionState { state: Some(bytes), .. }) => {
+                    self.size_of(bytes) + self.escapes_of(bytes)
+                }
+                Operation::Forward(forward) => {
+                    let sizes = forward.messages.iter().map(|one| {
+                        content(&one.message)
+                            + one.dead_letter_source.as_ref().map_or(0, String::len)
+                            + FORWARDED_OVERHEAD
+                    });
+                    sizes.sum()
+                }
+                _ => 0,
             },
             _ => 0,
+        }
+    }
+
+    /// What text takes more in JSON than its bytes.
+    fn escapes_of(&self, bytes: &Bytes) -> usize {
+        match self.options.encoding {
+            Encoding::Binary => 0,
+            Encoding::Json => {
+                let control = bytes.iter().filter(|byte| **byte < 0x20).count();
+                5 * control + bytes.iter().filter(|byte| matches!(byte, b'"' | b'\\')).count()
+            }
+        }
+    }
+
+    fn size_of(&self, bytes: &Bytes) -> usize {
+        match self.options.encoding {
+            Encoding::Binary => bytes.len(),
+            // As Base64; text with many escapes may take more.
+            Encoding::Json => bytes.len() * 4 / 3,
         }
     }
 
@@ -491,11 +544,19 @@ impl Driver {
             Ask::Operation { link: Some(link), .. }
             | Ask::Send { link, .. }
             | Ask::Complete { link, .. } => *link,
-            Ask::Operation { link: None, .. } | Ask::Withdraw { .. } | Ask::Forget { .. } => {
-                return Some(ask);
-            }
+            Ask::Operation { link: None, .. }
+            | Ask::Accept { .. }
+            | Ask::Withdraw { .. }
+            | Ask::Forget { .. } => return Some(ask),
         };
         if !self.attached.contains_key(&number) {
+            let is_of_session =
+                core.links(|links| links.get(&number).is_some_and(|link| link.attach.is_none()));
+            if is_of_session {
+                let detail = "the session lock has ended with the connection that held it";
+                core.fail(ask, &Rejection::session_lock_lost(detail));
+                return None;
+            }
             self.attach(core, number, requests);
         }
         match self.attached.get_mut(&number) {
@@ -508,7 +569,7 @@ impl Driver {
     }
 
     fn attach(&mut self, core: &Core, number: u32, requests: &mut Vec<Request>) {
-        let attach = core.links(|links| links.get(&number).map(|link| link.attach.clone()));
+        let attach = core.links(|links| links.get(&number)?.attach.clone());
         let Some(attach) = attach else { return };
         self.attached.insert(number, Attached::Asked { held: VecDeque::new() });
         let id = self.wait(Waiting::Attach(number));
@@ -564,9 +625,21 @@ impl Driver {
                 requests.push(Request { id, operation });
                 OTHER_BYTES
             }
+            Ask::Accept { key, accept, answer } => {
+                if answer.is_closed() {
+                    return 0;
+                }
+                let id = self.wait(Waiting::Accept { key, link: accept.link, answer });
+                requests.push(Request { id, operation: Operation::AcceptSession(*accept) });
+                OTHER_BYTES
+            }
             Ask::Withdraw { key } => {
                 let request = self.waiting.iter().find_map(|(id, waiting)| match waiting {
-                    Waiting::One { key: of, .. } if *of == key => Some(*id),
+                    Waiting::One { key: of, .. } | Waiting::Accept { key: of, .. }
+                        if *of == key =>
+                    {
+                        Some(*id)
+                    }
                     _ => None,
                 });
                 if let Some(request) = request {
@@ -719,6 +792,13 @@ impl Driver {
         match (waiting, notice) {
             (Waiting::Attach(link), notice) => self.attached_answer(core, link, notice),
             (waiting, Notice::Error(error)) => fail_with(waiting, &error.into_error()),
+            (Waiting::Accept { link, answer, .. }, notice) => {
+                self.attached.insert(link, Attached::Done);
+                if answer.send(Ok(notice)).is_err() {
+                    // Its future is gone: so is what it was granted (SES-08).
+                    self.asked.push_back(Ask::Forget { link, release: false });
+                }
+            }
             (Waiting::One { link, answer: Some(answer), .. }, notice) => {
                 // A receive whose future is gone: what it got goes back.
                 if let Err(Ok(Notice::Received(Messages { messages }))) = answer.send(Ok(notice))
@@ -864,6 +944,7 @@ fn fail_with(waiting: Waiting, error: &BrokerError) {
                 drop(answer.send(Err(make())));
             }
         }
+        Waiting::Accept { answer, .. } => drop(answer.send(Err(make()))),
         Waiting::Sends(answers) => {
             for answer in answers {
                 answer.send(Err(make())).ok();

@@ -8,13 +8,14 @@ use peeklock_core::time::Timestamp;
 use tokio::task::JoinHandle;
 
 use super::core::Link;
+use super::session::renew as renew_session;
 use crate::frame::text::{Instant, Token};
 use crate::frame::{Notice, Operation, Renew};
 
 /// The shortest pause between two renewals.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// Renews a lock until it is dropped, or until the lock is lost.
+/// Renews a lock, of a message or of a session, until it is dropped or the lock is lost.
 #[derive(Debug)]
 pub struct LockKeeper {
     task: JoinHandle<()>,
@@ -24,6 +25,10 @@ impl LockKeeper {
     pub(super) fn start(link: Arc<Link>, token: LockToken, until: Timestamp) -> Self {
         Self { task: tokio::spawn(keep(link, token, until)) }
     }
+
+    pub(super) fn start_session(link: Arc<Link>, until: Timestamp) -> Self {
+        Self { task: tokio::spawn(keep_session(link, until)) }
+    }
 }
 
 impl Drop for LockKeeper {
@@ -32,11 +37,28 @@ impl Drop for LockKeeper {
     }
 }
 
+/// Waits until half of the time of a lock is over.
+async fn half_of(link: &Link, until: Timestamp) {
+    let pause = until.since(link.core.now()).to_std() / 2;
+    tokio::time::sleep(pause.max(PAUSE_MIN)).await;
+}
+
+/// The same for the lock of a link's session (SES-12).
+pub(super) async fn keep_session(link: Arc<Link>, mut until: Timestamp) {
+    loop {
+        half_of(&link, until).await;
+        match renew_session(&link).await {
+            Ok(at) => until = at,
+            Err(error) if error.retryable() => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Renews when half of the time is over.
 pub(super) async fn keep(link: Arc<Link>, token: LockToken, mut until: Timestamp) {
     loop {
-        let pause = until.since(link.core.now()).to_std() / 2;
-        tokio::time::sleep(pause.max(PAUSE_MIN)).await;
+        half_of(&link, until).await;
         let renew =
             Renew { link: link.number, ranges: Vec::new(), lock_tokens: vec![Token(token)] };
         match link.call(Operation::Renew(renew)).await {

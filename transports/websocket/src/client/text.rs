@@ -1,6 +1,7 @@
 //! Messages, entities and rules as JSON text, in the form of the protocol (`docs/websocket-protocol.md`,
 //! sections 5 and 8): what tools print, store and read again.
 
+use bytes::Bytes;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Explanation, RuleDescription};
@@ -8,6 +9,7 @@ use peeklock_core::rule::{Explanation, RuleDescription};
 use super::Received;
 use crate::frame::message::{Carried, Delivered, Outgoing};
 use crate::frame::queue::QueueView;
+use crate::frame::session::SessionState;
 use crate::frame::topic::{ExplanationView, RuleForm, SubscriptionView, TopicView};
 
 /// Why a text is no message, or no rule.
@@ -50,6 +52,20 @@ pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
 #[must_use]
 pub fn queue_to_json(described: &Described) -> String {
     written(&QueueView::from(described.clone()))
+}
+
+/// The state of a session as one line of JSON: `state` if it is text, `stateBase64` if not, neither if
+/// there is none.
+#[must_use]
+pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Of<'a> {
+        session_id: &'a str,
+        #[serde(flatten)]
+        state: SessionState,
+    }
+    written(&Of { session_id, state: SessionState { state: state.cloned() } })
 }
 
 /// A topic as one line of JSON.

@@ -2,25 +2,28 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, Drain, InboundMessage, LinkEnd};
+use peeklock_core::command::{
+    Command, Drain, InboundMessage, LinkEnd, PeerArrival, SessionCommand,
+};
 use peeklock_core::contract::{Principal, Right};
 use peeklock_core::description::EntityKind;
+use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::ids::{SequenceNumber, Ticket};
+use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
 use peeklock_core::message::Content;
-use peeklock_core::path::EntityAddress;
+use peeklock_core::path::{EntityAddress, SubQueue};
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::request::{Reply, Request as Mailed};
 use peeklock_core::time::TimeSpan;
 
-use super::link::Link;
+use super::link::{Link, Source};
 use super::pending::{Expect, Pending, Sent, correlation};
 use super::{Conversation, Ended};
 use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Item, LIST_COUNT_MAX,
-    Notice, Operation, Receive, Request, Role, Send, WireError,
+    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Forward, Forwarding, Item,
+    LIST_COUNT_MAX, Notice, Operation, Receive, Request, Role, Send, WireError,
 };
 
 /// What a frame costs of a budget: its bytes, and a least cost for each command in it.
@@ -33,8 +36,12 @@ pub(super) fn cost(frame: &ClientFrame, length: u64) -> u64 {
 fn commands(request: &Request) -> usize {
     match &request.operation {
         Operation::Send(send) | Operation::SendBatch(send) => send.messages.len(),
+        Operation::Forward(forward) => forward.messages.len(),
         Operation::Settle(settle) => settle.lock_tokens.len(),
         Operation::Renew(renew) => renew.lock_tokens.len(),
+        Operation::SendIn(sent) => sent.send.messages.len(),
+        Operation::SettleIn(settle) => settle.settle.lock_tokens.len(),
+        Operation::RenewIn(renew) => renew.renew.lock_tokens.len(),
         _ => 1,
     }
 }
@@ -119,6 +126,7 @@ impl Conversation {
             Operation::Drain(only) => self.drain(asked, only.link).await,
             Operation::Send(send) => self.send(asked, send).await,
             Operation::SendBatch(send) => self.send_batch(asked, send).await,
+            Operation::Forward(forward) => self.forward(asked, forward).await,
             Operation::CancelScheduled(numbered) => {
                 self.sender(numbered.link)?;
                 let command =
@@ -133,10 +141,16 @@ impl Conversation {
             }
             Operation::ReceiveDeferred(numbered) => {
                 let link = self.receiver(numbered.link)?;
-                let command = Command::ReceiveDeferred {
-                    mode: link.mode,
-                    sequences: sequences(numbered.sequence_numbers),
-                    holder: Some(link.receiver),
+                let sequences = sequences(numbered.sequence_numbers);
+                let command = match link.source {
+                    Source::Session(_) => {
+                        link.in_session(SessionCommand::ReceiveDeferred { sequences })
+                    }
+                    Source::Queue | Source::Awaited => Command::ReceiveDeferred {
+                        mode: link.mode,
+                        sequences,
+                        holder: Some(link.receiver),
+                    },
                 };
                 let expect = Expect::Messages { link: numbered.link };
                 self.command(asked, numbered.link, command, expect).await
@@ -144,18 +158,20 @@ impl Conversation {
             Operation::Settle(settle) => self.settle(asked, settle).await,
             Operation::Renew(renew) => self.renew(asked, &renew).await,
             Operation::Peek(peek) => {
-                self.receiver(peek.link)?;
-                let command =
-                    Command::Peek { from: SequenceNumber(peek.from), count_max: peek.max_count };
+                let (from, count_max) = (SequenceNumber(peek.from), peek.max_count);
+                let command = match self.receiver(peek.link)?.session() {
+                    Some(session) => {
+                        Command::PeekSession { session: session.into(), from, count_max }
+                    }
+                    None => Command::Peek { from, count_max },
+                };
                 let expect = Expect::Messages { link: peek.link };
                 self.command(asked, peek.link, command, expect).await
             }
             Operation::DeleteBatch(delete) => {
-                self.receiver(delete.link)?;
-                let command = Command::DeleteBatch {
-                    count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
-                    enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
-                };
+                let count_max = delete.max_count.unwrap_or_else(|| self.delete_count_max());
+                let enqueued_before = delete.enqueued_before_utc.map(|Instant(at)| at);
+                let command = self.receiver(delete.link)?.delete_batch(count_max, enqueued_before);
                 self.command(asked, delete.link, command, Expect::Deleted).await
             }
             Operation::DeleteDeferred(delete) => {
@@ -169,6 +185,13 @@ impl Conversation {
             Operation::UpdateQueue(update) => self.update_queue(asked, update).await,
             Operation::DeleteQueue(only) => self.delete_queue(asked, &only.path).await,
             Operation::ListQueues(list) => self.list_queues(asked, &list).await,
+            Operation::AcceptSession(accept) => self.accept_session(asked, accept).await,
+            Operation::RenewSession(only) => self.renew_session(asked, only.link).await,
+            Operation::GetSessionState(only) => self.session_state(asked, only.link).await,
+            Operation::SetSessionState(set) => self.set_session_state(asked, set).await,
+            Operation::PeekSession(peek) => self.peek_session(asked, peek).await,
+            Operation::ListSessions(list) => self.list_sessions(asked, list).await,
+            Operation::DeleteUnlocked(delete) => self.delete_unlocked(asked, delete).await,
             Operation::CreateTopic(create) => self.create_topic(asked, create).await,
             Operation::GetTopic(only) => self.get_topic(asked, &only.path).await,
             Operation::UpdateTopic(update) => self.update_topic(asked, update).await,
@@ -187,6 +210,12 @@ impl Conversation {
             Operation::DeleteRule(named) => self.delete_rule(asked, named).await,
             Operation::ListRules(list) => self.list_rules(asked, &list).await,
             Operation::Explain(explain) => self.explain(asked, explain).await,
+            Operation::BeginTransaction(_) => self.begin_transaction(&asked),
+            Operation::SendIn(send) => self.send_in(asked, send).await,
+            Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
+            Operation::RenewIn(renew) => self.renew_in(asked, renew).await,
+            Operation::Commit(commit) => self.commit(asked, &commit),
+            Operation::RollBack(only) => self.roll_back(&asked, &only),
         }
     }
 
@@ -204,7 +233,7 @@ impl Conversation {
     pub(super) fn link(&self, number: u32) -> Result<&Link, Rejection> {
         self.links
             .get(&number)
-            .filter(|link| link.closing.is_none())
+            .filter(|link| link.closing.is_none() && !matches!(link.source, Source::Awaited))
             .ok_or_else(|| Rejection::invalid_operation(format!("no link {number} is attached")))
     }
 
@@ -291,15 +320,7 @@ impl Conversation {
 
     async fn attach(&mut self, asked: Asked, attach: Attach) -> Done {
         let Attach { link: number, path, role, mode, credit } = attach;
-        if self.links.contains_key(&number) {
-            let detail = format!("link {number} is attached already");
-            return Err(Rejection::invalid_operation(detail).into());
-        }
-        let count_max = self.site.config.link_count_max;
-        if self.links.len() >= count_max {
-            let detail = format!("the connection has its {count_max} links already");
-            return Err(Rejection::quota_exceeded(detail).into());
-        }
+        self.refuse_link(number)?;
         let right = match role {
             Role::Sender => Right::Send,
             Role::Receiver => Right::Listen,
@@ -323,13 +344,32 @@ impl Conversation {
         Ok(())
     }
 
+    /// A new link needs a number that is free, and a place.
+    pub(super) fn refuse_link(&self, number: u32) -> Result<(), Rejection> {
+        if self.links.contains_key(&number) {
+            let detail = format!("link {number} is attached already");
+            return Err(Rejection::invalid_operation(detail));
+        }
+        let count_max = self.site.config.link_count_max;
+        if self.links.len() >= count_max {
+            let detail = format!("the connection has its {count_max} links already");
+            return Err(Rejection::quota_exceeded(detail));
+        }
+        Ok(())
+    }
+
     /// Attaches a receiver at its entity and grants what its client lets it be sent.
     fn start_flow(&mut self, number: u32, up_to: u32, correlation: u64) {
         let Some(link) = self.links.get_mut(&number) else { return };
-        let (receiver, mode) = (link.receiver, link.mode);
+        let attach = match link.source {
+            Source::Session(_) => link.in_session(SessionCommand::Attach),
+            Source::Queue | Source::Awaited => {
+                Command::Attach { receiver: link.receiver, mode: link.mode }
+            }
+        };
         link.up_to = up_to;
         link.start_flow();
-        self.submit(number, Command::Attach { receiver, mode }, correlation);
+        self.submit(number, attach, correlation);
         self.limit(number);
     }
 
@@ -457,6 +497,36 @@ impl Conversation {
         self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch).await
     }
 
+    /// Takes messages over from another broker. Who says how many hops they made must have the Manage
+    /// right (FWD-13).
+    async fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
+        self.sender(forward.link)?;
+        let source = PeerSource {
+            broker: forward.source.broker.0,
+            entity: EntityId(forward.source.entity),
+            sub_queue: match forward.source.forwarding {
+                Forwarding::Messages => SubQueue::Main,
+                Forwarding::DeadLetters => SubQueue::DeadLetter,
+            },
+        };
+        let arrivals = forward.messages.into_iter().map(|one| {
+            if one.hops == 0 {
+                return Err(Rejection::out_of_range("a forwarded message has made a hop at least"));
+            }
+            Ok(PeerArrival {
+                message: self.inbound(one.message)?,
+                sequence: SequenceNumber(one.sequence_number),
+                enqueued_at: one.enqueued_time_utc.0,
+                enqueued_sequence: SequenceNumber(one.enqueued_sequence_number),
+                hops: one.hops,
+                dead_letter_source: one.dead_letter_source.map(Arc::from),
+            })
+        });
+        let messages = arrivals.collect::<Result<Vec<PeerArrival>, Rejection>>()?;
+        let command = Command::TransferFromPeer { source, messages };
+        self.command(asked, forward.link, command, Expect::Forwarded).await
+    }
+
     pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
         match message {
             Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
@@ -467,25 +537,25 @@ impl Conversation {
     async fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
         let number = receive.link;
         let link = self.receiver(number)?;
-        let Some(wait) = TimeSpan::from_seconds_f64(receive.wait_seconds) else {
-            return Err(Rejection::out_of_range("waitSeconds is less than 0").into());
-        };
+        let wait = self.wait_of(receive.wait_seconds)?;
         let count_max = receive.max_count;
         if count_max as usize > LIST_COUNT_MAX {
             let detail = format!("maxCount is {count_max}, not 1 to {LIST_COUNT_MAX}");
             return Err(Rejection::out_of_range(detail).into());
         }
-        let waits = wait > TimeSpan::ZERO && self.deadline.is_none();
-        if waits && self.waits.len() >= self.command_count_max() {
-            let detail = format!("{} receives wait on this connection already", self.waits.len());
-            return Err(Rejection::quota_exceeded(detail).into());
-        }
-        let command = Command::Receive {
-            mode: link.mode,
-            count_max,
-            bytes_max: self.site.config.outbound_bytes_max,
-            wait: if waits { wait } else { TimeSpan::ZERO },
-            holder: Some(link.receiver),
+        let waits = wait > TimeSpan::ZERO;
+        let bytes_max = self.site.config.outbound_bytes_max;
+        let command = match link.source {
+            Source::Session(_) => {
+                link.in_session(SessionCommand::Receive { count_max, bytes_max, wait })
+            }
+            Source::Queue | Source::Awaited => Command::Receive {
+                mode: link.mode,
+                count_max,
+                bytes_max,
+                wait,
+                holder: Some(link.receiver),
+            },
         };
         self.authorize(number, Right::Listen).await?;
         let id = asked.id;
@@ -503,7 +573,23 @@ impl Conversation {
         Ok(())
     }
 
-    /// Ends a receive that waits; it is answered with nothing.
+    /// How long a request may wait: as said, but not while the connection is about to end.
+    pub(super) fn wait_of(&self, seconds: f64) -> Result<TimeSpan, Rejection> {
+        let Some(wait) = TimeSpan::from_seconds_f64(seconds) else {
+            return Err(Rejection::out_of_range("waitSeconds is less than 0"));
+        };
+        if wait == TimeSpan::ZERO || self.deadline.is_some() {
+            return Ok(TimeSpan::ZERO);
+        }
+        if self.waits.len() >= self.command_count_max() {
+            let detail = format!("{} requests wait on this connection already", self.waits.len());
+            return Err(Rejection::quota_exceeded(detail));
+        }
+        Ok(wait)
+    }
+
+    /// Ends a request that waits: a receive is answered with nothing, an accept with
+    /// `OperationCancelled`.
     pub(super) fn withdraw(&mut self, request: u32) {
         let Some((call, link)) = self.waits.remove(&request) else { return };
         let slot = self.await_own(0, link, Expect::Unheard);
@@ -552,6 +638,7 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::Drain(only) => only.link,
         Operation::Credit(credit) => credit.link,
         Operation::Send(send) | Operation::SendBatch(send) => send.link,
+        Operation::Forward(forward) => forward.link,
         Operation::CancelScheduled(numbered) | Operation::ReceiveDeferred(numbered) => {
             numbered.link
         }
@@ -562,7 +649,19 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::DeleteBatch(delete) => delete.link,
         Operation::Purge(purge) => purge.link,
         Operation::DeleteDeferred(delete) => delete.link,
-        Operation::Hello(_)
+        Operation::AcceptSession(accept) => return Some(accept.path.as_str().into()),
+        Operation::ListSessions(list) => return Some(list.path.as_str().into()),
+        Operation::DeleteUnlocked(delete) => return Some(delete.path.as_str().into()),
+        Operation::RenewSession(only) | Operation::GetSessionState(only) => only.link,
+        Operation::SetSessionState(set) => set.link,
+        Operation::PeekSession(peek) => peek.link,
+        Operation::SendIn(sent) => sent.send.link,
+        Operation::SettleIn(settle) => settle.settle.link,
+        Operation::RenewIn(renew) => renew.renew.link,
+        Operation::BeginTransaction(_)
+        | Operation::Commit(_)
+        | Operation::RollBack(_)
+        | Operation::Hello(_)
         | Operation::Authenticate(_)
         | Operation::Withdraw(_)
         | Operation::ListQueues(_)

@@ -19,6 +19,8 @@ pub(super) struct Link {
     pub(super) path: Arc<str>,
     pub(super) role: Role,
     pub(super) mode: ReceiveMode,
+    /// What it receives from.
+    pub(super) source: Source,
     /// Holds the locks.
     pub(super) receiver: ReceiverId,
     /// The number of the last delivery.
@@ -33,6 +35,16 @@ pub(super) struct Link {
     pub(super) closing: Option<(u32, LinkEnd)>,
     /// What arrived for it while it was being closed, to be given back.
     pub(super) undelivered: Vec<LockToken>,
+}
+
+/// What a receiver receives from.
+pub(super) enum Source {
+    /// The queue, without sessions.
+    Queue,
+    /// No session yet: it waits for one.
+    Awaited,
+    /// This session, as long as its lock lasts.
+    Session(Box<str>),
 }
 
 /// What was delivered since the entity attached the receiver, and how far it may go.
@@ -81,6 +93,7 @@ impl Link {
             path,
             role,
             mode,
+            source: Source::Queue,
             receiver,
             last: 0,
             up_to: 0,
@@ -101,6 +114,21 @@ impl Link {
             byte_limit: 0,
             draining: false,
         });
+    }
+
+    /// The session that it was bound to, if it was.
+    pub(super) fn session(&self) -> Option<&str> {
+        match &self.source {
+            Source::Session(session) => Some(session),
+            Source::Queue | Source::Awaited => None,
+        }
+    }
+
+    /// A session lock was prolonged, and with it all locks under it (SES-14).
+    pub(super) fn session_renewed(&mut self, until: Timestamp) {
+        for lock in self.unsettled.values_mut() {
+            lock.until = until;
+        }
     }
 
     /// The limits to be told to the entity, if they have changed enough.
@@ -188,8 +216,12 @@ impl Link {
         }
     }
 
-    /// Forgets deliveries whose locks have ended; they are delivered again under new numbers.
+    /// Forgets deliveries whose locks have ended; they are delivered again under new numbers. Not those
+    /// of a session: they end with its lock, and what is said of them afterwards must tell so (SES-15).
     pub(super) fn forget_ended(&mut self, now: Timestamp) {
+        if self.session().is_some() {
+            return;
+        }
         let ended = self.unsettled.iter().filter(|(_, lock)| lock.until <= now);
         let ended: Vec<u32> = ended.map(|(number, _)| *number).collect();
         for number in ended {

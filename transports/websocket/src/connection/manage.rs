@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::Outcome;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Right;
 use peeklock_core::description::EntityKind;
@@ -124,14 +124,14 @@ impl Conversation {
     /// Deletes all available messages that were enqueued before an instant (DEL-06).
     pub(super) async fn purge(&mut self, asked: Asked, purge: &Purge) -> Done {
         self.authorize(purge.link, Right::Listen).await?;
-        let entity = self.receiver(purge.link)?.entity.clone();
+        let link = self.receiver(purge.link)?;
+        let entity = link.entity.clone();
         let before = purge.enqueued_before_utc.map_or_else(|| self.broker.now(), |Instant(at)| at);
-        let count_max = self.delete_count_max();
+        let command = link.delete_batch(self.delete_count_max(), Some(before));
         self.apart(asked, async move {
             let mut deleted = 0;
             loop {
-                let command = Command::DeleteBatch { count_max, enqueued_before: Some(before) };
-                match entity.call(command).await? {
+                match entity.call(command.clone()).await? {
                     Outcome::Deleted(0) => return Ok(Notice::Deleted(Deleted { count: deleted })),
                     Outcome::Deleted(count) => deleted += count,
                     _ => return Err(entity.refuse(Rejection::internal("unexpected answer"))),

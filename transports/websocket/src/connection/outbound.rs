@@ -18,8 +18,8 @@ use super::{Conversation, Ended, Sent};
 use crate::frame::message::{Carried, Delivered};
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Closing, Deliveries, Detached, Drained, Encoding, FailedRange, FailedSend, Item,
-    LIST_COUNT_MAX, Messages, Notice, Run, ServerFrame, Settled,
+    Accepted, Closing, Deliveries, Detached, Drained, Encoding, FailedRange, FailedSend, Forwarded,
+    Item, LIST_COUNT_MAX, Messages, Notice, Run, ServerFrame, Settled,
 };
 use crate::frame::{Deleted, Renewed};
 use crate::mailbox::Mail;
@@ -81,15 +81,15 @@ impl Conversation {
                 std::iter::once(&mut message.content).chain(message.overlays.iter_mut())
             })
             .filter(|content| content.loaded().is_none());
-        let fetches = stored.map(|content| async {
-            match content.load().await {
-                Ok(bytes) => *content = ContentRef::Loaded(bytes),
-                Err(error) => tracing::error!(%error, "content cannot be fetched"),
+        join_all(stored.map(fetch_one)).await;
+        for mail in self.mail.iter_mut().take(count) {
+            if let Mail::Released(Released::Answer {
+                result: Ok(Outcome::SessionState(Some(state))),
+                ..
+            }) = mail
+            {
+                fetch_one(state).await;
             }
-        });
-        let fetches: Vec<_> = fetches.collect();
-        if !fetches.is_empty() {
-            join_all(fetches).await;
         }
         count
     }
@@ -229,8 +229,10 @@ impl Conversation {
                         (&self.broker.refuse(rejection.clone(), &path)).into()
                     }),
                 }
-                let is_lost =
-                    |rejection: &Rejection| rejection.condition() == Condition::MessageLockLost;
+                let is_lost = |rejection: &Rejection| {
+                    let lost = [Condition::MessageLockLost, Condition::SessionLockLost];
+                    lost.contains(&rejection.condition())
+                };
                 let is_over = match &result {
                     Ok(_) => !is_renewal,
                     Err(rejection) => is_lost(rejection),
@@ -245,6 +247,10 @@ impl Conversation {
                     // There may be room for more unsettled deliveries.
                     self.limit(settled);
                 }
+                return 0;
+            }
+            Expect::Joined(_) => {
+                self.joined(slot, index, result, &path);
                 return 0;
             }
             _ => {}
@@ -296,6 +302,10 @@ impl Conversation {
                 self.waits.remove(&id);
                 return self.received(id, link, messages, &path);
             }
+            (Expect::Accepted { link, credit }, result) => {
+                self.accepted(id, link, credit, result, &path);
+                return 0;
+            }
             (_, Err(rejection)) => Notice::Error(self.wire_error(rejection, &path)),
             (Expect::Done | Expect::Attached { .. }, Ok(Outcome::Done)) => {
                 Notice::Done(Default::default())
@@ -307,7 +317,31 @@ impl Conversation {
                 }
                 Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() })
             }
+            (Expect::Forwarded, Ok(Outcome::TakenOver(results))) => {
+                let tried = u32::try_from(results.len()).unwrap_or(u32::MAX);
+                let mut failed = Vec::new();
+                for (index, result) in (0..).zip(results) {
+                    if let Err(rejection) = result {
+                        let error = self.wire_error(rejection, &path);
+                        failed.push(FailedSend { index, error });
+                    }
+                }
+                Notice::Forwarded(Forwarded { tried, failed })
+            }
             (Expect::Deleted, Ok(Outcome::Deleted(count))) => Notice::Deleted(Deleted { count }),
+            (Expect::SessionRenewed { link }, Ok(Outcome::Renewed(until))) => {
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.session_renewed(until);
+                }
+                let locked_until_utc = Some(Instant(until));
+                Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() })
+            }
+            (Expect::Committed(committing), Ok(Outcome::Committed(parts))) => {
+                self.committed(committing, parts)
+            }
+            (Expect::SessionState, Ok(Outcome::SessionState(state))) => {
+                return self.state_read(id, state, &path);
+            }
             (_, Ok(_)) => {
                 Notice::Error(self.wire_error(Rejection::internal("unexpected answer"), &path))
             }
@@ -463,7 +497,7 @@ impl Conversation {
 
 impl Keyed {
     /// Notes a failure; neighbours that failed alike are told together.
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         key: u32,
         rejection: &Rejection,
@@ -480,9 +514,20 @@ impl Keyed {
     }
 }
 
+/// Fetches one content, if it is not here.
+async fn fetch_one(content: &mut ContentRef) {
+    if content.loaded().is_some() {
+        return;
+    }
+    match content.load().await {
+        Ok(bytes) => *content = ContentRef::Loaded(bytes),
+        Err(error) => tracing::error!(%error, "content cannot be fetched"),
+    }
+}
+
 /// The link that holds the unsettled delivery of a lock, and its number; mostly that by which it is
 /// settled.
-fn holder(
+pub(super) fn holder(
     links: &mut BTreeMap<u32, Link>,
     link: u32,
     token: Option<LockToken>,

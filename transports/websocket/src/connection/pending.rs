@@ -6,6 +6,7 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
 
+use super::transaction::{Committing, Joining};
 use crate::frame::{FailedRange, FailedSend};
 
 /// A request whose answer is awaited.
@@ -37,6 +38,8 @@ pub(super) enum Expect {
     Sent(Sent),
     /// The numbers of a batch.
     Batch,
+    /// Which messages of another broker were taken over.
+    Forwarded,
     /// Messages, for a link.
     Messages { link: u32 },
     /// That messages are settled.
@@ -45,6 +48,16 @@ pub(super) enum Expect {
     Renewed { keyed: Keyed, until: Option<Timestamp> },
     /// How many messages were deleted.
     Deleted,
+    /// That a session is locked for a link.
+    Accepted { link: u32, credit: u32 },
+    /// The end of the prolonged lock of a link's session.
+    SessionRenewed { link: u32 },
+    /// The state of a session.
+    SessionState,
+    /// That operations would be carried out, for a transaction.
+    Joined(Joining),
+    /// That a transaction is carried out.
+    Committed(Committing),
     /// The answer that the transport itself makes.
     Own,
 }

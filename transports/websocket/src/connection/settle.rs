@@ -80,8 +80,19 @@ impl Conversation {
         }
     }
 
+    /// What a settlement or renewal in a transaction names.
+    pub(super) fn keyed(
+        &self,
+        number: u32,
+        ranges: &[Range],
+        tokens: &[Token],
+    ) -> Result<Keyed, Refusal> {
+        let Targets { keys, tokens, failed } = self.targets(number, ranges, tokens)?;
+        Ok(Keyed { link: number, left: keys.len(), keys, tokens, failed })
+    }
+
     /// The decision in the broker's words.
-    fn settlement(&self, settle: &Settle) -> Result<Settlement, Rejection> {
+    pub(super) fn settlement(&self, settle: &Settle) -> Result<Settlement, Rejection> {
         let properties = settle.properties.as_ref();
         let has_reason = settle.reason.is_some() || settle.description.is_some();
         if has_reason && settle.decision != Decision::DeadLetter {

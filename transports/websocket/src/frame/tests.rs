@@ -144,6 +144,51 @@ fn operations() -> Vec<Operation> {
         Operation::DeleteQueue(PathOnly { path: path() }),
         Operation::ListQueues(ListQueues { skip: 0, top: Some(10) }),
         Operation::Heartbeat(Empty {}),
+        Operation::AcceptSession(AcceptSession {
+            link: 1,
+            path: path(),
+            session_id: Some("table-7".into()),
+            mode: Mode::PeekLock,
+            wait_seconds: Some(1.5),
+            credit: Some(16),
+        }),
+        Operation::RenewSession(LinkOnly { link: 1 }),
+        Operation::GetSessionState(LinkOnly { link: 1 }),
+        Operation::SetSessionState(SetSessionState { link: 1, state: Some("step 3".into()) }),
+        Operation::PeekSession(PeekSession {
+            link: 1,
+            session_id: "table-7".into(),
+            from: 0,
+            max_count: 10,
+        }),
+        Operation::ListSessions(ListSessions {
+            path: path(),
+            with_active_messages: true,
+            state_set_after_utc: Some(at(0)),
+            skip: 0,
+            top: Some(10),
+        }),
+        Operation::DeleteUnlocked(DeleteUnlocked {
+            path: path(),
+            max_count: Some(100),
+            enqueued_before_utc: None,
+        }),
+        Operation::Forward(Forward {
+            link: 2,
+            source: ForwardSource {
+                broker: Guid(0xb0b),
+                entity: 18,
+                forwarding: Forwarding::DeadLetters,
+            },
+            messages: vec![ForwardedMessage {
+                sequence_number: 42,
+                enqueued_sequence_number: 7,
+                enqueued_time_utc: at(0),
+                hops: 2,
+                dead_letter_source: Some("orders".into()),
+                message: outgoing(&Message::new("a")),
+            }],
+        }),
     ]
 }
 
@@ -195,6 +240,16 @@ fn notices() -> Vec<Notice> {
         Notice::Deleted(Deleted { count: 4_000 }),
         Notice::Queue(Box::new(queue_view())),
         Notice::Queues(QueueList { queues: vec![queue_view()] }),
+        Notice::SessionAccepted(SessionAccepted {
+            session_id: "table-7".into(),
+            locked_until_utc: at(60),
+        }),
+        Notice::SessionState(SessionState { state: Some(vec![0xff, 0x00].into()) }),
+        Notice::Sessions(SessionList { session_ids: vec!["table-7".into(), "table-8".into()] }),
+        Notice::Forwarded(Forwarded {
+            tried: 3,
+            failed: vec![FailedSend { index: 2, error: error() }],
+        }),
         Notice::Deliveries(Deliveries { link: 1, first: 17, messages: vec![delivered()] }),
         Notice::Detached(Detached { link: 1, error: error() }),
         Notice::Heartbeat(Empty {}),

@@ -4,7 +4,7 @@
 use super::SessionIndex;
 use crate::command::{LinkEnd, Outcome, SessionCommand};
 use crate::effect::{Answer, Effect, Gate};
-use crate::entity::queue::demand::{Call, Lane};
+use crate::entity::queue::demand::{Call, Lane, Link};
 use crate::entity::queue::{MOVES_PER_STEP, Queue};
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
@@ -26,6 +26,7 @@ impl Queue {
         self.refuse_without_sessions(sub_queue)?;
         let index = self.session_held_by(receiver, ctx.now)?;
         match command {
+            SessionCommand::Attach => self.attach_again(index, receiver),
             SessionCommand::Receive { count_max, bytes_max, wait } => {
                 let Some(held) =
                     self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held())
@@ -53,6 +54,27 @@ impl Queue {
                 self.delete_batch_of(index, count_max, enqueued_before, ctx, step)
             }
         }
+    }
+
+    /// Opens the link of a holder that was turned away while it held its session.
+    fn attach_again(
+        &mut self,
+        index: SessionIndex,
+        receiver: ReceiverId,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        if self.links.contains_key(&receiver) {
+            return Err(Rejection::invalid_operation(format!(
+                "receiver link {} is attached already",
+                receiver.0
+            )));
+        }
+        let Some(held) = self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held())
+        else {
+            return Err(lost(receiver));
+        };
+        self.links.insert(receiver, Link::new(Lane::Session(index), held.mode));
+        Ok(Answer::after_commit(Outcome::Done))
     }
 
     /// The session that a receiver holds, while its lock is in force.

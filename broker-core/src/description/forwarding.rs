@@ -1,0 +1,77 @@
+//! Where an entity forwards to (FWD-02 to FWD-04, TMP-12).
+
+use crate::error::{Quoted, Rejection};
+use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, foreign_scheme};
+
+/// Characters of a destination, so that it fits into a record and a dead-letter description.
+const DESTINATION_CHARS_MAX: usize = 2_048;
+
+/// A destination as its text says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// A queue or topic of this namespace.
+    Entity(PathKey),
+    /// Something that a forwarder serves, by the scheme before `://`, in lower case.
+    Foreign(Box<str>),
+}
+
+impl Destination {
+    /// Reads a destination.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a subscription or a sub-queue, which are no destinations (FWD-02), and
+    /// `EntityNotFound` for text that can name no entity; `ArgumentOutOfRange` for one that is too long.
+    pub fn parse(text: &str) -> Result<Self, Rejection> {
+        let chars = text.chars().count();
+        if chars > DESTINATION_CHARS_MAX {
+            return Err(Rejection::out_of_range(format!(
+                "a destination of {chars} characters is longer than {DESTINATION_CHARS_MAX}"
+            )));
+        }
+        if let Some(scheme) = foreign_scheme(text) {
+            return Ok(Self::Foreign(scheme.to_ascii_lowercase().into()));
+        }
+        let address = EntityAddress::parse(text)?;
+        match &address {
+            EntityAddress {
+                entity: EntityName::Root(_),
+                sub_queue: SubQueue::Main,
+                node: Node::Entity,
+            } => Ok(Self::Entity(address.key())),
+            _ => Err(Rejection::argument(format!(
+                "{} is no queue or topic, and nothing else is forwarded to",
+                Quoted(text)
+            ))),
+        }
+    }
+}
+
+/// Judges the destinations of a queue by themselves (FWD-03, FWD-04); whether they exist is known to
+/// the directory.
+pub(super) fn validate(
+    path: &str,
+    requires_session: bool,
+    forward_to: Option<&str>,
+    forward_dead_lettered_messages_to: Option<&str>,
+) -> Result<(), Rejection> {
+    let destinations = [
+        ("ForwardTo", forward_to),
+        ("ForwardDeadLetteredMessagesTo", forward_dead_lettered_messages_to),
+    ];
+    for (property, text) in destinations {
+        let Some(text) = text else { continue };
+        if Destination::parse(text)? == Destination::Entity(PathKey::fold(path)) {
+            return Err(Rejection::invalid_operation(format!(
+                "{property} of queue {} names the queue itself",
+                Quoted(path)
+            )));
+        }
+    }
+    if requires_session && forward_to.is_some() {
+        return Err(Rejection::invalid_operation(format!(
+            "queue {} requires sessions and cannot have ForwardTo",
+            Quoted(path)
+        )));
+    }
+    Ok(())
+}

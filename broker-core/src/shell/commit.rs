@@ -1,0 +1,208 @@
+//! A transaction over several machines of one tree: a topic, and one of its subscriptions (TXN-08).
+//!
+//! ```text
+//!  the topic's shell:   own parts and others?
+//!                         │ others: the subscription catches up and checks its parts; no: refused
+//!                         │ own:    the topic carries its parts out, or refuses them and nothing happened
+//!                         ▼ others: the subscription carries its parts out, which cannot fail any more
+//!                       one unit of one stage, one answer
+//! ```
+//!
+//! All machines of a tree are on one arbiter and share its stage. The shell that is asked drives the
+//! other one within its own turn, so nothing comes between the check and what follows from it.
+
+use super::{Failure, Shell, Turn};
+use crate::command::{Command, MachineOutcome, Outcome};
+use crate::effect::{Answer, Gate};
+use crate::entity::Machine;
+use crate::entity::family::MemberNumber;
+use crate::error::Rejection;
+use crate::ids::{EntityId, Ticket};
+use crate::path::SubQueue;
+use crate::request::{Release, Request};
+use crate::store::Reserved;
+use crate::time::Timestamp;
+use crate::transaction::{Part, PartOutcome};
+
+/// A machine with its driver, as another one of its tree sees it.
+pub trait Participant {
+    /// Catches up with what has happened, and says whether the machine would carry these parts out.
+    ///
+    /// # Errors
+    /// When the tree must end.
+    fn check(
+        &mut self,
+        parts: Vec<Part>,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Result<(), Rejection>, Failure>;
+
+    /// Carries out what was checked.
+    ///
+    /// # Errors
+    /// When the tree must end: if the machine refuses now, nothing of the transaction may be stored.
+    fn carry_out(
+        &mut self,
+        ticket: Ticket,
+        parts: Vec<Part>,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Vec<PartOutcome>, Failure>;
+
+    /// Its place among the machines of the tree.
+    fn number(&self) -> MemberNumber;
+}
+
+/// Whether a command has parts for another machine than the one that it is addressed to.
+pub(super) fn is_over_several(command: &Command) -> bool {
+    matches!(command, Command::Commit { parts } if parts.iter().any(|part| part.member.is_some()))
+}
+
+/// The command without what is for other machines.
+pub(super) fn own_part(command: Command) -> Command {
+    match command {
+        Command::Commit { mut parts } => {
+            parts.retain(|part| part.member.is_none());
+            Command::Commit { parts }
+        }
+        other => other,
+    }
+}
+
+impl<M: Machine> Participant for Shell<M> {
+    fn check(
+        &mut self,
+        parts: Vec<Part>,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Result<(), Rejection>, Failure> {
+        self.catch_up(now)?;
+        let mut own = Turn::default();
+        self.let_time_pass(now, out, &mut own)?;
+        let checked = self.step(out, &mut own, now, Reserved::Granted, |machine, ctx, _| {
+            machine.check_parts(parts, ctx)
+        });
+        turn.add(&own);
+        checked
+    }
+
+    fn carry_out(
+        &mut self,
+        ticket: Ticket,
+        parts: Vec<Part>,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Vec<PartOutcome>, Failure> {
+        let mut own = Turn::default();
+        let outcome = self.commit_own(ticket, parts, (now, Reserved::Granted), out, &mut own)?;
+        self.finish(now, out, &mut own)?;
+        turn.add(&own);
+        outcome.map_err(|rejection| {
+            Failure(format!("a part that was checked is refused: {rejection}"))
+        })
+    }
+
+    fn number(&self) -> MemberNumber {
+        self.number
+    }
+}
+
+impl<M: Machine> Shell<M> {
+    /// Commits a transaction of which parts are for another machine, and answers it; returns whether
+    /// it changed anything.
+    pub(super) fn commit_over_several(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        room: Reserved,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<bool, Failure> {
+        let Request { ticket, command, reply, .. } = request;
+        let Command::Commit { parts } = command else { return Ok(false) };
+        let changes_before = turn.changes;
+        self.tree.borrow_mut().begin_unit();
+        let result = self.commit_parts(ticket, parts, (now, room), out, turn);
+        self.tree.borrow_mut().end_unit();
+        let result = result?.map(Outcome::Committed);
+        self.let_out(reply.answer(result), Gate::Commit, out);
+        Ok(turn.changes > changes_before)
+    }
+
+    fn commit_parts(
+        &mut self,
+        ticket: Ticket,
+        parts: Vec<Part>,
+        (now, room): (Timestamp, Reserved),
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Result<Vec<PartOutcome>, Rejection>, Failure> {
+        let order: Vec<Option<EntityId>> = parts.iter().map(|part| part.member).collect();
+        let mut members = order.iter().flatten();
+        let Some(member) = members.next().copied() else {
+            return self.commit_own(ticket, parts, (now, room), out, turn);
+        };
+        if members.any(|other| *other != member) {
+            let detail = "a transaction covers a topic and one of its subscriptions";
+            return Ok(Err(Rejection::invalid_operation(detail)));
+        }
+        let participant = self.tree.borrow().participant(member);
+        let Some(participant) = participant else {
+            let detail = "the subscription that the transaction covers is not there any more";
+            let gone = Rejection::new(crate::condition::Condition::EntityNotFound, detail);
+            return Ok(Err(gone));
+        };
+        // The own shell is in use: an entity is not asked to coordinate itself.
+        let Ok(mut participant) = participant.try_borrow_mut() else {
+            return Ok(Err(Rejection::invalid_operation("the transaction has parts for itself")));
+        };
+        let (others, own): (Vec<Part>, Vec<Part>) =
+            parts.into_iter().partition(|part| part.member.is_some());
+        let checked = participant.check(others.clone(), now, out, turn)?;
+        self.tree.borrow_mut().wake(participant.number());
+        if let Err(rejection) = checked {
+            return Ok(Err(rejection));
+        }
+        let own = match self.commit_own(ticket, own, (now, room), out, turn)? {
+            Ok(own) => own,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let others = participant.carry_out(ticket, others, now, out, turn)?;
+        let (mut own, mut others) = (own.into_iter(), others.into_iter());
+        let in_order = order.iter().filter_map(|member| match member {
+            None => own.next(),
+            Some(_) => others.next(),
+        });
+        Ok(Ok(in_order.collect()))
+    }
+
+    /// Has the own machine carry its parts out, or refuse them all.
+    fn commit_own(
+        &mut self,
+        ticket: Ticket,
+        parts: Vec<Part>,
+        (now, room): (Timestamp, Reserved),
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<Result<Vec<PartOutcome>, Rejection>, Failure> {
+        let mut answer = None;
+        let command = Command::Commit { parts };
+        let result = self.step(out, turn, now, room, |machine, ctx, step| {
+            answer = Some(machine.apply(ticket, SubQueue::Main, command, ctx, step)?);
+            Ok(())
+        })?;
+        let outcome: Option<MachineOutcome> = match answer {
+            Some(Answer::Now(outcome, _)) => Some(outcome),
+            Some(Answer::Later) | None => None,
+        };
+        Ok(match (result, outcome) {
+            (Err(rejection), _) => Err(rejection),
+            (Ok(()), Some(Outcome::Committed(parts))) => Ok(parts),
+            (Ok(()), _) => Err(Rejection::internal("a commit was not answered as one")),
+        })
+    }
+}

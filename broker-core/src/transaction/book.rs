@@ -1,0 +1,377 @@
+//! The open transactions of one connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::TransactionId;
+use super::open::{Open, Scope};
+use super::operation::{Operation, Part};
+use crate::broker::{Broker, Entity};
+use crate::command::{Command, InboundMessage};
+use crate::condition::Condition;
+use crate::error::Rejection;
+use crate::limits::Tier;
+use crate::permits::Permit;
+use crate::time::Timestamp;
+
+/// What a part needs beside its messages and properties.
+const PART_OVERHEAD_BYTES: u64 = 256;
+
+/// The transactions that one connection, or one in-process client, has begun. Dropping the last clone
+/// rolls all of them back (TXN-12). Usable from any thread.
+#[derive(Clone)]
+pub struct Transactions(Arc<Book>);
+
+/// The value behind it.
+pub(super) struct Book {
+    broker: Broker,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: BTreeMap<TransactionId, Begun>,
+    /// Those that were rolled back because they were too old; at most as many as may be open.
+    timed_out: BTreeSet<TransactionId>,
+    last: u64,
+    /// What the open ones hold.
+    bytes: u64,
+}
+
+/// A transaction that was begun, and handles on what it covers.
+struct Begun {
+    open: Open,
+    reach: Reach,
+    /// The queue or topic.
+    root: Option<Entity>,
+    /// The subscription.
+    subscription: Option<Entity>,
+}
+
+/// How far a transaction reaches (TXN-08, TXN-09).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reach {
+    /// One queue, or one topic with one of its subscriptions.
+    #[default]
+    OneEntity,
+    /// As well as sends to other entities, which are transferred there by way of the first one used.
+    CrossEntity,
+}
+
+/// What is to be asked so that an operation becomes part of a transaction.
+pub struct Question {
+    /// Whom.
+    pub entity: Entity,
+    /// What.
+    pub command: Command,
+    /// To be told what the entity has said.
+    pub issued: Issued,
+}
+
+/// A part that was issued and is to be checked. Dropped without [`Issued::confirm`], it is left out of
+/// the transaction.
+#[must_use = "what is not confirmed is left out"]
+pub struct Issued {
+    book: Arc<Book>,
+    id: TransactionId,
+    place: u64,
+    is_confirmed: bool,
+}
+
+/// A transaction on its way to be committed.
+pub struct Ending {
+    /// What it covers.
+    pub entity: Entity,
+    /// What is to be asked of it.
+    pub command: Command,
+    /// Room that its messages take until the commit is answered.
+    pub room: Vec<Permit>,
+}
+
+impl Transactions {
+    /// For a new connection to this broker.
+    #[must_use]
+    pub fn new(broker: &Broker) -> Self {
+        let book = Arc::new(Book { broker: broker.clone(), state: Mutex::default() });
+        broker.shared.transactions.register(Arc::downgrade(&book));
+        Self(book)
+    }
+
+    /// Begins a transaction (TXN-01). Its time runs from its first operation on (TXN-06).
+    ///
+    /// # Errors
+    /// `QuotaExceeded` when as many are open as may be (TXN-17); `ArgumentError` in the Basic tier
+    /// (ENT-02).
+    pub fn begin(&self, reach: Reach) -> Result<TransactionId, Rejection> {
+        let limits = &self.0.broker.settings().limits;
+        if limits.tier == Tier::Basic {
+            return Err(Rejection::argument("transactions are not part of the Basic tier"));
+        }
+        let count_max = limits.transaction_open_count_max;
+        let mut state = self.0.lock();
+        if state.open.len() >= count_max {
+            state.expire(self.0.broker.now(), count_max);
+        }
+        if state.open.len() >= count_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "the connection has {count_max} open transactions already"
+            )));
+        }
+        state.last += 1;
+        let id = TransactionId(state.last);
+        let begun = Begun { open: Open::default(), reach, root: None, subscription: None };
+        state.open.insert(id, begun);
+        drop(state);
+        Ok(id)
+    }
+
+    /// Makes an operation part of a transaction, if the entity says that it would carry it out: it is to
+    /// be asked, and its answer to be told to the [`Issued`].
+    ///
+    /// # Errors
+    /// `TransactionUnknown`, `TransactionTimedOut` (TXN-06); `InvalidOperation` for an operation that
+    /// may not belong to one (TXN-02), or that is for another entity (TXN-08); `QuotaExceeded` for the
+    /// 101st message (TXN-05); `MessageLockLost` for a lock that the transaction has settled (SET-13);
+    /// `ServerBusy` when open transactions hold too much.
+    pub fn issue(
+        &self,
+        id: TransactionId,
+        entity: &Entity,
+        command: Command,
+    ) -> Result<Question, Rejection> {
+        let operation = Operation::of(command)?;
+        let root = entity.root()?;
+        let bytes = operation.bytes() + PART_OVERHEAD_BYTES;
+        let broker = &self.0.broker;
+        let (limits, now) = (&broker.settings().limits, broker.now());
+        // Nobody else is looked at while the own lock is held.
+        let room = broker.shared.transactions.take(bytes, now)?;
+        let mut state = self.0.lock();
+        let held = state.bytes;
+        let begun = state.find(id, now, limits.transaction_open_count_max)?;
+        let (entity, root, operation) = begun.route(entity, root, operation)?;
+        let scope = Scope {
+            root: root.id(),
+            subscription: (entity.id() != root.id()).then_some(entity.id()),
+        };
+        begun.open.admit(scope, &operation, limits)?;
+        let bytes_max = limits.transaction_open_bytes_max;
+        if held > 0 && held.saturating_add(bytes) > bytes_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "the open transactions of the connection hold {held} bytes, the limit is {bytes_max}"
+            )));
+        }
+        let command = Command::Check { operation: operation.clone() };
+        let part = Part { member: None, sub_queue: entity.sub_queue(), operation };
+        let timeout_at = now.plus(limits.transaction_duration_max);
+        let place = begun.open.add(scope, part, bytes, room, timeout_at);
+        if scope.subscription.is_some() {
+            begun.subscription = Some(entity.clone());
+        }
+        begun.root = Some(root);
+        state.bytes += bytes;
+        drop(state);
+        let book = Arc::clone(&self.0);
+        Ok(Question { entity, command, issued: Issued { book, id, place, is_confirmed: false } })
+    }
+
+    /// Whether the entity has not answered for each operation of a transaction. It can be committed
+    /// when it has.
+    #[must_use]
+    pub fn is_unanswered(&self, id: TransactionId) -> bool {
+        self.0.lock().open.get(&id).is_some_and(|begun| begun.open.is_unanswered())
+    }
+
+    /// How many operations an open transaction has.
+    #[must_use]
+    pub fn part_count(&self, id: TransactionId) -> Option<usize> {
+        self.0.lock().open.get(&id).map(|begun| begun.open.part_count())
+    }
+
+    /// Ends a transaction, and says what is to be asked of which entity so that all of it takes effect;
+    /// nothing is, if it is empty.
+    ///
+    /// # Errors
+    /// `TransactionUnknown`, `TransactionTimedOut`; `InvalidOperation` while an operation is not
+    /// answered.
+    pub fn commit(&self, id: TransactionId) -> Result<Option<Ending>, Rejection> {
+        let broker = &self.0.broker;
+        let count_max = broker.settings().limits.transaction_open_count_max;
+        let mut state = self.0.lock();
+        let begun = state.find(id, broker.now(), count_max)?;
+        if begun.open.is_unanswered() {
+            return Err(Rejection::invalid_operation(format!(
+                "transaction {id} has operations that are not answered yet"
+            )));
+        }
+        let Some(begun) = state.remove(id) else { return Err(unknown(id)) };
+        drop(state);
+        let Begun { open, root, subscription, .. } = begun;
+        let entity = if open.is_for_root() { root } else { subscription };
+        let (parts, room) = open.into_parts();
+        Ok(entity.filter(|_| !parts.is_empty()).map(|entity| Ending {
+            entity,
+            command: Command::Commit { parts },
+            room,
+        }))
+    }
+
+    /// Ends a transaction as if nothing of it had been (TXN-04).
+    ///
+    /// # Errors
+    /// `TransactionUnknown`, `TransactionTimedOut`.
+    pub fn roll_back(&self, id: TransactionId) -> Result<(), Rejection> {
+        let broker = &self.0.broker;
+        let mut state = self.0.lock();
+        state.find(id, broker.now(), broker.settings().limits.transaction_open_count_max)?;
+        state.remove(id);
+        drop(state);
+        Ok(())
+    }
+
+    /// Forgets a transaction, whatever has become of it.
+    pub fn forget(&self, id: TransactionId) {
+        let mut state = self.0.lock();
+        state.remove(id);
+        state.timed_out.remove(&id);
+    }
+
+    /// Rolls back what is too old (TXN-06). Whoever uses one later is told so without this; it gives
+    /// memory back.
+    pub fn expire(&self) {
+        self.0.expire(self.0.broker.now());
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.0.lock().open.len()
+    }
+}
+
+impl Book {
+    /// Rolls back what is too old.
+    pub(super) fn expire(&self, now: Timestamp) {
+        let count_max = self.broker.settings().limits.transaction_open_count_max;
+        self.lock().expire(now, count_max);
+    }
+
+    /// Locks the state, which no panic can leave half changed.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// An open transaction in time.
+    fn find(
+        &mut self,
+        id: TransactionId,
+        now: Timestamp,
+        count_max: usize,
+    ) -> Result<&mut Begun, Rejection> {
+        if self.open.get(&id).is_some_and(|begun| begun.open.is_over(now)) {
+            self.time_out(id, count_max);
+        }
+        if self.timed_out.contains(&id) {
+            return Err(Rejection::new(
+                Condition::TransactionTimedOut,
+                format!("transaction {id} took too long and was rolled back"),
+            ));
+        }
+        self.open.get_mut(&id).ok_or_else(|| unknown(id))
+    }
+
+    fn remove(&mut self, id: TransactionId) -> Option<Begun> {
+        let removed = self.open.remove(&id)?;
+        self.bytes -= removed.open.bytes();
+        Some(removed)
+    }
+
+    fn time_out(&mut self, id: TransactionId, count_max: usize) {
+        self.remove(id);
+        self.timed_out.insert(id);
+        // Of the oldest it is no longer known why they are not there.
+        while self.timed_out.len() > count_max {
+            self.timed_out.pop_first();
+        }
+    }
+
+    fn expire(&mut self, now: Timestamp, count_max: usize) {
+        let over: Vec<TransactionId> = self
+            .open
+            .iter()
+            .filter(|(_, begun)| begun.open.is_over(now))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            self.time_out(id, count_max);
+        }
+    }
+}
+
+impl Begun {
+    /// Where an operation goes: one that sends to another entity goes by way of the first one used, if
+    /// the transaction reaches that far (TXN-09, VIA-05).
+    fn route(
+        &self,
+        entity: &Entity,
+        root: Entity,
+        operation: Operation,
+    ) -> Result<(Entity, Entity, Operation), Rejection> {
+        let covered = self.open.root();
+        let via = self.root.as_ref().filter(|via| covered == Some(via.id()));
+        match (via, operation) {
+            (Some(via), Operation::Send { message })
+                if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
+            {
+                let operation = by_way_of(via, entity, vec![message])?;
+                Ok((via.clone(), via.clone(), operation))
+            }
+            (Some(via), Operation::SendBatch { messages })
+                if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
+            {
+                let operation = by_way_of(via, entity, messages)?;
+                Ok((via.clone(), via.clone(), operation))
+            }
+            (_, operation) => Ok((entity.clone(), root, operation)),
+        }
+    }
+}
+
+/// A send to another entity than the one that the transaction covers.
+fn by_way_of(
+    via: &Entity,
+    entity: &Entity,
+    messages: Vec<InboundMessage>,
+) -> Result<Operation, Rejection> {
+    let destination = via.broker().find_destination(entity.path(), via)?;
+    Ok(Operation::SendVia { destination, messages })
+}
+
+impl Issued {
+    /// The entity would carry it out: it is part of the transaction.
+    pub fn confirm(mut self) {
+        self.is_confirmed = true;
+        if let Some(begun) = self.book.lock().open.get_mut(&self.id) {
+            begun.open.confirm();
+        }
+    }
+}
+
+impl Drop for Issued {
+    fn drop(&mut self) {
+        if self.is_confirmed {
+            return;
+        }
+        let mut state = self.book.lock();
+        if let Some(begun) = state.open.get_mut(&self.id) {
+            let bytes = begun.open.leave_out(self.place);
+            state.bytes -= bytes;
+        }
+    }
+}
+
+fn unknown(id: TransactionId) -> Rejection {
+    Rejection::new(Condition::TransactionUnknown, format!("there is no open transaction {id}"))
+}

@@ -1,0 +1,173 @@
+//! One open transaction: what was issued so far, within its bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::operation::{Operation, Part};
+use crate::error::Rejection;
+use crate::ids::{EntityId, LockToken};
+use crate::limits::Limits;
+use crate::permits::Permit;
+use crate::time::Timestamp;
+
+/// What was issued and is not yet committed.
+#[derive(Default)]
+pub(super) struct Open {
+    /// What it covers, once it has a part (TXN-08).
+    covers: Option<Scope>,
+    /// When it times out; known from its first operation on (TXN-06).
+    deadline: Option<Timestamp>,
+    /// By place, which is the order in which they were issued.
+    parts: BTreeMap<u64, Kept>,
+    last_place: u64,
+    /// Parts that the entity has not said anything of.
+    unanswered: usize,
+    /// Locks that it settles; each can be settled once (SET-13).
+    settled: BTreeSet<LockToken>,
+    message_count: usize,
+}
+
+/// What an operation is for: a queue, a topic, or a subscription of a topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scope {
+    /// The queue or topic.
+    pub(super) root: EntityId,
+    /// The subscription.
+    pub(super) subscription: Option<EntityId>,
+}
+
+/// One part, and the room that it takes.
+struct Kept {
+    scope: Scope,
+    part: Part,
+    bytes: u64,
+    room: Permit,
+}
+
+impl Scope {
+    /// What covers both, if one transaction can.
+    fn with(self, other: Self) -> Option<Self> {
+        let subscription = match (self.subscription, other.subscription) {
+            (Some(one), Some(two)) if one != two => return None,
+            (one, two) => one.or(two),
+        };
+        (self.root == other.root).then_some(Self { root: self.root, subscription })
+    }
+}
+
+impl Open {
+    /// Whether it is too old (TXN-06).
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Whether the entity has not answered for each of its parts.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.unanswered > 0
+    }
+
+    /// How many operations it has.
+    pub(super) fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The bytes that its parts hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.values().map(|kept| kept.bytes).sum()
+    }
+
+    /// Refuses what cannot be one of its parts, whatever the entity would say.
+    pub(super) fn admit(
+        &self,
+        scope: Scope,
+        operation: &Operation,
+        limits: &Limits,
+    ) -> Result<(), Rejection> {
+        if self.covers.is_some_and(|covered| covered.with(scope).is_none()) {
+            return Err(Rejection::invalid_operation(
+                "a transaction covers one queue, or one topic with one of its subscriptions, and \
+                 this is another one",
+            ));
+        }
+        let count_max = limits.transaction_message_count_max;
+        if self.message_count + operation.messages().len() > count_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "a transaction sends at most {count_max} messages, this one has {} already",
+                self.message_count
+            )));
+        }
+        let count_max = limits.transaction_operation_count_max;
+        if self.parts.len() >= count_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "a transaction has at most {count_max} operations"
+            )));
+        }
+        match operation {
+            Operation::Settle { token, .. } | Operation::RenewLock { token }
+                if self.settled.contains(token) =>
+            {
+                Err(Rejection::message_lock_lost(*token))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes an admitted part; returns its place.
+    pub(super) fn add(
+        &mut self,
+        scope: Scope,
+        part: Part,
+        bytes: u64,
+        room: Permit,
+        timeout_at: Timestamp,
+    ) -> u64 {
+        self.covers = self.covers.map_or(Some(scope), |covered| covered.with(scope));
+        self.deadline.get_or_insert(timeout_at);
+        self.message_count += part.operation.messages().len();
+        if let Operation::Settle { token, .. } = part.operation {
+            self.settled.insert(token);
+        }
+        self.last_place += 1;
+        self.unanswered += 1;
+        self.parts.insert(self.last_place, Kept { scope, part, bytes, room });
+        self.last_place
+    }
+
+    /// Takes note that the entity would carry a part out.
+    pub(super) const fn confirm(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// Leaves out a part that the entity would not carry out; returns the bytes that it held.
+    pub(super) fn leave_out(&mut self, place: u64) -> u64 {
+        let Some(Kept { part, bytes, .. }) = self.parts.remove(&place) else { return 0 };
+        self.confirm();
+        self.message_count -= part.operation.messages().len();
+        if let Operation::Settle { token, .. } = part.operation {
+            self.settled.remove(&token);
+        }
+        let scopes = self.parts.values().map(|kept| kept.scope);
+        self.covers = scopes.reduce(|covered, scope| covered.with(scope).unwrap_or(covered));
+        bytes
+    }
+
+    /// The queue or topic that it covers, once it has a part.
+    pub(super) fn root(&self) -> Option<EntityId> {
+        self.covers.map(|covered| covered.root)
+    }
+
+    /// Whether a part is for the queue or topic itself.
+    pub(super) fn is_for_root(&self) -> bool {
+        self.parts.values().any(|kept| kept.scope.subscription.is_none())
+    }
+
+    /// All parts in their order, and the room they take. If some are for the topic itself, it commits
+    /// all of them, and the others name their subscription.
+    pub(super) fn into_parts(self) -> (Vec<Part>, Vec<Permit>) {
+        let by_root = self.is_for_root();
+        let name = |kept: Kept| {
+            let member = kept.scope.subscription.filter(|_| by_root);
+            (Part { member, ..kept.part }, kept.room)
+        };
+        self.parts.into_values().map(name).unzip()
+    }
+}

@@ -1,0 +1,141 @@
+//! Transfers: what travels between two entities of one broker (DESIGN D9, file 10 of the spec).
+//!
+//! ```text
+//!   source                                              destination
+//!   freezes a list ──HandOver──► contents ──TransferIn──► checks of a send
+//!     │  (in memory)                                      one batch: "arrived here" and "left there"
+//!     │                                                       │ durable
+//!   takes out what is gone, ◄──TransferOut──── Admissions ◄───┘
+//!   refused ones to the TDLQ
+//! ```
+//!
+//! Nothing of a transfer is stored at the source: until the batch of the destination is durable the
+//! message is there, and from then on it is here. Who asks too early, because an answer was lost, asks
+//! the store. That nothing lands after it was asked is the guard's work ([`passage`]).
+
+pub mod errand;
+pub mod passage;
+
+use std::sync::Arc;
+
+use crate::command::{InboundMessage, MessageFacts, ReceivedMessage};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::message::Overlay;
+use crate::path::SubQueue;
+use crate::store::Key;
+use crate::time::TimeSpan;
+
+/// Names a list of messages that one source has frozen, until it is told what became of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct ListNumber(pub u64);
+
+/// Where the records of a message lie that goes with its transfer.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Its slot, whose content is the message.
+    pub key: Key,
+    /// Its overlays, in their order.
+    pub overlays: Vec<Key>,
+}
+
+/// A message on its way in from another entity.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The message; the sizes of its envelope count its overlays too.
+    pub message: InboundMessage,
+    /// What was set on it since it was sent.
+    pub overlays: Vec<Overlay>,
+    /// Number at the original point of submission (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// Transfers so far, this one included (FWD-13).
+    pub hops: u8,
+    /// The entity in which it was dead-lettered, if it is forwarded from there (FWD-26).
+    pub dead_letter_source: Option<Arc<str>>,
+    /// What is removed when it has arrived.
+    pub origin: Origin,
+}
+
+/// What a destination does with a list once it is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhenFull {
+    /// Refuses what has no room, and goes on with the next: the source dead-letters what is refused.
+    Refuse,
+    /// Takes nothing more of the list: the source keeps it, in its order.
+    Stop,
+}
+
+/// What a destination says of one message of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It is here now, or it was a duplicate (FWD-22); at its source it is gone.
+    Accepted,
+    /// It is not taken.
+    Refused(Rejection),
+    /// One before it was not taken, and it was not looked at.
+    NotTried,
+}
+
+/// What became of one message of a list, as its source is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Departure {
+    /// It is at its destination, and its records here are gone.
+    Taken,
+    /// A forwarder has delivered it; its records are here still.
+    Delivered,
+    /// The destination does not take it.
+    Refused(Rejection),
+    /// A forwarder will never take it (FWD-31).
+    Rejected {
+        /// Becomes DeadLetterReason.
+        reason: Box<str>,
+        /// Becomes DeadLetterErrorDescription.
+        description: Box<str>,
+    },
+    /// A forwarder did not take it this time (FWD-32).
+    Failed {
+        /// What it said.
+        why: Box<str>,
+        /// When to try again; without it the broker decides.
+        retry_after: Option<TimeSpan>,
+    },
+    /// Nothing is known against it; it is offered again, before later ones.
+    Kept,
+}
+
+/// A list that a machine has frozen, for its shell.
+#[derive(Clone, Debug)]
+pub struct HandOver<M = HandedOver> {
+    /// Its name.
+    pub list: ListNumber,
+    /// The queue its messages leave.
+    pub sub_queue: SubQueue,
+    /// Where to, as it stands in the description or as the sender named it.
+    pub destination: Arc<str>,
+    /// The path of the source, in the case given at creation.
+    pub source: Arc<str>,
+    /// What the destination does once it is full.
+    pub when_full: WhenFull,
+    /// The messages, in their order.
+    pub messages: Vec<M>,
+}
+
+/// A message of a frozen list.
+#[derive(Clone, Copy, Debug)]
+pub struct HandedOver {
+    /// What the broker says about it.
+    pub facts: MessageFacts,
+    /// Transfers so far, the one to come not included.
+    pub hops: u8,
+}
+
+/// A message of a frozen list, with its contents pinned.
+#[derive(Clone, Debug)]
+pub struct PinnedMessage {
+    /// Facts and contents.
+    pub message: ReceivedMessage,
+    /// Transfers so far, the one to come not included.
+    pub hops: u8,
+    /// Where it lies.
+    pub origin: Origin,
+}

@@ -1,0 +1,84 @@
+//! What whoever brings a list to its destination does on the way, whatever drives it: makes arrivals of
+//! what the source gave, and tells the source what became of it.
+
+use std::sync::Arc;
+
+use super::passage::PassageEnd;
+use super::{Admission, Arrival, Departure, HandOver, PinnedMessage};
+use crate::condition::Condition;
+use crate::content_ref::ContentRef;
+use crate::ids::SequenceNumber;
+use crate::inbound::Edge;
+use crate::message::{Content, Overlay};
+use crate::path::SubQueue;
+use crate::store::{Key, Store, StoreError};
+
+/// Loads the contents of a list.
+///
+/// # Errors
+/// When the store cannot read one of them.
+pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arrival>, StoreError> {
+    let dead_letter_source =
+        (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
+    let mut arrivals = Vec::with_capacity(list.messages.len());
+    for PinnedMessage { message, hops, origin } in &list.messages {
+        let content = Content::parse(message.content.load().await?)
+            .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
+        let overlays = load_overlays(&message.overlays).await?;
+        arrivals.push(Arrival {
+            message: edge.take_over(content, &overlays),
+            overlays,
+            enqueued_sequence: match message.facts.enqueued_sequence {
+                SequenceNumber(0) => message.facts.sequence,
+                original => original,
+            },
+            hops: hops.saturating_add(1),
+            dead_letter_source: dead_letter_source.clone(),
+            origin: origin.clone(),
+        });
+    }
+    Ok(arrivals)
+}
+
+async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreError> {
+    let mut loaded = Vec::with_capacity(overlays.len());
+    for overlay in overlays {
+        loaded.push(Overlay::from_bytes(overlay.load().await?));
+    }
+    Ok(loaded)
+}
+
+/// What became of the messages at these keys, once nothing of their list is on its way any more. If
+/// nobody said, the store knows: a record that is gone has arrived.
+#[must_use]
+pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Departure> {
+    let reason = match end {
+        Some(Ok(admissions)) if admissions.len() == keys.len() => {
+            return admissions.into_iter().map(Departure::from).collect();
+        }
+        Some(Err(reason)) => Some(reason),
+        Some(Ok(_)) | None => None,
+    };
+    // Only an entity that was deleted, or never was, refuses for good without having looked.
+    let absent = reason.filter(|reason| reason.condition() == Condition::EntityNotFound);
+    let mut contents = Vec::with_capacity(keys.len());
+    store.pin(keys, &mut contents);
+    contents
+        .into_iter()
+        .map(|content| match (content, &absent) {
+            (None, _) => Departure::Taken,
+            (Some(_), Some(absent)) => Departure::Refused(absent.clone()),
+            (Some(_), None) => Departure::Kept,
+        })
+        .collect()
+}
+
+impl From<Admission> for Departure {
+    fn from(admission: Admission) -> Self {
+        match admission {
+            Admission::Accepted => Self::Taken,
+            Admission::Refused(rejection) => Self::Refused(rejection),
+            Admission::NotTried => Self::Kept,
+        }
+    }
+}

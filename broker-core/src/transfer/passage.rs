@@ -1,0 +1,195 @@
+//! The guard of a transfer: who waits for all guards of a source knows that nothing more can happen to
+//! its messages behind its back.
+//!
+//! ```text
+//!   list ──► waits in the inlet ──claim──► staged, submitted ──► stored, or failed for good ─► guard
+//!                 │                                                                            is back
+//!                 └── the source has ended meanwhile: refused, it will never be applied
+//! ```
+//!
+//! A claimed list depends on the store alone, never on another entity: so waiting for it ends, also
+//! where entities forward in a circle and all of them have failed.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Admission;
+use crate::command::Outcome;
+use crate::error::Rejection;
+use crate::request::{Outlet, Released};
+
+/// All lists of one incarnation of a source.
+#[derive(Default)]
+pub struct Passages {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_closed: bool,
+    claimed: usize,
+    when_clear: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// How a list ended, when nothing of it is on its way any more; `None` if nobody said.
+pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
+
+/// Is told how a list ended; on any thread, and must not block.
+type Ended = Box<dyn FnOnce(PassageEnd) + Send>;
+
+/// The right to take one list over. It travels with it.
+#[derive(Clone)]
+pub struct Passage {
+    passages: Arc<Passages>,
+    crossing: Arc<Crossing>,
+}
+
+/// Held from the moment a destination takes a list over until its batch is stored or has failed for
+/// good. Given back when it is dropped.
+pub struct Guard {
+    passages: Arc<Passages>,
+    _crossing: Arc<Crossing>,
+}
+
+/// The place of the answer. Calls back when its last holder is gone: the request, the answer that waits
+/// for its commit, and the guard.
+struct Crossing {
+    answer: Mutex<PassageEnd>,
+    ended: Mutex<Option<Ended>>,
+}
+
+impl Passages {
+    /// Opens the passage of one list; `ended` is called once, on any thread, and must not block.
+    #[must_use]
+    pub fn open(self: &Arc<Self>, ended: Ended) -> Passage {
+        let crossing = Crossing { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
+        Passage { passages: Arc::clone(self), crossing: Arc::new(crossing) }
+    }
+
+    /// Ends the source: no list of it can be claimed any more. Calls back, once, when every guard is
+    /// back, at once if none is out.
+    pub fn close(&self, when_clear: Box<dyn FnOnce() + Send>) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        if state.claimed > 0 {
+            state.when_clear = Some(when_clear);
+            return;
+        }
+        drop(state);
+        when_clear();
+    }
+}
+
+impl Passage {
+    /// Claims the list for whoever applies it now; `None` if its source has ended.
+    #[must_use]
+    pub fn claim(&self) -> Option<Guard> {
+        let mut state = lock(&self.passages.state);
+        if state.is_closed {
+            return None;
+        }
+        state.claimed += 1;
+        drop(state);
+        Some(Guard { passages: Arc::clone(&self.passages), _crossing: Arc::clone(&self.crossing) })
+    }
+
+    /// Where the answer goes.
+    #[must_use]
+    pub fn outlet(&self) -> Arc<dyn Outlet> {
+        Arc::clone(&self.crossing) as Arc<dyn Outlet>
+    }
+}
+
+impl fmt::Debug for Passage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Passage")
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = lock(&self.passages.state);
+        state.claimed = state.claimed.saturating_sub(1);
+        let when_clear = if state.claimed == 0 { state.when_clear.take() } else { None };
+        drop(state);
+        if let Some(when_clear) = when_clear {
+            when_clear();
+        }
+    }
+}
+
+impl Outlet for Crossing {
+    fn release(&self, group: Vec<Released>) {
+        for item in group {
+            if let Released::Answer { result, .. } = item {
+                let answer = result.map(|outcome| match outcome {
+                    Outcome::Admitted(admissions) => admissions,
+                    _ => Vec::new(),
+                });
+                lock(&self.answer).get_or_insert(answer);
+            }
+        }
+    }
+}
+
+impl Drop for Crossing {
+    fn drop(&mut self) {
+        let answer = lock(&self.answer).take();
+        let ended = lock(&self.ended).take();
+        if let Some(ended) = ended {
+            ended(answer);
+        }
+    }
+}
+
+/// Locks a mutex whose data no panic can leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn counter() -> (Arc<AtomicUsize>, impl Fn() + Clone + Send + 'static) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        (count, move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    /// FND-03: a source that ends waits for what was claimed, and nothing is claimed after it.
+    #[test]
+    fn a_closed_source_is_clear_when_the_last_guard_is_back() {
+        let passages = Arc::new(Passages::default());
+        let (first, second) = (passages.open(Box::new(|_| {})), passages.open(Box::new(|_| {})));
+        let guard = first.claim().unwrap();
+        let (clear, call) = counter();
+        passages.close(Box::new(call));
+        assert_eq!(clear.load(Ordering::Relaxed), 0);
+        assert!(second.claim().is_none());
+        drop(guard);
+        assert_eq!(clear.load(Ordering::Relaxed), 1);
+    }
+
+    /// FND-03: the end of a list is told when its answer and its guard are both there, not before.
+    #[test]
+    fn a_list_ends_with_its_last_holder() {
+        let passages = Arc::new(Passages::default());
+        let (ended, call) = counter();
+        let passage = passages.open(Box::new(move |end| {
+            assert!(matches!(end, Some(Ok(admissions)) if admissions.is_empty()));
+            call();
+        }));
+        let guard = passage.claim().unwrap();
+        let result = Ok(Outcome::Admitted(Vec::new()));
+        passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
+        drop(passage);
+        assert_eq!(ended.load(Ordering::Relaxed), 0);
+        drop(guard);
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,321 @@
+//! The open transactions of connections: which there are, how long, and what they may hold.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use peeklock_core::clock::ManualClock;
+use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::message::Message;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::{Question, Reach, TransactionId, Transactions};
+use peeklock_core::{Broker, Entity};
+
+struct World {
+    clock: Arc<ManualClock>,
+    broker: Broker,
+    queue: Entity,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let broker = Broker::builder()
+            .settings(settings)
+            .clock(Arc::clone(&clock) as _)
+            .arbiters(1)
+            .start()
+            .await
+            .unwrap();
+        broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+        let queue = broker.entity("orders").unwrap();
+        Self { clock, broker, queue }
+    }
+
+    fn send(&self, bytes: usize) -> Command {
+        Command::Send { message: self.broker.inbound(Message::new(vec![b'x'; bytes])) }
+    }
+
+    /// Makes a send of this size part of a transaction.
+    async fn add(
+        &self,
+        transactions: &Transactions,
+        id: TransactionId,
+        bytes: usize,
+    ) -> Result<(), Rejection> {
+        let question = transactions.issue(id, &self.queue, self.send(bytes))?;
+        let Question { entity, command, issued } = question;
+        entity.call(command).await.unwrap();
+        issued.confirm();
+        Ok(())
+    }
+
+    async fn active(&self) -> u64 {
+        self.broker.describe_queue("orders").await.unwrap().counts.active
+    }
+}
+
+async fn commit(transactions: &Transactions, id: TransactionId) -> Result<usize, Condition> {
+    let ending = transactions.commit(id).map_err(|rejection| rejection.condition())?;
+    let Some(ending) = ending else { return Ok(0) };
+    match ending.entity.call(ending.command).await {
+        Ok(Outcome::Committed(parts)) => Ok(parts.len()),
+        Ok(other) => panic!("a commit was answered with {other:?}"),
+        Err(error) => Err(error.condition()),
+    }
+}
+
+fn condition<T>(result: Result<T, Rejection>) -> Option<Condition> {
+    result.err().map(|rejection| rejection.condition())
+}
+
+/// TXN-01: an id names an open transaction of its connection, until it ends.
+#[tokio::test]
+async fn an_ended_transaction_is_unknown() {
+    let world = World::new().await;
+    let transactions = Transactions::new(&world.broker);
+    let (committed, rolled_back) = (
+        transactions.begin(Reach::OneEntity).unwrap(),
+        transactions.begin(Reach::OneEntity).unwrap(),
+    );
+    world.add(&transactions, committed, 1).await.unwrap();
+    world.add(&transactions, rolled_back, 1).await.unwrap();
+    assert_eq!(commit(&transactions, committed).await, Ok(1));
+    transactions.roll_back(rolled_back).unwrap();
+    let others = Transactions::new(&world.broker);
+    others.begin(Reach::OneEntity).unwrap();
+    for (transactions, id) in [
+        (&transactions, committed),
+        (&transactions, rolled_back),
+        (&transactions, TransactionId(9)),
+        (&others, rolled_back),
+    ] {
+        let unknown = Some(Condition::TransactionUnknown);
+        assert_eq!(condition(world.add(transactions, id, 1).await), unknown);
+        assert_eq!(condition(transactions.roll_back(id)), unknown);
+        assert_eq!(commit(transactions, id).await, Err(Condition::TransactionUnknown));
+    }
+    assert_eq!(world.active().await, 1);
+}
+
+/// TXN-06: every later use of its id says that it took too long, also when it was found out by others.
+#[tokio::test]
+async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
+    let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
+    let transactions = Transactions::new(&world.broker);
+    let ids = [
+        transactions.begin(Reach::OneEntity).unwrap(),
+        transactions.begin(Reach::OneEntity).unwrap(),
+    ];
+    for id in ids {
+        world.add(&transactions, id, 1).await.unwrap();
+    }
+    world.clock.advance(TimeSpan::from_ticks(TimeSpan::from_minutes(2).ticks() - 1));
+    assert_eq!(condition(transactions.begin(Reach::OneEntity)), Some(Condition::QuotaExceeded));
+    world.clock.advance(TimeSpan::from_ticks(1));
+    let third = transactions.begin(Reach::OneEntity).unwrap();
+    assert_eq!(transactions.open_count(), 1);
+    for id in ids {
+        for _ in 0..2 {
+            let timed_out = Some(Condition::TransactionTimedOut);
+            assert_eq!(condition(world.add(&transactions, id, 1).await), timed_out);
+            assert_eq!(condition(transactions.roll_back(id)), timed_out);
+            let committed = commit(&transactions, id).await;
+            assert_eq!(committed, Err(Condition::TransactionTimedOut));
+        }
+    }
+    assert_eq!(commit(&transactions, third).await, Ok(0));
+    assert_eq!(world.active().await, 0);
+    // What is remembered of them has a bound too.
+    for _ in 0..3 {
+        let id = transactions.begin(Reach::OneEntity).unwrap();
+        world.add(&transactions, id, 1).await.unwrap();
+        world.clock.advance(TimeSpan::from_minutes(2));
+        transactions.expire();
+    }
+    let forgotten = condition(transactions.roll_back(ids[0]));
+    assert_eq!(forgotten, Some(Condition::TransactionUnknown));
+}
+
+/// TXN-07: what the entity has not answered is not committed, and what was never answered is left out.
+#[tokio::test]
+async fn a_transaction_is_committed_when_all_of_it_is_answered() {
+    let world = World::new().await;
+    let transactions = Transactions::new(&world.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    let Question { command: check, issued, .. } =
+        transactions.issue(id, &world.queue, world.send(1)).unwrap();
+    assert!(transactions.is_unanswered(id));
+    assert_eq!(commit(&transactions, id).await, Err(Condition::InvalidOperation));
+    world.queue.call(check).await.unwrap();
+    issued.confirm();
+    let Question { issued: never_asked, .. } =
+        transactions.issue(id, &world.queue, world.send(1)).unwrap();
+    drop(never_asked);
+    assert!(!transactions.is_unanswered(id));
+    assert_eq!(commit(&transactions, id).await, Ok(1));
+    assert_eq!(world.active().await, 1);
+}
+
+/// TXN-08, SET-13: a part that is left out is as if it had not been issued.
+#[tokio::test]
+async fn what_is_left_out_binds_a_transaction_to_nothing() {
+    let world = World::new().await;
+    world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+    let other = world.broker.entity("other").unwrap();
+    let transactions = Transactions::new(&world.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    let token = LockToken::new(SequenceNumber(1), 1);
+    let complete = || Command::Settle { token, settlement: Settlement::Complete };
+    let Question { command: check, issued, .. } =
+        transactions.issue(id, &other, complete()).unwrap();
+    let lost = other.call(check).await.unwrap_err();
+    assert_eq!(lost.condition(), Condition::MessageLockLost);
+    let again = condition(transactions.issue(id, &other, complete()));
+    assert_eq!(again, Some(Condition::MessageLockLost));
+    assert_eq!(condition(world.add(&transactions, id, 1).await), Some(Condition::InvalidOperation));
+    drop(issued);
+    world.add(&transactions, id, 1).await.unwrap();
+    let release = Command::Settle { token, settlement: Settlement::Release };
+    let refused = condition(transactions.issue(id, &world.queue, release));
+    assert_eq!(refused, Some(Condition::InvalidOperation), "TXN-02");
+    assert_eq!(commit(&transactions, id).await, Ok(1));
+}
+
+/// TXN-12: a connection that ends takes its transactions with it.
+#[tokio::test]
+async fn transactions_end_with_their_connection() {
+    let world = World::new().await;
+    let transactions = Transactions::new(&world.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    world.add(&transactions, id, 1).await.unwrap();
+    drop(transactions);
+    let next = Transactions::new(&world.broker);
+    next.begin(Reach::OneEntity).unwrap();
+    assert_eq!(commit(&next, id).await, Ok(0));
+    assert_eq!(world.active().await, 0);
+}
+
+/// QUO-03: what the open transactions of a connection hold has a bound; one operation always passes,
+/// and what ends gives its bytes back.
+#[tokio::test]
+async fn what_a_connection_holds_in_transactions_has_a_bound() {
+    let bytes_max = 10_000;
+    let world =
+        World::with(|settings| settings.limits.transaction_open_bytes_max = bytes_max).await;
+    let transactions = Transactions::new(&world.broker);
+    let fill = async || {
+        let (large, small) = (
+            transactions.begin(Reach::OneEntity).unwrap(),
+            transactions.begin(Reach::OneEntity).unwrap(),
+        );
+        world.add(&transactions, large, 20_000).await.unwrap();
+        let refused = condition(world.add(&transactions, small, 1).await);
+        assert_eq!(refused, Some(Condition::QuotaExceeded));
+        (large, small)
+    };
+    let (large, small) = fill().await;
+    transactions.roll_back(large).unwrap();
+    world.add(&transactions, small, 1).await.unwrap();
+    transactions.roll_back(small).unwrap();
+    let (large, small) = fill().await;
+    commit(&transactions, large).await.unwrap();
+    world.add(&transactions, small, 1).await.unwrap();
+    transactions.forget(small);
+    let (_, small) = fill().await;
+    world.clock.advance(TimeSpan::from_minutes(2));
+    transactions.expire();
+    world.add(&transactions, small, 1).await.unwrap();
+    transactions.forget(small);
+    let unused = transactions.begin(Reach::OneEntity).unwrap();
+    for _ in 0..3 {
+        let Question { issued, .. } =
+            transactions.issue(unused, &world.queue, world.send(20_000)).unwrap();
+        drop(issued);
+    }
+    fill().await;
+}
+
+/// DESIGN D6: so has what all connections hold together. One that was left behind gives its room back
+/// when its time is over (TXN-06).
+#[tokio::test]
+async fn what_all_connections_hold_in_transactions_has_a_bound() {
+    let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
+    let connections: Vec<Transactions> = (0..3).map(|_| Transactions::new(&world.broker)).collect();
+    let begin = |place: usize| connections[place].begin(Reach::OneEntity).unwrap();
+    let (first, second, third) = (begin(0), begin(1), begin(2));
+    world.add(&connections[0], first, 120_000).await.unwrap();
+    world.clock.advance(TimeSpan::from_minutes(1));
+    let busy = condition(world.add(&connections[1], second, 120_000).await);
+    assert_eq!(busy, Some(Condition::ServerBusy));
+    world.add(&connections[1], second, 60_000).await.unwrap();
+    world.clock.advance(TimeSpan::from_minutes(1));
+    // The first has timed out, and nobody has used it since.
+    world.add(&connections[2], third, 120_000).await.unwrap();
+    let late = condition(connections[0].roll_back(first));
+    assert_eq!(late, Some(Condition::TransactionTimedOut));
+    assert_eq!(commit(&connections[1], second).await, Ok(1));
+    assert_eq!(commit(&connections[2], third).await, Ok(1));
+    assert_eq!(world.active().await, 2);
+}
+
+/// QUO-07
+#[tokio::test]
+async fn small_messages_of_one_transaction_have_a_bound_together() {
+    let world = World::with(|settings| settings.limits.atomic_bytes_max = 10_000).await;
+    let transactions = Transactions::new(&world.broker);
+    for (bytes, expected) in [(4_800, Ok(2)), (5_200, Err(Condition::QuotaExceeded))] {
+        let id = transactions.begin(Reach::OneEntity).unwrap();
+        for _ in 0..2 {
+            world.add(&transactions, id, bytes).await.unwrap();
+        }
+        assert_eq!(commit(&transactions, id).await, expected);
+    }
+    assert_eq!(world.active().await, 2);
+}
+
+/// The number of operations of one transaction has a bound.
+#[tokio::test]
+async fn a_transaction_has_a_bounded_number_of_operations() {
+    let world = World::with(|settings| settings.limits.transaction_operation_count_max = 3).await;
+    for _ in 0..4 {
+        world.queue.call(world.send(1)).await.unwrap();
+    }
+    let receive = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 4,
+        bytes_max: 1_000,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let Ok(Outcome::Received(held)) = world.queue.call(receive).await else {
+        panic!("a receive was not answered");
+    };
+    let transactions = Transactions::new(&world.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    for (number, message) in held.iter().enumerate() {
+        let token = message.facts.lock.unwrap().token;
+        let complete = Command::Settle { token, settlement: Settlement::Complete };
+        match transactions.issue(id, &world.queue, complete) {
+            Ok(Question { command: check, issued, .. }) => {
+                world.queue.call(check).await.unwrap();
+                issued.confirm();
+            }
+            Err(rejection) => {
+                assert_eq!((number, rejection.condition()), (3, Condition::QuotaExceeded));
+            }
+        }
+    }
+    assert_eq!(commit(&transactions, id).await, Ok(3));
+    assert_eq!(world.active().await, 1);
+}

@@ -1,0 +1,232 @@
+//! What a destination says: the URL to post to, and how.
+
+use std::time::Duration;
+
+use peeklock_core::error::Rejection;
+use peeklock_reach::Place;
+use url::{Position, Url};
+
+use crate::config::WebhookConfig;
+use crate::event;
+
+/// With TLS.
+pub const SECURE: &str = "webhook+https";
+/// Without.
+pub const PLAIN: &str = "webhook+http";
+/// Longer ones are refused.
+const CHARS_MAX: usize = 2_048;
+/// Times that a destination may name, in milliseconds. The longest leaves the broker's own limit for a
+/// call (`forwarder_time_max`) some room.
+const TIME_MS: std::ops::RangeInclusive<u64> = 10..=20_000;
+
+/// How the event is put into the request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Attributes are headers, and the body is that of the message, byte for byte.
+    Binary,
+    /// All is one JSON object.
+    Structured,
+}
+
+/// A destination that was found valid.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub place: Place,
+    /// The header `Host`.
+    pub authority: String,
+    /// The URL behind the authority, without the parameters that are ours.
+    pub path: String,
+    pub mode: Mode,
+    /// The CloudEvents attribute, if the destination gives one.
+    pub event_type: Option<String>,
+    pub connect_timeout: Duration,
+    pub timeout: Duration,
+}
+
+impl Target {
+    /// Reads and judges a destination, without connecting.
+    pub fn parse(destination: &str, config: &WebhookConfig) -> Result<Self, Rejection> {
+        let refuse = |what: &str| Rejection::argument(format!("webhook destination {what}"));
+        if destination.len() > CHARS_MAX {
+            return Err(refuse(&format!("has more than {CHARS_MAX} characters")));
+        }
+        let scheme = destination.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let is_secure = match scheme.as_deref() {
+            Some(SECURE) => true,
+            Some(PLAIN) => false,
+            _ => return Err(refuse("begins neither with webhook+https:// nor webhook+http://")),
+        };
+        let plain = destination.split_once('+').map_or("", |(_, url)| url);
+        let url = Url::parse(plain).map_err(|error| refuse(&format!("is not a URL: {error}")))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refuse(
+                "has a user name or password, which everybody who sees the entity would see; use \
+                 webhook.secrets, by which receivers know who posts",
+            ));
+        }
+        if url.fragment().is_some() {
+            return Err(refuse("has a fragment (#), which is never sent"));
+        }
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(refuse("has no host"));
+        };
+        let place =
+            Place::new(host, port, is_secure).map_err(|error| refuse(&error.to_string()))?;
+        let mut target = Self {
+            place,
+            authority: url[Position::BeforeHost..Position::AfterPort].to_owned(),
+            path: String::new(),
+            mode: Mode::Binary,
+            event_type: None,
+            connect_timeout: config.connect_timeout,
+            timeout: config.timeout,
+        };
+        target.path = target.take_parameters(&url)?;
+        config.reach.judge(&target.place).map_err(|forbidden| {
+            let authority = &target.authority;
+            Rejection::argument(format!(
+                "webhook destination {authority:?} is not allowed: {forbidden} in webhook.allowed_hosts"
+            ))
+        })?;
+        Ok(target)
+    }
+
+    /// Reads the parameters that are ours, and gives path and query without them. All others go to the
+    /// receiver as they are written.
+    fn take_parameters(&mut self, url: &Url) -> Result<String, Rejection> {
+        let mut path = url.path().to_owned();
+        let Some(query) = url.query() else { return Ok(path) };
+        let mut between = '?';
+        for parameter in query.split('&') {
+            // Compared as written: a receiver's own `mode` is reached as `%6dode`.
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            match name {
+                "mode" => self.mode = mode(value)?,
+                "type" => self.event_type = Some(event_type(value)?),
+                "timeout" => self.timeout = time(name, value)?,
+                "connect_timeout" => self.connect_timeout = time(name, value)?,
+                _ => {
+                    path.push(between);
+                    path.push_str(parameter);
+                    between = '&';
+                }
+            }
+        }
+        Ok(path)
+    }
+}
+
+fn mode(value: &str) -> Result<Mode, Rejection> {
+    match value {
+        "binary" => Ok(Mode::Binary),
+        "structured" => Ok(Mode::Structured),
+        _ => Err(Rejection::argument(
+            "webhook destination has an unknown mode: write mode=binary or mode=structured",
+        )),
+    }
+}
+
+/// Letters that need no encoding in a URL; reverse-DNS names have no others.
+fn event_type(value: &str) -> Result<String, Rejection> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_~/:".contains(&byte);
+    if value.is_empty() || value.len() > event::TEXT_CHARS_MAX || !value.bytes().all(is_plain) {
+        return Err(Rejection::argument(
+            "webhook destination has no usable type: write one such as type=com.example.order, of \
+             letters, digits and . - _ ~ / :",
+        ));
+    }
+    Ok(value.to_owned())
+}
+
+/// Reads `500ms`, `10s`.
+fn time(name: &str, value: &str) -> Result<Duration, Rejection> {
+    let ms = match value.strip_suffix("ms") {
+        Some(ms) => ms.parse::<u64>().ok(),
+        None => value
+            .strip_suffix('s')
+            .and_then(|seconds| seconds.parse::<u64>().ok())
+            .and_then(|seconds| seconds.checked_mul(1_000)),
+    };
+    ms.filter(|ms| TIME_MS.contains(ms)).map(Duration::from_millis).ok_or_else(|| {
+        Rejection::argument(format!(
+            "webhook destination has no usable {name}: write {name}=500ms or {name}=10s, from {}ms to {}s",
+            TIME_MS.start(),
+            TIME_MS.end() / 1_000
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock_reach::Reach;
+
+    use super::*;
+
+    fn config(hosts: &[&str]) -> WebhookConfig {
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        WebhookConfig { reach: Reach::new(hosts, Vec::new()), ..WebhookConfig::default() }
+    }
+
+    fn refusal(destination: &str, hosts: &[&str]) -> String {
+        Target::parse(destination, &config(hosts)).unwrap_err().detail().to_owned()
+    }
+
+    #[test]
+    fn parameters_of_ours_are_taken_out_and_others_are_sent_as_written() {
+        let destination = "Webhook+HTTPS://Hooks.Example.com/a%20b?x=%41&mode=structured&&%6dode=z\
+                           &type=com.example.order&timeout=250ms&connect_timeout=3s&flag";
+        let target = Target::parse(destination, &config(&[])).unwrap();
+        assert_eq!(target.path, "/a%20b?x=%41&&%6dode=z&flag");
+        assert_eq!(target.authority, "hooks.example.com");
+        assert_eq!((target.place.port(), target.place.is_secure()), (443, true));
+        assert_eq!(target.mode, Mode::Structured);
+        assert_eq!(target.event_type.as_deref(), Some("com.example.order"));
+        assert_eq!(target.timeout, Duration::from_millis(250));
+        assert_eq!(target.connect_timeout, Duration::from_secs(3));
+        let target = Target::parse("webhook+https://a.net:8443?mode=binary", &config(&[])).unwrap();
+        assert_eq!((target.path.as_str(), target.authority.as_str()), ("/", "a.net:8443"));
+        assert_eq!(target.mode, Mode::Binary);
+        assert_eq!(target.timeout, Duration::from_secs(15));
+    }
+
+    /// FWD-02.
+    #[test]
+    fn what_is_not_a_destination_is_refused() {
+        for (destination, word) in [
+            ("https://a.net/", "begins neither"),
+            ("webhook+ftp://a.net/", "begins neither"),
+            ("webhook+https:a.net", "begins neither"),
+            ("webhook+https://", "is not a URL"),
+            ("webhook+https://a.net:99999/", "is not a URL"),
+            ("webhook+https://me:secret@a.net/", "user name"),
+            ("webhook+https://me@a.net/", "user name"),
+            ("webhook+https://a.net/#x", "fragment"),
+            ("webhook+https://a.net/?mode=", "unknown mode"),
+            ("webhook+https://a.net/?type=a%20b", "type"),
+            ("webhook+https://a.net/?type", "type"),
+            ("webhook+https://a.net/?timeout=1", "timeout"),
+            ("webhook+https://a.net/?timeout=0s", "timeout"),
+            ("webhook+https://a.net/?timeout=21s", "timeout"),
+            ("webhook+https://a.net/?connect_timeout=18446744073709551615s", "connect_timeout"),
+            (&format!("webhook+https://a.net/{}", "a".repeat(2_048)), "characters"),
+        ] {
+            let detail = refusal(destination, &[]);
+            assert!(detail.contains(word), "{destination}: {detail}");
+            assert!(!detail.contains("secret@"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn what_the_operator_does_not_allow_is_refused() {
+        for (destination, hosts, word) in [
+            ("webhook+http://a.net/", &[][..], "without TLS"),
+            ("webhook+https://127.0.0.1/", &[][..], "not public"),
+            ("webhook+https://a.net/", &["*.example.com"][..], "has not named it"),
+        ] {
+            let detail = refusal(destination, hosts);
+            assert!(detail.contains(word) && detail.contains("webhook.allowed_hosts"), "{detail}");
+        }
+        let target = Target::parse("webhook+http://10.0.0.1:80/", &config(&["10.0.0.1"])).unwrap();
+        assert!(!target.place.is_secure());
+    }
+}

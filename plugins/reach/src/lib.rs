@@ -1,0 +1,181 @@
+//! Where a forwarder may connect to, and connecting there.
+//!
+//! Whoever may set ForwardTo makes the broker connect from where it stands: next to databases, consoles
+//! and the metadata service of a cloud. So, without a list of hosts, only those of the internet may be
+//! named, and only over TLS; a list names hosts, and then these alone may be named, whatever their
+//! addresses, also without TLS.
+//!
+//! ```
+//! use peeklock_reach::{Place, Reach};
+//!
+//! let everywhere = Reach::new(Vec::new(), Vec::new());
+//! assert!(everywhere.judge(&Place::new("hooks.example.com", 443, true).unwrap()).is_ok());
+//! assert!(everywhere.judge(&Place::new("169.254.169.254", 443, true).unwrap()).is_err());
+//!
+//! let inside = Reach::new(vec!["10.0.0.7:8080".parse().unwrap()], Vec::new());
+//! assert!(inside.judge(&Place::new("10.0.0.7", 8080, false).unwrap()).is_ok());
+//! assert!(inside.judge(&Place::new("hooks.example.com", 443, true).unwrap()).is_err());
+//! ```
+//!
+//! [`Reach::judge`] is for the moment in which a destination is named. A name is judged once more by what
+//! it resolves to, in [`Reach::connect`], each time.
+
+mod authorities;
+mod connect;
+mod host;
+
+pub use authorities::{AuthoritiesError, certificates};
+pub use connect::{ConnectError, Stream};
+pub use host::{HostError, HostPattern};
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::{self, ClientConfig};
+use url::Host;
+
+/// A host with a port, and whether TLS is spoken there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    host: Host,
+    port: u16,
+    is_secure: bool,
+}
+
+/// Why a place may not be named; completes "`a.net` is not allowed: ".
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Forbidden {
+    /// There is a list, and it is not on it.
+    #[error("the operator has not named it")]
+    NotNamed,
+    /// There is no list, and TLS is not spoken.
+    #[error("without TLS the operator must have named it")]
+    NotSecure,
+    /// There is no list, and its address is not public.
+    #[error("its address is not public, and the operator has not named it")]
+    NotPublic,
+}
+
+/// What may be connected to, and whom to trust there. Clones share what was read.
+#[derive(Clone)]
+pub struct Reach {
+    allowed: Arc<[HostPattern]>,
+    authorities: Arc<[CertificateDer<'static>]>,
+    tls: Arc<OnceLock<Result<Arc<ClientConfig>, rustls::Error>>>,
+}
+
+impl Place {
+    /// A place of this host name or address, an IPv6 address in brackets.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn new(host: &str, port: u16, is_secure: bool) -> Result<Self, HostError> {
+        let host = Host::parse(host).map_err(|_| HostError(host.to_owned()))?;
+        Ok(Self { host, port, is_secure })
+    }
+
+    /// The host.
+    #[must_use]
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether TLS is spoken.
+    #[must_use]
+    pub const fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
+    /// The address, if the host is one.
+    const fn address(&self) -> Option<IpAddr> {
+        match self.host {
+            Host::Ipv4(address) => Some(IpAddr::V4(address)),
+            Host::Ipv6(address) => Some(IpAddr::V6(address)),
+            Host::Domain(_) => None,
+        }
+    }
+}
+
+impl Reach {
+    /// Hosts that may be named, none for all of the internet; authorities that are trusted beside those
+    /// of the system.
+    #[must_use]
+    pub fn new(allowed: Vec<HostPattern>, authorities: Vec<CertificateDer<'static>>) -> Self {
+        Self {
+            allowed: allowed.into(),
+            authorities: authorities.into(),
+            tls: Arc::new(OnceLock::new()),
+        }
+    }
+
+    /// Whether a place may be named, as far as that can be told without resolving its name.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub fn judge(&self, place: &Place) -> Result<(), Forbidden> {
+        if self.names(place) {
+            return Ok(());
+        }
+        if !self.allowed.is_empty() {
+            return Err(Forbidden::NotNamed);
+        }
+        if !place.is_secure {
+            return Err(Forbidden::NotSecure);
+        }
+        let is_local = matches!(&place.host, Host::Domain(name) if name == "localhost");
+        if is_local || place.address().is_some_and(|address| !host::is_public(address)) {
+            return Err(Forbidden::NotPublic);
+        }
+        Ok(())
+    }
+
+    /// Whether the operator has named it: then its addresses are not judged.
+    fn names(&self, place: &Place) -> bool {
+        self.allowed.iter().any(|pattern| pattern.fits(&place.host, place.port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(allowed: &[&str], host: &str, port: u16, is_secure: bool) -> Result<(), Forbidden> {
+        let allowed = allowed.iter().map(|host| host.parse().unwrap()).collect();
+        Reach::new(allowed, Vec::new()).judge(&Place::new(host, port, is_secure).unwrap())
+    }
+
+    #[test]
+    fn without_a_list_only_public_hosts_over_tls_may_be_named() {
+        assert_eq!(judged(&[], "1.1.1.1", 443, true), Ok(()));
+        assert_eq!(judged(&[], "a.net", 8443, true), Ok(()));
+        assert_eq!(judged(&[], "a.net", 80, false), Err(Forbidden::NotSecure));
+        for host in [
+            "LocalHost",
+            "127.0.0.1",
+            "0x7f.1",
+            "2130706433",
+            "[::1]",
+            "[::ffff:10.0.0.1]",
+            "169.254.169.254",
+        ] {
+            assert_eq!(judged(&[], host, 443, true), Err(Forbidden::NotPublic), "{host}");
+        }
+    }
+
+    #[test]
+    fn with_a_list_its_hosts_alone_may_be_named() {
+        let allowed = ["*.example.com", "127.0.0.1:8080"];
+        assert_eq!(judged(&allowed, "a.example.com", 80, false), Ok(()));
+        assert_eq!(judged(&allowed, "127.0.0.1", 8080, false), Ok(()));
+        for (host, port) in [("a.net", 443), ("127.0.0.1", 443), ("1.1.1.1", 443)] {
+            assert_eq!(judged(&allowed, host, port, true), Err(Forbidden::NotNamed), "{host}");
+        }
+    }
+}

@@ -1,0 +1,736 @@
+//! File 15: transactions, on the transports that have them. Every scenario runs over each.
+
+use peeklock_core::command::Command;
+use peeklock_core::description::TopicUpdate;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::transaction::{PartOutcome, Reach, Transactions};
+use peeklock_inproc::Client;
+
+use super::*;
+use crate::subject::Work;
+
+/// Locks that outlive a transaction.
+fn long_locks() -> QueueUpdate {
+    QueueUpdate { lock_duration: Some(minutes(5)), ..QueueUpdate::default() }
+}
+
+async fn open(s: &Stage) {
+    s.open_queue_with(ORDERS, long_locks()).await;
+}
+
+fn send(text: &str) -> Work {
+    Work::Send(message(text))
+}
+
+fn settle(seen: &Seen, decision: Decision) -> Work {
+    Work::Settle { token: seen.token().to_owned(), decision }
+}
+
+fn complete(seen: &Seen) -> Work {
+    settle(seen, Decision::Complete)
+}
+
+fn numbers(parts: &[PartOutcome]) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for part in parts {
+        match part {
+            PartOutcome::Accepted(number) => numbers.push(number.0),
+            PartOutcome::AcceptedBatch(batch) => numbers.extend(batch.iter().map(|one| one.0)),
+            PartOutcome::Done | PartOutcome::Pending(_) | PartOutcome::Renewed(_) => {}
+        }
+    }
+    numbers
+}
+
+/// TXN-01, TXN-03, LIF-05: before the commit nothing is to be seen, after it everything.
+pub async fn nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "old").await;
+    let old = s.take(ORDERS).await;
+    let before = s.describe(ORDERS).await.unwrap();
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, complete(&old)).await.unwrap();
+    s.within(transaction, ORDERS, send("new")).await.unwrap();
+    s.assert_empty(ORDERS).await;
+    assert_eq!(texts(&s.look(ORDERS).await), ["old"]);
+    let during = s.describe(ORDERS).await.unwrap();
+    assert_eq!((during.counts, during.size_bytes), (before.counts, before.size_bytes));
+    assert_eq!(during.last_sequence, SequenceNumber(1));
+    let parts = s.commit(transaction).await.unwrap();
+    assert_eq!(parts, [PartOutcome::Done, PartOutcome::Accepted(SequenceNumber(2))]);
+    assert_eq!(texts(&s.take_all(ORDERS).await), ["new"]);
+    assert_eq!(s.counts(ORDERS).await.active, 1);
+    refused(s.settle(ORDERS, old.token(), Decision::Complete).await, "MessageLockLost");
+}
+
+/// TXN-04, MSG-13: a message that was not committed has taken no number; a lock is as it was.
+pub async fn after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    let held = s.take_all(ORDERS).await;
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, complete(&held[0])).await.unwrap();
+    let why = Decision::DeadLetter { reason: None, description: None, properties: vec![] };
+    s.within(transaction, ORDERS, settle(&held[1], why)).await.unwrap();
+    s.within(transaction, ORDERS, send("never")).await.unwrap();
+    s.roll_back(transaction).await.unwrap();
+    s.assert_empty(ORDERS).await;
+    assert_eq!(texts(&s.look(ORDERS).await), ["a", "b"]);
+    s.complete(ORDERS, &held[0]).await;
+    s.advance(before(minutes(5))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    assert_eq!(s.take(ORDERS).await.delivery_count, 2);
+    assert_eq!(s.put(ORDERS, "c").await, 3);
+    s.assert_empty(DLQ).await;
+}
+
+/// TXN-02, SCH-13: send, schedule, complete, abandon, defer, dead-letter, renew.
+pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_one(s: &Stage) {
+    open(s).await;
+    for text in ["complete", "abandon", "defer", "dead-letter", "renew"] {
+        s.put(ORDERS, text).await;
+    }
+    let held = s.take_all(ORDERS).await;
+    let transaction = s.begin().await.unwrap();
+    let set = vec![property("key", "set")];
+    let dead = Decision::DeadLetter {
+        reason: Some("why".into()),
+        description: None,
+        properties: set.clone(),
+    };
+    let work = [
+        complete(&held[0]),
+        settle(&held[1], Decision::Abandon(set.clone())),
+        settle(&held[2], Decision::Defer(set.clone())),
+        settle(&held[3], dead),
+        Work::Renew { token: held[4].token().to_owned() },
+        Work::Send(message("later").with_scheduled_enqueue_time(s.now().plus(minutes(9)))),
+        Work::SendBatch(vec![message("one"), message("two")]),
+    ];
+    for one in work {
+        s.within(transaction, ORDERS, one).await.unwrap();
+    }
+    s.advance(minutes(1)).await;
+    let parts = s.commit(transaction).await.unwrap();
+    let until = s.now().plus(minutes(5));
+    assert_eq!(parts[..4], [const { PartOutcome::Done }; 4]);
+    assert_eq!(parts[4], PartOutcome::Renewed(until));
+    assert_eq!(parts[5], PartOutcome::Accepted(SequenceNumber(6)));
+    assert_eq!(numbers(&parts), [6, 7, 8]);
+    let counts = s.counts(ORDERS).await;
+    assert_eq!((counts.active, counts.deferred, counts.scheduled), (4, 1, 1));
+    let dead = s.take(DLQ).await;
+    assert_eq!((dead.reason(), dead.text_of("key")), (Some("why"), Some("set")));
+    let there = s.take_all(ORDERS).await;
+    assert_eq!(texts(&there), ["abandon", "one", "two"]);
+    assert_eq!((there[0].delivery_count, there[0].text_of("key")), (2, Some("set")));
+    // The renewed lock ends with the commit's instant, not with that of the operation.
+    s.advance(before(minutes(5))).await;
+    s.complete(ORDERS, &held[4]).await;
+}
+
+/// TXN-02: what has no place in a transaction is refused, and the transaction goes on.
+pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
+    open(s).await;
+    let entity = s.broker.entity(ORDERS).unwrap();
+    let transactions = Transactions::new(&s.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    let sequences = vec![SequenceNumber(1)];
+    let receive = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 1,
+        bytes_max: 1,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let excluded = [
+        receive,
+        Command::ReceiveDeferred {
+            mode: ReceiveMode::PeekLock,
+            sequences: sequences.clone(),
+            holder: None,
+        },
+        Command::Peek { from: SequenceNumber(0), count_max: 1 },
+        Command::CancelScheduled { sequences },
+        Command::DeleteBatch { count_max: 1, enqueued_before: None },
+        Command::Describe,
+        Command::AcceptSession {
+            session: None,
+            receiver: s.broker.receiver_id(),
+            mode: ReceiveMode::PeekLock,
+            wait: TimeSpan::ZERO,
+        },
+    ];
+    for command in excluded {
+        let refused = transactions.issue(id, &entity, command.clone());
+        let condition = refused.err().map(|rejection| rejection.condition().name());
+        assert_eq!(condition, Some("InvalidOperation"), "{command:?}");
+    }
+    assert!(transactions.commit(id).unwrap().is_none());
+}
+
+/// TXN-05
+pub async fn a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "held").await;
+    let held = s.take(ORDERS).await;
+    let transaction = s.begin().await.unwrap();
+    for number in 0..97 {
+        s.within(transaction, ORDERS, send(&number.to_string())).await.unwrap();
+    }
+    let four = vec![message("x"); 4];
+    refused(s.within(transaction, ORDERS, Work::SendBatch(four)).await, "QuotaExceeded");
+    let three = vec![message("x"); 3];
+    s.within(transaction, ORDERS, Work::SendBatch(three)).await.unwrap();
+    refused(s.within(transaction, ORDERS, send("101")).await, "QuotaExceeded");
+    s.within(transaction, ORDERS, complete(&held)).await.unwrap();
+    let parts = s.commit(transaction).await.unwrap();
+    assert_eq!(numbers(&parts), (2..=101).collect::<Vec<_>>());
+    assert_eq!(s.counts(ORDERS).await.active, 100);
+}
+
+/// TXN-06: two minutes after its first operation, however long ago it was begun.
+pub async fn a_transaction_times_out_two_minutes_after_its_first_operation(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "held").await;
+    let held = s.take(ORDERS).await;
+    let (late, in_time) = (s.begin().await.unwrap(), s.begin().await.unwrap());
+    let unused = s.begin().await.unwrap();
+    s.advance(minutes(2)).await;
+    for transaction in [late, in_time] {
+        s.within(transaction, ORDERS, send("sent")).await.unwrap();
+        s.within(transaction, ORDERS, complete(&held)).await.unwrap();
+    }
+    s.advance(before(minutes(2))).await;
+    s.within(late, ORDERS, send("sent too")).await.unwrap();
+    s.roll_back(in_time).await.unwrap();
+    s.advance(TICK).await;
+    refused(s.within(late, ORDERS, send("late")).await, "TransactionTimedOut");
+    refused(s.commit(late).await, "TransactionTimedOut");
+    s.commit(unused).await.unwrap();
+    assert_eq!(texts(&s.look(ORDERS).await), ["held"]);
+    s.complete(ORDERS, &held).await;
+}
+
+/// TXN-07: what cannot be done is refused when it is issued, and the rest is committed without it.
+pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "held").await;
+    s.put(ORDERS, "settled").await;
+    let held = s.take_all(ORDERS).await;
+    s.complete(ORDERS, &held[1]).await;
+    let transaction = s.begin().await.unwrap();
+    let within = |path, work| s.within(transaction, path, work);
+    refused(within(ORDERS, complete(&held[1])).await, "MessageLockLost");
+    refused(within(DLQ, complete(&held[0])).await, "MessageLockLost");
+    refused(within(DLQ, send("x")).await, "InvalidOperation");
+    refused(within(DLQ, settle(&held[0], Decision::all()[3].clone())).await, "InvalidOperation");
+    refused(within(ORDERS, Work::Renew { token: held[1].token().into() }).await, "MessageLockLost");
+    let large = sized(MIB + 1, "large");
+    refused(within(ORDERS, Work::Send(large)).await, "MessageSizeExceeded");
+    let batch = vec![sized(MIB, "a"), sized(MIB, "b")];
+    refused(within(ORDERS, Work::SendBatch(batch)).await, "MessageSizeExceeded");
+    let properties = vec![property("k", "x".repeat(70_000))];
+    let abandon = settle(&held[0], Decision::Abandon(properties));
+    refused(within(ORDERS, abandon).await, "MessageSizeExceeded");
+    within(ORDERS, complete(&held[0])).await.unwrap();
+    s.commit(transaction).await.unwrap();
+    assert!(s.look(ORDERS).await.is_empty());
+}
+
+/// TXN-07, TXN-11, QUO-03: a lock that ends before the commit takes everything with it, for good.
+pub async fn a_commit_that_cannot_do_one_part_does_none(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    let first = s.take(ORDERS).await;
+    s.advance(seconds(30)).await;
+    let second = s.take(ORDERS).await;
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, complete(&second)).await.unwrap();
+    s.within(transaction, ORDERS, send("new")).await.unwrap();
+    s.within(transaction, ORDERS, complete(&first)).await.unwrap();
+    s.advance(seconds(30)).await;
+    let refusal = refused(s.commit(transaction).await, "MessageLockLost");
+    assert!(refusal.text.contains("operation 3"), "{}", refusal.text);
+    let left = s.take_all(ORDERS).await;
+    assert_eq!((texts(&left), left[0].delivery_count), (vec!["a".to_owned()], 2));
+    assert_eq!(s.counts(ORDERS).await.active, 2);
+    // The lock that was held is held, and the lost number was never given.
+    s.complete(ORDERS, &second).await;
+    assert_eq!(s.put(ORDERS, "next").await, 3);
+    s.advance(minutes(1)).await;
+    assert_eq!(texts(&s.look(ORDERS).await), ["a", "next"]);
+}
+
+/// TXN-07: a queue that is disabled meanwhile, and one that is deleted.
+pub async fn a_commit_fails_with_the_state_of_the_queue(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "held").await;
+    let held = s.take(ORDERS).await;
+    let begin = async || {
+        let transaction = s.begin().await.unwrap();
+        s.within(transaction, ORDERS, complete(&held)).await.unwrap();
+        s.within(transaction, ORDERS, send("new")).await.unwrap();
+        transaction
+    };
+    let (first, second, third) = (begin().await, begin().await, begin().await);
+    let status = |status| QueueUpdate { status: Some(status), ..QueueUpdate::default() };
+    s.update(ORDERS, status(EntityStatus::SendDisabled)).await.unwrap();
+    refused(s.commit(first).await, "EntityDisabled");
+    assert_eq!(texts(&s.look(ORDERS).await), ["held"]);
+    s.update(ORDERS, status(EntityStatus::Active)).await.unwrap();
+    s.commit(second).await.unwrap();
+    s.delete(ORDERS).await.unwrap();
+    s.open_queue(ORDERS).await;
+    refused(s.commit(third).await, "EntityNotFound");
+    assert!(s.look(ORDERS).await.is_empty());
+}
+
+/// TXN-07, SND-24: the quota is looked at for all messages together.
+pub async fn the_quota_is_that_of_all_messages_together(s: &Stage) {
+    let one_mebibyte = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
+    s.open_queue_with(ORDERS, one_mebibyte).await;
+    let transaction = s.begin().await.unwrap();
+    for id in ["a", "b"] {
+        s.within(transaction, ORDERS, Work::Send(sized(MIB / 2, id))).await.unwrap();
+    }
+    s.commit(transaction).await.unwrap();
+    let full = s.begin().await.unwrap();
+    refused(s.within(full, ORDERS, send("x")).await, "QuotaExceeded");
+    s.advance(ms(1)).await;
+    s.purge(ORDERS).await.unwrap();
+    for id in ["c", "d"] {
+        s.within(full, ORDERS, Work::Send(sized(MIB / 2 + 1, id))).await.unwrap();
+    }
+    refused(s.commit(full).await, "QuotaExceeded");
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+}
+
+/// TXN-08
+pub async fn a_transaction_covers_one_queue(s: &Stage) {
+    open(s).await;
+    s.open_queue("others").await;
+    s.put("others", "held").await;
+    let held = s.take("others").await;
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, send("a")).await.unwrap();
+    refused(s.within(transaction, "others", complete(&held)).await, "InvalidOperation");
+    refused(s.within(transaction, "ORDERS/$DeadLetterQueue", send("b")).await, "InvalidOperation");
+    s.within(transaction, "ORDERS", send("c")).await.unwrap();
+    s.commit(transaction).await.unwrap();
+    assert_eq!(texts(&s.look(ORDERS).await), ["a", "c"]);
+    s.complete("others", &held).await;
+}
+
+/// TXN-13, SND-31: numbers follow each other in the order of sending, whoever sent meanwhile.
+pub async fn messages_of_a_transaction_get_consecutive_numbers_at_its_commit(s: &Stage) {
+    open(s).await;
+    let (first, second) = (s.begin().await.unwrap(), s.begin().await.unwrap());
+    for text in ["1", "2", "3"] {
+        s.within(first, ORDERS, send(&format!("first {text}"))).await.unwrap();
+        s.within(second, ORDERS, send(&format!("second {text}"))).await.unwrap();
+        s.put(ORDERS, "between").await;
+    }
+    assert_eq!(numbers(&s.commit(second).await.unwrap()), [4, 5, 6]);
+    assert_eq!(s.put(ORDERS, "between").await, 7);
+    assert_eq!(numbers(&s.commit(first).await.unwrap()), [8, 9, 10]);
+    let seen = texts(&s.look(ORDERS).await);
+    assert_eq!(seen[3..6], ["second 1", "second 2", "second 3"]);
+    assert_eq!(seen[7..], ["first 1", "first 2", "first 3"]);
+}
+
+/// TXN-14, DLQ-08: a dead letter and its corrected copy.
+pub async fn a_dead_letter_is_completed_and_its_copy_sent_as_one(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "wrong").await;
+    let wrong = s.take(ORDERS).await;
+    s.dead_letter(ORDERS, &wrong).await;
+    let dead = s.take(DLQ).await;
+    let abandoned = s.begin().await.unwrap();
+    s.within(abandoned, DLQ, complete(&dead)).await.unwrap();
+    s.within(abandoned, ORDERS, send("never")).await.unwrap();
+    s.roll_back(abandoned).await.unwrap();
+    assert_eq!((s.counts(ORDERS).await.dead_letter, s.counts(ORDERS).await.active), (1, 0));
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, DLQ, complete(&dead)).await.unwrap();
+    s.within(transaction, ORDERS, send("right")).await.unwrap();
+    s.commit(transaction).await.unwrap();
+    assert_eq!(s.drain(ORDERS).await, ["right"]);
+    s.assert_empty(DLQ).await;
+}
+
+/// TXN-15, TXN-12: after a restart all of a committed transaction is there, and nothing of others.
+pub async fn a_restart_keeps_what_was_committed_and_nothing_else(s: &Stage) {
+    open(s).await;
+    for text in ["a", "b"] {
+        s.put(ORDERS, text).await;
+    }
+    let held = s.take_all(ORDERS).await;
+    let (committed, open) = (s.begin().await.unwrap(), s.begin().await.unwrap());
+    for (transaction, seen, text) in [(committed, &held[0], "yes"), (open, &held[1], "no")] {
+        s.within(transaction, ORDERS, complete(seen)).await.unwrap();
+        s.within(transaction, ORDERS, send(text)).await.unwrap();
+    }
+    s.commit(committed).await.unwrap();
+    let s = s.restart().await;
+    assert_eq!(texts(&s.take_all(ORDERS).await), ["b", "yes"]);
+    assert_eq!(s.put(ORDERS, "next").await, 4);
+    s.check_counts().await;
+    s.stop().await;
+}
+
+/// TXN-17
+pub async fn a_connection_has_at_most_1000_open_transactions(s: &Stage) {
+    open(s).await;
+    let mut begun = Vec::new();
+    for _ in 0..1_000 {
+        begun.push(s.begin().await.unwrap());
+    }
+    refused(s.begin().await, "QuotaExceeded");
+    s.roll_back(begun[0]).await.unwrap();
+    s.commit(begun[1]).await.unwrap();
+    s.begin().await.unwrap();
+    s.within(begun[2], ORDERS, send("a")).await.unwrap();
+    s.begin().await.unwrap();
+    refused(s.begin().await, "QuotaExceeded");
+    // One that has timed out is open no more (TXN-06).
+    s.advance(minutes(2)).await;
+    s.begin().await.unwrap();
+    refused(s.begin().await, "QuotaExceeded");
+}
+
+/// DUP-11, DUP-02, TXN-04
+pub async fn ids_are_looked_at_when_a_transaction_commits(s: &Stage) {
+    s.open_queue_with(ORDERS, detects_duplicates()).await;
+    let of = |id: &str| Work::Send(message(id).with_message_id(id));
+    let forgotten = s.begin().await.unwrap();
+    s.within(forgotten, ORDERS, of("x")).await.unwrap();
+    s.roll_back(forgotten).await.unwrap();
+    let transaction = s.begin().await.unwrap();
+    for id in ["x", "y", "x", "z"] {
+        s.within(transaction, ORDERS, of(id)).await.unwrap();
+    }
+    assert_eq!(s.send(ORDERS, message("y").with_message_id("y")).await.unwrap(), 1);
+    assert_eq!(numbers(&s.commit(transaction).await.unwrap()), [2, 0, 0, 3]);
+    assert_eq!(s.drain(ORDERS).await, ["y", "x", "z"]);
+}
+
+/// SET-13, SET-14: in a transaction a lock is settled once, and what was settled cannot be renewed.
+pub async fn a_lock_is_settled_once_in_a_transaction(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "a").await;
+    let held = s.take(ORDERS).await;
+    let transaction = s.begin().await.unwrap();
+    let renew = Work::Renew { token: held.token().to_owned() };
+    s.within(transaction, ORDERS, renew.clone()).await.unwrap();
+    s.within(transaction, ORDERS, complete(&held)).await.unwrap();
+    refused(s.within(transaction, ORDERS, complete(&held)).await, "MessageLockLost");
+    refused(s.within(transaction, ORDERS, renew).await, "MessageLockLost");
+    let other = s.begin().await.unwrap();
+    s.within(other, ORDERS, settle(&held, Decision::Defer(vec![]))).await.unwrap();
+    s.within(other, ORDERS, send("other")).await.unwrap();
+    assert_eq!(s.commit(transaction).await.unwrap().len(), 2);
+    refused(s.commit(other).await, "MessageLockLost");
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+}
+
+/// SCH-06: the instant is looked at when the transaction commits.
+pub async fn a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it(s: &Stage) {
+    open(s).await;
+    let transaction = s.begin().await.unwrap();
+    let at = s.now().plus(minutes(1));
+    s.within(transaction, ORDERS, Work::Send(message("a").with_scheduled_enqueue_time(at)))
+        .await
+        .unwrap();
+    s.advance(minutes(1)).await;
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+    s.commit(transaction).await.unwrap();
+    assert_eq!(s.take(ORDERS).await.enqueued_at, s.now());
+}
+
+/// ENT-02
+pub async fn a_basic_namespace_has_no_transactions(s: &Stage) {
+    refused(s.begin().await, "ArgumentError");
+}
+
+/// A broker of the Basic tier.
+pub fn basic() -> Setup {
+    let mut setup = Setup::default();
+    setup.settings.limits = Limits::of(Tier::Basic);
+    setup
+}
+
+/// QUO-05: a commit that sends needs room in the store, one that only settles does not.
+pub async fn a_full_store_refuses_commits_that_send_and_no_others(s: &Stage) {
+    open(s).await;
+    s.send(ORDERS, sized(60 << 10, "a")).await.unwrap();
+    let held = s.take(ORDERS).await;
+    let (sends, settles) = (s.begin().await.unwrap(), s.begin().await.unwrap());
+    s.within(sends, ORDERS, complete(&held)).await.unwrap();
+    s.within(sends, ORDERS, Work::Send(sized(60 << 10, "b"))).await.unwrap();
+    s.within(settles, ORDERS, complete(&held)).await.unwrap();
+    refused(s.commit(sends).await, "ServerBusy");
+    assert_eq!(s.counts(ORDERS).await.active, 1);
+    s.commit(settles).await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+}
+
+/// A broker whose store takes one message of that scenario.
+pub fn small_store() -> Setup {
+    Setup { capacity_bytes: Some(100 << 10), ..Setup::default() }
+}
+
+/// TXN-12: an in-process transaction ends with its handle, and with its client.
+pub async fn a_dropped_transaction_is_rolled_back(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "held").await;
+    let client = Client::new(&s.broker);
+    let (sender, receiver) = (client.sender(ORDERS).unwrap(), client.receiver(ORDERS).unwrap());
+    let held = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    for _ in 0..2_000 {
+        let transaction = client.begin_transaction().unwrap();
+        transaction.complete(&receiver, &held).await.unwrap();
+        transaction.send(&sender, message("never")).await.unwrap();
+    }
+    receiver.complete(&held).await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+}
+
+/// TXN-02, SES-15: messages of a session are settled while it is held; their locks are not renewed.
+pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held(s: &Stage) {
+    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    s.open_queue_with(ORDERS, by_session).await;
+    let of = |text: &str| Message { session_id: Some("a".into()), ..message(text) };
+    for text in ["1", "2", "3"] {
+        s.send(ORDERS, of(text)).await.unwrap();
+    }
+    let client = Client::new(&s.broker);
+    let sender = client.sender(ORDERS).unwrap();
+    let session = client.accept_session(ORDERS, "a").await.unwrap();
+    let held = session.receive_many(3, TimeSpan::ZERO).await.unwrap();
+    let transaction = client.begin_transaction().unwrap();
+    let refused_by = |answer: Result<(), peeklock_core::error::BrokerError>, condition| {
+        assert_eq!(answer.unwrap_err().condition().name(), condition);
+    };
+    refused_by(transaction.send(&sender, message("none")).await, "InvalidOperation");
+    refused_by(transaction.renew_lock(&session, &held[0]).await, "InvalidOperation");
+    transaction.complete(&session, &held[0]).await.unwrap();
+    transaction.send(&sender, of("4")).await.unwrap();
+    transaction.commit().await.unwrap();
+    let lost = client.begin_transaction().unwrap();
+    lost.complete(&session, &held[1]).await.unwrap();
+    lost.send(&sender, of("never")).await.unwrap();
+    session.close().await.unwrap();
+    assert_eq!(lost.commit().await.unwrap_err().condition().name(), "SessionLockLost");
+    assert_eq!(texts(&s.look(ORDERS).await), ["2", "3", "4"]);
+}
+
+const EVENTS: &str = "events";
+const AUDIT: &str = "events/Subscriptions/audit";
+const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
+const BILLING: &str = "events/Subscriptions/billing";
+
+/// A topic with two subscriptions that get everything.
+async fn open_topic(s: &Stage) {
+    let admin = Client::new(&s.broker).admin();
+    admin.create_topic(EVENTS).await.unwrap();
+    for name in ["audit", "billing"] {
+        admin.create_subscription(EVENTS, name).await.unwrap();
+    }
+}
+
+async fn bodies(s: &Stage, path: &str) -> Vec<String> {
+    texts(&s.look(path).await)
+}
+
+/// TXN-08, TXN-01, TXN-03: a settlement in a subscription and sends to its topic, in either order.
+pub async fn a_topic_with_one_of_its_subscriptions_is_one(s: &Stage) {
+    open_topic(s).await;
+    for settles_first in [true, false] {
+        s.send(EVENTS, message("old")).await.unwrap();
+        let old = s.take(AUDIT).await;
+        let before = (bodies(s, AUDIT).await, bodies(s, BILLING).await);
+        let transaction = s.begin().await.unwrap();
+        let settle = async || s.within(transaction, AUDIT, complete(&old)).await.unwrap();
+        if settles_first {
+            settle().await;
+        }
+        s.within(transaction, EVENTS, send("new 1")).await.unwrap();
+        s.within(transaction, EVENTS, send("new 2")).await.unwrap();
+        if !settles_first {
+            settle().await;
+        }
+        let other = s.take(BILLING).await;
+        let refusal = s.within(transaction, BILLING, complete(&other)).await;
+        refused(refusal, "InvalidOperation");
+        assert_eq!((bodies(s, AUDIT).await, bodies(s, BILLING).await), before);
+        let parts = s.commit(transaction).await.unwrap();
+        let place = if settles_first { 0 } else { 2 };
+        assert_eq!((parts.len(), &parts[place]), (3, &PartOutcome::Done));
+        let sent = numbers(&parts);
+        assert_eq!(sent[1], sent[0] + 1);
+        assert_eq!(s.drain(AUDIT).await, ["new 1", "new 2"]);
+        s.complete(BILLING, &other).await;
+        assert_eq!(s.drain(BILLING).await, ["new 1", "new 2"]);
+    }
+}
+
+/// TXN-07, TXN-08: what the topic or the subscription cannot do any more undoes both.
+pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
+    open_topic(s).await;
+    let admin = Client::new(&s.broker).admin();
+    s.send(EVENTS, message("old")).await.unwrap();
+    let begin = async |old: &Seen| {
+        let transaction = s.begin().await.unwrap();
+        s.within(transaction, AUDIT, complete(old)).await.unwrap();
+        s.within(transaction, EVENTS, send("never")).await.unwrap();
+        transaction
+    };
+    // The lock is lost.
+    let old = s.take(AUDIT).await;
+    let transaction = begin(&old).await;
+    s.advance(minutes(1)).await;
+    refused(s.commit(transaction).await, "MessageLockLost");
+    // The topic takes nothing.
+    let old = s.take(AUDIT).await;
+    let transaction = begin(&old).await;
+    let status = |status| TopicUpdate { status: Some(status), ..TopicUpdate::default() };
+    admin.update_topic(EVENTS, status(EntityStatus::SendDisabled)).await.unwrap();
+    refused(s.commit(transaction).await, "EntityDisabled");
+    admin.update_topic(EVENTS, status(EntityStatus::Active)).await.unwrap();
+    assert_eq!(
+        (bodies(s, AUDIT).await, bodies(s, BILLING).await),
+        (vec!["old".into()], vec!["old".into()])
+    );
+    s.assert_empty(AUDIT).await;
+    // The lock is held still; and the subscription is gone.
+    let transaction = begin(&old).await;
+    s.complete(AUDIT, &old).await;
+    refused(s.commit(transaction).await, "MessageLockLost");
+    s.send(EVENTS, message("last")).await.unwrap();
+    let last = s.take(AUDIT).await;
+    let transaction = begin(&last).await;
+    admin.delete_subscription(AUDIT).await.unwrap();
+    refused(s.commit(transaction).await, "EntityNotFound");
+    assert_eq!(bodies(s, BILLING).await, ["old", "last"]);
+}
+
+/// TXN-08, TXN-14: a dead letter of a subscription is sent to the topic again; every subscription gets it.
+pub async fn a_dead_letter_of_a_subscription_is_published_again_as_one(s: &Stage) {
+    open_topic(s).await;
+    s.send(EVENTS, message("wrong")).await.unwrap();
+    let wrong = s.take(AUDIT).await;
+    s.dead_letter(AUDIT, &wrong).await;
+    let dead = s.take(AUDIT_DLQ).await;
+    let kept = s.begin().await.unwrap();
+    s.within(kept, AUDIT_DLQ, settle(&dead, Decision::Abandon(vec![]))).await.unwrap();
+    s.roll_back(kept).await.unwrap();
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, AUDIT_DLQ, complete(&dead)).await.unwrap();
+    s.within(transaction, EVENTS, send("right")).await.unwrap();
+    let later = message("later").with_scheduled_enqueue_time(s.now().plus(minutes(1)));
+    s.within(transaction, EVENTS, Work::Send(later)).await.unwrap();
+    s.commit(transaction).await.unwrap();
+    assert_eq!(
+        (bodies(s, AUDIT).await, bodies(s, AUDIT_DLQ).await),
+        (vec!["right".into()], vec![])
+    );
+    assert_eq!(bodies(s, BILLING).await, ["wrong", "right"]);
+    let only = s.begin().await.unwrap();
+    let right = s.take(AUDIT).await;
+    s.within(only, AUDIT, complete(&right)).await.unwrap();
+    assert_eq!(s.commit(only).await.unwrap(), [PartOutcome::Done]);
+    s.advance(minutes(1)).await;
+    while bodies(s, AUDIT).await.is_empty() {
+        s.advance(ms(1)).await;
+    }
+    assert_eq!(bodies(s, AUDIT).await, ["later"]);
+}
+
+/// TXN-15, TXN-08: after a restart a commit over topic and subscription is there whole.
+pub async fn a_restart_keeps_a_commit_over_topic_and_subscription(s: &Stage) {
+    open_topic(s).await;
+    s.send(EVENTS, message("old")).await.unwrap();
+    let old = s.take(AUDIT).await;
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, EVENTS, send("new")).await.unwrap();
+    s.within(transaction, AUDIT, complete(&old)).await.unwrap();
+    s.commit(transaction).await.unwrap();
+    let s = s.restart().await;
+    assert_eq!(bodies(&s, AUDIT).await, ["new"]);
+    assert_eq!(bodies(&s, BILLING).await, ["old", "new"]);
+    s.stop().await;
+}
+
+/// TXN-09, VIA-04, TXN-08: settled here and sent elsewhere as one; only if the transaction was begun to
+/// reach that far.
+pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_others(s: &Stage) {
+    open(s).await;
+    s.open_queue("done").await;
+    s.put(ORDERS, "order").await;
+    let client = Client::new(&s.broker);
+    let (orders, done) = (client.receiver(ORDERS).unwrap(), client.sender("done").unwrap());
+    let held = orders.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let narrow = client.begin_transaction().unwrap();
+    narrow.complete(&orders, &held).await.unwrap();
+    let refusal = narrow.send(&done, message("never")).await.unwrap_err();
+    assert_eq!(refusal.condition().name(), "InvalidOperation");
+    narrow.roll_back().unwrap();
+    let forgotten = client.begin_cross_entity_transaction().unwrap();
+    forgotten.complete(&orders, &held).await.unwrap();
+    forgotten.send(&done, message("never")).await.unwrap();
+    drop(forgotten);
+    let transaction = client.begin_cross_entity_transaction().unwrap();
+    transaction.complete(&orders, &held).await.unwrap();
+    transaction.send(&done, message("handled")).await.unwrap();
+    transaction.send(&client.sender(ORDERS).unwrap(), message("next")).await.unwrap();
+    transaction.send_batch(&done, vec![message("a"), message("b")]).await.unwrap();
+    // Settlements are those of the first entity only.
+    s.put("done", "other").await;
+    let others = client.receiver("done").unwrap();
+    let other = others.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let refusal = transaction.complete(&others, &other).await.unwrap_err();
+    assert_eq!(refusal.condition().name(), "InvalidOperation");
+    assert_eq!(bodies(s, "done").await, ["other"]);
+    let committed = transaction.commit().await.unwrap();
+    assert!(matches!(committed.parts()[1], PartOutcome::Pending(_)));
+    while s.counts(ORDERS).await.transfer > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bodies(s, ORDERS).await, ["next"]);
+    assert_eq!(bodies(s, "done").await, ["other", "handled", "a", "b"]);
+    // A sender by way of the queue needs no further reach.
+    let via = client.sender_via("done", ORDERS).unwrap();
+    let transaction = client.begin_transaction().unwrap();
+    transaction.send(&via, message("via")).await.unwrap();
+    transaction.commit().await.unwrap();
+    while s.counts(ORDERS).await.transfer > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bodies(s, "done").await.len(), 5);
+}
+
+/// TXN-10, VIA-03: a transfer that fails later does not undo what was committed.
+pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
+    open(s).await;
+    s.open_queue("done").await;
+    s.put(ORDERS, "order").await;
+    let client = Client::new(&s.broker);
+    let (orders, done) = (client.receiver(ORDERS).unwrap(), client.sender("done").unwrap());
+    let held = orders.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let transaction = client.begin_cross_entity_transaction().unwrap();
+    transaction.complete(&orders, &held).await.unwrap();
+    transaction.send(&done, message("handled")).await.unwrap();
+    let disabled = Some(EntityStatus::Disabled);
+    s.update("done", QueueUpdate { status: disabled, ..QueueUpdate::default() }).await.unwrap();
+    transaction.commit().await.unwrap();
+    while s.counts(ORDERS).await.transfer_dead_letter == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(bodies(s, ORDERS).await.is_empty());
+    assert_eq!(s.look(TDLQ).await[0].reason(), Some("MessagingEntityDisabled"));
+}

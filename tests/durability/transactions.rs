@@ -1,0 +1,319 @@
+//! Transactions of a program that is killed: all of each, or nothing (TXN-15).
+//!
+//! The program embeds the broker. It moves tokens: a transaction completes messages and sends each of
+//! them again, one generation later, so that a token is there once, whatever happens. What it was told
+//! it says on its output, line by line, where a kill cannot take it back. Some transactions are rolled
+//! back, and some dead letters are mended by one (TXN-14).
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use peeklock::description::QueueUpdate;
+use peeklock::ids::SequenceNumber;
+use peeklock::message::Message;
+use peeklock::path::dead_letter_path;
+use peeklock::time::TimeSpan;
+use peeklock::{Broker, Client, Received};
+
+use crate::alone::alone;
+use crate::number;
+use crate::random::Random;
+
+const QUEUE: &str = "tokens";
+const TOKENS: u64 = 80;
+const WORKERS: u64 = 6;
+/// Tells the program its directory, the first number of its transactions and its seed.
+const PROGRAM: &str = "PEEKLOCK_TRANSACTIONS_OF";
+const LIFE_MS_MAX: u64 = 500;
+
+/// A token as it stands in a message: which, how often it was moved, and by which transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Token {
+    token: u64,
+    generation: u64,
+    transaction: u64,
+    place: u64,
+}
+
+impl Token {
+    fn written(self) -> String {
+        let Self { token, generation, transaction, place } = self;
+        format!("{token} {generation} {transaction} {place}")
+    }
+
+    fn read(body: &[u8]) -> Self {
+        let text = std::str::from_utf8(body).unwrap();
+        let numbers: Vec<u64> = text.split(' ').map(|one| one.parse().unwrap()).collect();
+        let [token, generation, transaction, place] = numbers[..] else { panic!("{text}") };
+        Self { token, generation, transaction, place }
+    }
+}
+
+/// What is known of a transaction, with the generation that each token has after it.
+#[derive(Default, Debug)]
+struct Known {
+    tokens: BTreeMap<u64, u64>,
+    end: End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum End {
+    #[default]
+    Unknown,
+    Committed,
+    NotCommitted,
+}
+
+/// TXN-15, TXN-01, TXN-04, TXN-13, TXN-14: over many kills.
+#[test]
+fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
+    let _alone = alone();
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("killed-transactions");
+    let _absent = std::fs::remove_dir_all(&directory);
+    let seed = number("PEEKLOCK_KILL_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let mut random = Random::new(seed);
+    on_broker(&directory, prepare);
+    let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut ends = [0; 3];
+    for round in 0..number("PEEKLOCK_KILL_ROUNDS").unwrap_or(12) {
+        let life = Duration::from_millis(random.between(20, LIFE_MS_MAX));
+        let first = known.keys().next_back().map_or(1, |last| last + 1);
+        let told = run(&directory, first, random.bits(), life);
+        for line in &told {
+            read_line(line, &mut known);
+        }
+        let found = on_broker(&directory, look);
+        let judged = judge(&known, first, &found);
+        assert!(judged.is_empty(), "seed {seed}, round {round}:\n{}", judged.join("\n"));
+        for known in known.range(first..).map(|(_, known)| known.end) {
+            ends[known as usize] += 1;
+        }
+    }
+    let [unknown, committed, not_committed] = ends;
+    eprintln!("{committed} committed, {not_committed} rolled back, {unknown} unknown, seed {seed}");
+    assert!(committed > 20 && not_committed > 5, "the kills came too early to say something");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Every token is there once; of each transaction all tokens have moved, or none.
+fn judge(known: &BTreeMap<u64, Known>, first: u64, found: &[(u64, Token)]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut there: BTreeMap<u64, Token> = BTreeMap::new();
+    let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+    for (number, token) in found {
+        if there.insert(token.token, *token).is_some() {
+            complaints.push(format!("{token:?} is there twice"));
+        }
+        let first = numbers.entry(token.transaction).or_insert(number - token.place);
+        if token.transaction > 0 && *first + token.place != *number {
+            complaints.push(format!("{token:?} has the number {number}, the first {first}"));
+        }
+        let end = known.get(&token.transaction).map(|known| known.end);
+        if token.transaction > 0 && matches!(end, None | Some(End::NotCommitted)) {
+            complaints.push(format!("{token:?} was sent by a transaction that ended {end:?}"));
+        }
+    }
+    if there.len() as u64 != TOKENS {
+        complaints.push(format!("{} tokens of {TOKENS} are there", there.len()));
+    }
+    for (transaction, known) in known.range(first..) {
+        let has_moved = |(token, generation): (&u64, &u64)| {
+            there.get(token).is_some_and(|there| there.generation >= *generation)
+        };
+        let moved = known.tokens.iter().filter(|one| has_moved(*one)).count();
+        let is_right = match known.end {
+            End::Committed => moved == known.tokens.len(),
+            End::Unknown => moved == 0 || moved == known.tokens.len(),
+            // Another one may have moved them since.
+            End::NotCommitted => true,
+        };
+        if !is_right {
+            complaints
+                .push(format!("{moved} tokens moved of transaction {transaction}: {known:?}"));
+        }
+    }
+    complaints
+}
+
+fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
+    let mut words = line.split(' ');
+    let what = words.next().unwrap_or_default();
+    let mut number = || words.next()?.parse::<u64>().ok();
+    match what {
+        "begun" => {
+            let mut tokens = BTreeMap::new();
+            let transaction = number().unwrap();
+            while let (Some(token), Some(generation)) = (number(), number()) {
+                tokens.insert(token, generation);
+            }
+            known.insert(transaction, Known { tokens, end: End::Unknown });
+        }
+        "committed" => known.get_mut(&number().unwrap()).unwrap().end = End::Committed,
+        "rolled-back" => known.get_mut(&number().unwrap()).unwrap().end = End::NotCommitted,
+        "wrong" => panic!("{line}"),
+        // What the test runner says.
+        _ => {}
+    }
+}
+
+/// Lets the program live so long; returns what it said.
+fn run(directory: &Path, first: u64, seed: u64, life: Duration) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "transactions::program", "--ignored", "--nocapture"])
+        .env(PROGRAM, format!("{first} {seed} {}", directory.display()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let (ready, begun) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        for line in output.lines() {
+            let line = line.unwrap();
+            if line == "ready" {
+                ready.send(()).unwrap();
+            }
+            lines.push(line);
+        }
+        lines
+    });
+    begun.recv().unwrap();
+    std::thread::sleep(life);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut lines = reader.join().unwrap();
+    // A line that was cut says nothing: each ends with a full stop.
+    lines.retain(|line| line.ends_with('.'));
+    lines
+}
+
+/// Runs something on a broker of this process, and stops it.
+fn on_broker<T>(directory: &Path, work: impl AsyncFnOnce(&Client) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let broker = Broker::builder().data_dir(directory).unwrap().start().await.unwrap();
+        let done = work(&Client::new(&broker)).await;
+        broker.stop(Duration::ZERO).await.unwrap();
+        done
+    })
+}
+
+async fn prepare(client: &Client) {
+    let lock_duration = Some(TimeSpan::from_minutes(5));
+    let max_delivery_count = Some(1_000_000);
+    let properties = QueueUpdate { lock_duration, max_delivery_count, ..QueueUpdate::default() };
+    client.admin().create_queue_with(QUEUE, properties).await.unwrap();
+    let tokens = (0..TOKENS).map(|token| {
+        let first = Token { token, generation: 0, transaction: 0, place: 0 };
+        Message::new(first.written())
+    });
+    client.sender(QUEUE).unwrap().send_batch(tokens.collect()).await.unwrap();
+}
+
+/// Number and token of every message there.
+async fn look(client: &Client) -> Vec<(u64, Token)> {
+    let mut found = Vec::new();
+    for path in [QUEUE.to_owned(), dead_letter_path(QUEUE)] {
+        let receiver = client.receiver(&path).unwrap();
+        let mut from = SequenceNumber(0);
+        loop {
+            let seen = receiver.peek(from, 100).await.unwrap();
+            let Some(last) = seen.last() else { break };
+            from = last.sequence_number().next();
+            found.extend(seen.iter().map(|one| (one.sequence_number().0, Token::read(one.body()))));
+        }
+    }
+    found
+}
+
+/// The program that is killed; it is run by the test above only.
+#[test]
+#[ignore = "is the program that the test kills"]
+fn program() {
+    let Ok(orders) = std::env::var(PROGRAM) else { return };
+    let mut words = orders.splitn(3, ' ');
+    let mut word = || words.next().unwrap();
+    let first: u64 = word().parse().unwrap();
+    let mut random = Random::new(word().parse().unwrap());
+    let directory = PathBuf::from(word());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let broker = Broker::builder().data_dir(directory).unwrap().start().await.unwrap();
+        let client = Client::new(&broker);
+        let next = AtomicU64::new(first);
+        tell("\nready");
+        let workers = (0..WORKERS).map(|_| work(&client, &next, random.fork()));
+        futures_util::future::join_all(workers).await;
+    });
+}
+
+async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
+    let sender = client.sender(QUEUE).unwrap();
+    let main = client.receiver(QUEUE).unwrap();
+    let dead = client.receiver(&dead_letter_path(QUEUE)).unwrap();
+    loop {
+        let receiver = if random.chance(30) { &dead } else { &main };
+        let count = u32::try_from(random.between(1, 5)).unwrap();
+        let held = receiver.receive_many(count, TimeSpan::from_ms(20)).await.unwrap();
+        if held.is_empty() {
+            continue;
+        }
+        if std::ptr::eq(receiver, &raw const main) && random.chance(25) {
+            for message in &held {
+                receiver.dead_letter(message, None, None, &[]).await.unwrap();
+            }
+            continue;
+        }
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let moved = moved(number, &held);
+        let transaction = client.begin_transaction().unwrap();
+        // In any order.
+        let sends_first = random.chance(50);
+        for is_send in [sends_first, !sends_first] {
+            for (message, copy) in held.iter().zip(&moved) {
+                if is_send {
+                    transaction.send(&sender, Message::new(copy.written())).await.unwrap();
+                } else {
+                    transaction.complete(receiver, message).await.unwrap();
+                }
+            }
+        }
+        let tokens: Vec<String> =
+            moved.iter().map(|copy| format!("{} {}", copy.token, copy.generation)).collect();
+        tell(&format!("begun {number} {} .", tokens.join(" ")));
+        if random.chance(20) {
+            transaction.roll_back().unwrap();
+            tell(&format!("rolled-back {number} ."));
+            for message in &held {
+                receiver.release(message).await.unwrap();
+            }
+            continue;
+        }
+        let committed = transaction.commit().await.unwrap();
+        let numbers = committed.sequence_numbers();
+        if numbers.len() != held.len() || !numbers.is_sorted_by(|one, two| one.0 + 1 == two.0) {
+            tell(&format!("wrong numbers {numbers:?} ."));
+        }
+        tell(&format!("committed {number} ."));
+    }
+}
+
+/// The tokens of these messages, one generation later.
+fn moved(transaction: u64, held: &[Received]) -> Vec<Token> {
+    let moved = (0..).zip(held).map(|(place, message)| {
+        let Token { token, generation, .. } = Token::read(message.body());
+        Token { token, generation: generation + 1, transaction, place }
+    });
+    moved.collect()
+}
+
+/// Says a line that survives the process.
+fn tell(line: &str) {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}").unwrap();
+    output.flush().unwrap();
+}

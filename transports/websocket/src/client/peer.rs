@@ -1,0 +1,102 @@
+//! Forwarding for another broker: lists of messages, each of which is stored once however often it is
+//! handed over.
+
+use std::sync::Arc;
+
+use peeklock_core::entity::peers::PeerSource;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Content;
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::Timestamp;
+
+use super::core::Link;
+use crate::frame::message::Outgoing;
+use crate::frame::text::{Guid, Instant};
+use crate::frame::{
+    FailedSend, Forward, ForwardSource, ForwardedMessage, Forwarding, LIST_COUNT_MAX, Notice,
+    Operation,
+};
+
+/// A message on its way from broker to broker.
+#[derive(Clone, Debug)]
+pub struct PeerMessage {
+    /// Its number at its source.
+    pub sequence: SequenceNumber,
+    /// The number it was first given (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// When it was enqueued at its source.
+    pub enqueued_at: Timestamp,
+    /// Transfers so far, this one included (FWD-13).
+    pub hops: u8,
+    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    pub dead_letter_source: Option<Arc<str>>,
+    /// What was sent, with all changes since.
+    pub content: Content,
+}
+
+/// Hands messages of one source over to one queue; needs the Manage right (FWD-13).
+pub struct PeerSender {
+    link: Link,
+    source: PeerSource,
+}
+
+impl PeerSender {
+    pub(super) const fn new(link: Link, source: PeerSource) -> Self {
+        Self { link, source }
+    }
+
+    /// Hands a list over and waits until it is judged: a result for each message from the first on, as
+    /// far as the broker came. It ends with the first that may be taken later. A message that was taken
+    /// before is not stored again, and counts as taken.
+    ///
+    /// One list at a time keeps the order, and is what the broker remembers.
+    ///
+    /// # Errors
+    /// When the whole list was refused, such as `EntityNotFound` and `Unauthorized`, or it is not known
+    /// whether it was taken (`CommunicationProblem`): then hand it over again.
+    pub async fn forward(
+        &self,
+        messages: Vec<PeerMessage>,
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let count = messages.len();
+        if count > LIST_COUNT_MAX {
+            let detail = format!("a list has {count} messages, the limit is {LIST_COUNT_MAX}");
+            return Err(self.link.core.refuse(Rejection::argument(detail), &self.link.path));
+        }
+        let source = ForwardSource {
+            broker: Guid(self.source.broker),
+            entity: self.source.entity.0,
+            forwarding: match self.source.sub_queue {
+                SubQueue::Main | SubQueue::TransferDeadLetter => Forwarding::Messages,
+                SubQueue::DeadLetter => Forwarding::DeadLetters,
+            },
+        };
+        let messages = messages.into_iter().map(wire).collect();
+        let forward = Forward { link: self.link.number, source, messages };
+        let Notice::Forwarded(forwarded) = self.link.call(Operation::Forward(forward)).await?
+        else {
+            return Err(self.link.unexpected());
+        };
+        let tried = usize::try_from(forwarded.tried).unwrap_or(usize::MAX).min(count);
+        let mut results: Vec<Result<(), BrokerError>> = (0..tried).map(|_| Ok(())).collect();
+        for FailedSend { index, error } in forwarded.failed {
+            let place = usize::try_from(index).ok().and_then(|index| results.get_mut(index));
+            if let Some(place) = place {
+                *place = Err(error.into_error());
+            }
+        }
+        Ok(results)
+    }
+}
+
+fn wire(message: PeerMessage) -> ForwardedMessage {
+    ForwardedMessage {
+        sequence_number: message.sequence.0,
+        enqueued_sequence_number: message.enqueued_sequence.0,
+        enqueued_time_utc: Instant(message.enqueued_at),
+        hops: message.hops,
+        dead_letter_source: message.dead_letter_source.as_deref().map(str::to_owned),
+        message: Outgoing::Content(message.content.as_bytes().clone()),
+    }
+}

@@ -1,0 +1,242 @@
+//! Sessions: accepting one, which opens a link to it, and what its holder asks (SES-05 to SES-15, SES-24
+//! to SES-29).
+
+use peeklock_core::command::{Command, Outcome, SessionCommand, SessionFilter};
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::path::EntityAddress;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::Conversation;
+use super::inbound::{Asked, Done, Refusal};
+use super::link::{Link, Source};
+use super::pending::{Expect, correlation};
+use crate::frame::session::{
+    AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionAccepted, SessionList,
+    SessionState, SetSessionState,
+};
+use crate::frame::text::Instant;
+use crate::frame::{Deleted, Item, Notice, Role};
+
+/// How long an accept waits for the next session if it does not say (SES-08).
+const WAIT_SECONDS: f64 = 60.0;
+
+impl Link {
+    /// Something that only the holder of its session may ask.
+    pub(super) const fn in_session(&self, command: SessionCommand) -> Command {
+        Command::InSession { receiver: self.receiver, command }
+    }
+
+    /// Removes available messages of what it receives from (DEL-01, DEL-07).
+    pub(super) const fn delete_batch(
+        &self,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    ) -> Command {
+        match self.source {
+            Source::Session(_) => {
+                self.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
+            }
+            Source::Queue | Source::Awaited => Command::DeleteBatch { count_max, enqueued_before },
+        }
+    }
+}
+
+impl Conversation {
+    /// Locks a session for a new link, or lets the request wait for one (SES-05 to SES-08).
+    pub(super) async fn accept_session(&mut self, asked: Asked, accept: AcceptSession) -> Done {
+        let AcceptSession { link: number, path, session_id, mode, wait_seconds, credit } = accept;
+        if asked.id == 0 {
+            return Err(Rejection::argument("acceptSession needs an id, to be answered").into());
+        }
+        self.refuse_link(number)?;
+        let wait = match session_id {
+            Some(_) => TimeSpan::ZERO,
+            None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,
+        };
+        let resource = self.resource_of(&path, Right::Listen).await?;
+        let entity = self.broker.entity(&resource)?;
+        let mut link = Link::new(entity, resource.into(), Role::Receiver, mode.into());
+        link.source = Source::Awaited;
+        let command = Command::AcceptSession {
+            session: session_id.map(String::into_boxed_str),
+            receiver: link.receiver,
+            mode: link.mode,
+            wait,
+        };
+        self.receivers.insert(link.receiver, number);
+        self.links.insert(number, link);
+        let id = asked.id;
+        let expect = Expect::Accepted { link: number, credit: credit.unwrap_or(0) };
+        // A request that waits holds little, and no room.
+        let waits = wait > TimeSpan::ZERO;
+        let slot = if waits {
+            self.await_own(id, number, expect)
+        } else {
+            self.await_answer(asked, number, expect)
+        };
+        let ticket = self.submit(number, command, correlation(slot, 0));
+        if waits {
+            self.waits.insert(id, (ticket, number));
+        }
+        Ok(())
+    }
+
+    /// An accept is answered: there is a link now, or none.
+    pub(super) fn accepted(
+        &mut self,
+        id: u32,
+        number: u32,
+        credit: u32,
+        result: Result<Outcome, Rejection>,
+        path: &str,
+    ) {
+        self.waits.remove(&id);
+        let notice = match result {
+            Ok(Outcome::SessionAccepted { session, locked_until, .. }) => {
+                if let Some(link) = self.links.get_mut(&number) {
+                    link.source = Source::Session((*session).into());
+                    link.up_to = credit;
+                    link.start_flow();
+                }
+                self.limit(number);
+                Notice::SessionAccepted(SessionAccepted {
+                    session_id: session.to_string(),
+                    locked_until_utc: Instant(locked_until),
+                })
+            }
+            other => {
+                if let Some(link) = self.links.remove(&number) {
+                    self.receivers.remove(&link.receiver);
+                }
+                let rejection = match other {
+                    Err(rejection) => rejection,
+                    Ok(_) => Rejection::internal("unexpected answer"),
+                };
+                Notice::Error(self.wire_error(rejection, path))
+            }
+        };
+        self.ready.push(Item { id, notice });
+    }
+
+    /// Carries out what the holder of a link's session asks.
+    async fn ask_session(
+        &mut self,
+        asked: Asked,
+        number: u32,
+        command: SessionCommand,
+        expect: Expect,
+    ) -> Done {
+        let link = self.receiver(number)?;
+        if link.session().is_none() {
+            let detail = format!("link {number} is bound to no session");
+            return Err(Rejection::invalid_operation(detail).into());
+        }
+        let command = link.in_session(command);
+        self.command(asked, number, command, expect).await
+    }
+
+    pub(super) async fn renew_session(&mut self, asked: Asked, number: u32) -> Done {
+        let expect = Expect::SessionRenewed { link: number };
+        self.ask_session(asked, number, SessionCommand::Renew, expect).await
+    }
+
+    pub(super) async fn session_state(&mut self, asked: Asked, number: u32) -> Done {
+        self.ask_session(asked, number, SessionCommand::GetState, Expect::SessionState).await
+    }
+
+    pub(super) async fn set_session_state(&mut self, asked: Asked, set: SetSessionState) -> Done {
+        let command = SessionCommand::SetState { state: set.state };
+        self.ask_session(asked, set.link, command, Expect::Done).await
+    }
+
+    /// Tells a state that was fetched; returns its bytes.
+    pub(super) fn state_read(&mut self, id: u32, state: Option<ContentRef>, path: &str) -> u64 {
+        let loaded = match &state {
+            None => Some(None),
+            Some(content) => content.loaded().cloned().map(Some),
+        };
+        let (notice, bytes) = match loaded {
+            Some(state) => {
+                let bytes = state.as_ref().map_or(0, |state| state.len() as u64);
+                (Notice::SessionState(SessionState { state }), bytes)
+            }
+            None => {
+                let reason = Rejection::internal("the state of a session cannot be read");
+                (Notice::Error(self.wire_error(reason, path)), 0)
+            }
+        };
+        self.ready.push(Item { id, notice });
+        bytes
+    }
+
+    /// Looks at the messages of any session, whoever holds it (PEK-07).
+    pub(super) async fn peek_session(&mut self, asked: Asked, peek: PeekSession) -> Done {
+        self.receiver(peek.link)?;
+        let command = Command::PeekSession {
+            session: peek.session_id.into_boxed_str(),
+            from: SequenceNumber(peek.from),
+            count_max: peek.max_count,
+        };
+        let expect = Expect::Messages { link: peek.link };
+        self.command(asked, peek.link, command, expect).await
+    }
+
+    /// Names sessions in ascending order (SES-29).
+    pub(super) async fn list_sessions(&mut self, asked: Asked, list: ListSessions) -> Done {
+        let which = match (list.with_active_messages, list.state_set_after_utc) {
+            (true, Some(_)) => {
+                let detail = "ask for withActiveMessages or stateSetAfterUtc, not both";
+                return Err(Rejection::argument(detail).into());
+            }
+            (true, None) => SessionFilter::WithActiveMessages,
+            (false, Some(Instant(at))) => SessionFilter::StateSetAfter(at),
+            (false, None) => SessionFilter::All,
+        };
+        let resource = self.resource_of(&list.path, Right::Listen).await?;
+        let entity = self.broker.entity(&resource)?;
+        let command = Command::ListSessions {
+            which,
+            skip: list.skip.into(),
+            top: list.top.unwrap_or(u32::MAX),
+        };
+        self.apart(asked, async move {
+            match entity.call(command).await? {
+                Outcome::Sessions(names) => {
+                    let session_ids = names.iter().map(|name| (**name).to_owned()).collect();
+                    Ok(Notice::Sessions(SessionList { session_ids }))
+                }
+                _ => Err(entity.refuse(Rejection::internal("unexpected answer"))),
+            }
+        });
+        Ok(())
+    }
+
+    /// Deletes available messages of all sessions that nobody holds (DEL-07).
+    pub(super) async fn delete_unlocked(&mut self, asked: Asked, delete: DeleteUnlocked) -> Done {
+        let resource = self.resource_of(&delete.path, Right::Manage).await?;
+        let entity = self.broker.entity(&resource)?;
+        let command = Command::DeleteBatchUnlocked {
+            count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
+            enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
+        };
+        self.apart(asked, async move {
+            match entity.call(command).await? {
+                Outcome::Deleted(count) => Ok(Notice::Deleted(Deleted { count })),
+                _ => Err(entity.refuse(Rejection::internal("unexpected answer"))),
+            }
+        });
+        Ok(())
+    }
+
+    /// The address of a path as it is looked up, after the right to it was granted. What is granted and
+    /// what is looked up is the same address, whatever spelling was sent.
+    async fn resource_of(&mut self, path: &str, right: Right) -> Result<String, Refusal> {
+        let resource =
+            EntityAddress::parse(path).map_or_else(|_| path.to_owned(), |it| it.to_string());
+        self.broker.authorize(&self.principal, right, &resource).await?;
+        Ok(resource)
+    }
+}

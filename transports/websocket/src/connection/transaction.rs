@@ -1,0 +1,312 @@
+//! Transactions (file 15). They belong to the conversation: they outlive a socket that is lost and
+//! resumed, and are rolled back with the conversation (TXN-12).
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, InboundMessage, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Right;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::permits::Permit;
+use peeklock_core::request::{Reply, Request as Mailed};
+use peeklock_core::transaction::{Ending, Issued, Operation, PartOutcome, Reach, TransactionId};
+
+use super::Conversation;
+use super::inbound::{Asked, Done};
+use super::pending::{Expect, Keyed, Pending, correlation};
+use crate::frame::text::Instant;
+use crate::frame::transaction::{
+    CommitTransaction, Committed, CommittedPart, RenewIn, SendIn, SettleIn, TransactionOnly,
+};
+use crate::frame::{Item, Notice, Run, Settled};
+
+/// Operations of one request that are to become part of a transaction.
+pub(super) struct Joining {
+    pub(super) keyed: Keyed,
+    /// By their index; those that the entity has answered are gone.
+    issued: Vec<Option<Issued>>,
+    /// Whether they are answered as a send, which fails as a whole.
+    is_send: bool,
+}
+
+/// A commit that waits for operations to be answered.
+pub(super) struct WaitingCommit {
+    asked: Asked,
+    id: TransactionId,
+    operations: Option<u32>,
+}
+
+/// A commit on its way.
+pub(super) struct Committing {
+    /// Locks that it settles or renews, by part.
+    locks: Vec<Option<LockToken>>,
+    _room: Vec<Permit>,
+}
+
+impl Conversation {
+    pub(super) fn begin_transaction(&mut self, asked: &Asked) -> Done {
+        let id = self.transactions.begin(Reach::OneEntity)?;
+        let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
+        self.ready.push(Item { id: asked.id, notice });
+        Ok(())
+    }
+
+    pub(super) async fn send_in(&mut self, asked: Asked, sent: SendIn) -> Done {
+        let SendIn { transaction, send } = sent;
+        let number = send.link;
+        self.sender(number)?;
+        self.authorize(number, Right::Send).await?;
+        let messages = send.messages.into_iter().map(|message| self.inbound(message));
+        let mut messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
+        let command = match messages.pop() {
+            Some(message) if messages.is_empty() => Command::Send { message },
+            last => {
+                messages.extend(last);
+                Command::SendBatch { messages }
+            }
+        };
+        let keyed =
+            Keyed { link: number, keys: vec![0], tokens: Vec::new(), left: 0, failed: Vec::new() };
+        self.join(asked, TransactionId(transaction), keyed, vec![command], true)
+    }
+
+    pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
+        let SettleIn { transaction, settle } = settle;
+        let number = settle.link;
+        self.receiver(number)?;
+        self.authorize(number, Right::Listen).await?;
+        let settlement = self.settlement(&settle)?;
+        let keyed = self.keyed(number, &settle.ranges, &settle.lock_tokens)?;
+        let commands = keyed
+            .tokens
+            .iter()
+            .map(|token| Command::Settle { token: *token, settlement: settlement.clone() })
+            .collect();
+        self.join(asked, TransactionId(transaction), keyed, commands, false)
+    }
+
+    pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
+        let RenewIn { transaction, renew } = renew;
+        let number = renew.link;
+        self.receiver(number)?;
+        self.authorize(number, Right::Listen).await?;
+        let keyed = self.keyed(number, &renew.ranges, &renew.lock_tokens)?;
+        let commands =
+            keyed.tokens.iter().map(|token| Command::RenewLock { token: *token }).collect();
+        self.join(asked, TransactionId(transaction), keyed, commands, false)
+    }
+
+    /// Has the entity check operations, one by one; those that it would carry out become part of the
+    /// transaction.
+    fn join(
+        &mut self,
+        asked: Asked,
+        id: TransactionId,
+        mut keyed: Keyed,
+        commands: Vec<Command>,
+        is_send: bool,
+    ) -> Done {
+        let number = keyed.link;
+        let (entity, path) = {
+            let link = self.link(number)?;
+            (link.entity.clone(), Arc::clone(&link.path))
+        };
+        let mut checks = Vec::with_capacity(commands.len());
+        let mut issued = Vec::with_capacity(commands.len());
+        for (index, command) in commands.into_iter().enumerate() {
+            match self.transactions.issue(id, &entity, command) {
+                Ok(question) => {
+                    checks.push((index, question.command));
+                    issued.push(Some(question.issued));
+                }
+                Err(rejection) if is_send => return Err(rejection.into()),
+                Err(rejection) => {
+                    let key = keyed.keys.get(index).copied().unwrap_or(0);
+                    let error = self.wire_error(rejection.clone(), &path);
+                    keyed.fail(key, &rejection, |_| error);
+                    issued.push(None);
+                }
+            }
+        }
+        keyed.left = checks.len();
+        if checks.is_empty() {
+            let notice = Notice::Settled(Settled { failed: keyed.failed });
+            self.ready.push(Item { id: asked.id, notice });
+            return Ok(());
+        }
+        let joining = Joining { keyed, issued, is_send };
+        let slot = self.await_answer(asked, number, Expect::Joined(joining));
+        for (index, command) in checks {
+            self.submit(number, command, correlation(slot, index));
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to a check.
+    pub(super) fn joined(
+        &mut self,
+        slot: usize,
+        index: usize,
+        result: Result<Outcome, Rejection>,
+        path: &str,
+    ) {
+        let error =
+            result.err().map(|rejection| (self.wire_error(rejection.clone(), path), rejection));
+        let Some(Pending { expect: Expect::Joined(joining), .. }) = self.pending.get_mut(slot)
+        else {
+            return;
+        };
+        let issued = joining.issued.get_mut(index).and_then(Option::take);
+        let keyed = &mut joining.keyed;
+        keyed.left = keyed.left.saturating_sub(1);
+        match error {
+            None => {
+                if let Some(issued) = issued {
+                    issued.confirm();
+                }
+            }
+            Some((error, rejection)) => {
+                drop(issued);
+                let key = keyed.keys.get(index).copied().unwrap_or(0);
+                keyed.fail(key, &rejection, |_| error);
+            }
+        }
+        if keyed.left > 0 {
+            return;
+        }
+        if let Some(Pending { id, expect: Expect::Joined(joining), .. }) = self.pending.remove(slot)
+        {
+            let failed = joining.keyed.failed;
+            let notice = if joining.is_send {
+                let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
+                error.unwrap_or_else(|| Notice::Done(Default::default()))
+            } else {
+                Notice::Settled(Settled { failed })
+            };
+            self.ready.push(Item { id, notice });
+        }
+        self.commit_answered();
+    }
+
+    pub(super) fn commit(&mut self, asked: Asked, commit: &CommitTransaction) -> Done {
+        let CommitTransaction { transaction, operations } = *commit;
+        let id = TransactionId(transaction);
+        if self.transactions.is_unanswered(id) {
+            // What was asked before it is answered before it.
+            self.commits.push(WaitingCommit { asked, id, operations });
+            return Ok(());
+        }
+        self.commit_now(asked, id, operations).map_err(Into::into)
+    }
+
+    /// Carries out commits that have waited long enough.
+    fn commit_answered(&mut self) {
+        for commit in std::mem::take(&mut self.commits) {
+            if self.transactions.is_unanswered(commit.id) {
+                self.commits.push(commit);
+                continue;
+            }
+            let WaitingCommit { asked, id, operations } = commit;
+            let request = asked.id;
+            if let Err(rejection) = self.commit_now(asked, id, operations) {
+                let error = self.wire_error(rejection, "");
+                self.ready.push(Item { id: request, notice: Notice::Error(error) });
+            }
+        }
+    }
+
+    fn commit_now(
+        &mut self,
+        asked: Asked,
+        id: TransactionId,
+        operations: Option<u32>,
+    ) -> Result<(), Rejection> {
+        let count = self.transactions.part_count(id);
+        if let Some(wanted) = operations
+            && let Some(count) = count
+            && usize::try_from(wanted) != Ok(count)
+        {
+            self.transactions.roll_back(id)?;
+            return Err(Rejection::new(
+                Condition::TransactionRolledBack,
+                format!("transaction {id} has {count} operations and not {wanted}"),
+            ));
+        }
+        let Some(Ending { entity, command, room }) = self.transactions.commit(id)? else {
+            let notice = Notice::Committed(Committed { parts: Vec::new() });
+            self.ready.push(Item { id: asked.id, notice });
+            return Ok(());
+        };
+        let locks = match &command {
+            Command::Commit { parts } => parts.iter().map(|part| lock(&part.operation)).collect(),
+            _ => Vec::new(),
+        };
+        let expect = Expect::Committed(Committing { locks, _room: room });
+        let Asked { id, permit } = asked;
+        let pending = Pending { id, path: entity.path().into(), expect, _permit: Some(permit) };
+        let slot = self.pending.insert(pending);
+        // Behind everything that was asked before.
+        self.hand_over();
+        let reply = Reply::new(Arc::clone(&self.outlet), correlation(slot, 0), None);
+        let (ticket, sub_queue) = (self.broker.ticket(), entity.sub_queue());
+        entity.submit(vec![Mailed { ticket, sub_queue, command, reply }]);
+        Ok(())
+    }
+
+    /// What a commit has done: deliveries that it settled are settled for their links, too.
+    pub(super) fn committed(
+        &mut self,
+        committing: Committing,
+        outcomes: Vec<PartOutcome>,
+    ) -> Notice {
+        let mut parts = Vec::with_capacity(outcomes.len());
+        for (outcome, lock) in outcomes.into_iter().zip(committing.locks) {
+            let mut part = CommittedPart { sequence_numbers: Vec::new(), locked_until_utc: None };
+            match outcome {
+                PartOutcome::Done => self.settled_in(lock),
+                PartOutcome::Accepted(number) => Run::push(&mut part.sequence_numbers, number.0),
+                PartOutcome::AcceptedBatch(numbers) | PartOutcome::Pending(numbers) => {
+                    for number in numbers {
+                        Run::push(&mut part.sequence_numbers, number.0);
+                    }
+                }
+                PartOutcome::Renewed(until) => {
+                    part.locked_until_utc = Some(Instant(until));
+                    if let Some((link, number)) = super::outbound::holder(&mut self.links, 0, lock)
+                    {
+                        link.renewed(number, until);
+                    }
+                }
+            }
+            parts.push(part);
+        }
+        Notice::Committed(Committed { parts })
+    }
+
+    fn settled_in(&mut self, lock: Option<LockToken>) {
+        let Some((link, number)) = super::outbound::holder(&mut self.links, 0, lock) else {
+            return;
+        };
+        link.settled(number);
+        let receiver = link.receiver;
+        // There may be room for more unsettled deliveries.
+        if let Some(number) = self.receivers.get(&receiver).copied() {
+            self.limit(number);
+        }
+    }
+
+    pub(super) fn roll_back(&mut self, asked: &Asked, only: &TransactionOnly) -> Done {
+        self.transactions.roll_back(TransactionId(only.transaction))?;
+        self.done(asked);
+        Ok(())
+    }
+}
+
+/// The lock that an operation is for.
+const fn lock(operation: &Operation) -> Option<LockToken> {
+    match operation {
+        Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),
+        Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. } => None,
+    }
+}
