@@ -162,6 +162,27 @@ fn a_backlog_is_sent_and_drained() {
 }
 
 #[test]
+fn a_topic_delivers_to_each_subscription_beside_a_queue() {
+    for over in ["websocket", "websocket-json", "in-process"] {
+        let arguments = ["w5", "--over", over, "--messages", "60", "--subscriptions", "3"];
+        let figures = figures("topic", &[&arguments[..], &["--clients", "2"]].concat());
+        assert_eq!((&figures["load"], &figures["subscriptions"]), (&"topic".into(), &3.into()));
+        assert_eq!((&figures["messages"], &figures["sent"]), (&60.into(), &60.into()));
+        assert_eq!((&figures["received"], &figures["completed"]), (&180.into(), &180.into()));
+        assert_latency(&figures, "send_latency", 60);
+        assert_latency(&figures, "end_to_end_latency", 180);
+        let [rate, elapsed] = ["deliveries_per_second", "elapsed_seconds"];
+        let deliveries = number(&figures, rate) * number(&figures, elapsed);
+        assert!((deliveries - 180.0).abs() < 1.0, "{deliveries}");
+        let to_queue = number(&figures, rate) / number(&figures, "queue_messages_per_second");
+        assert!((to_queue / number(&figures, "deliveries_to_queue") - 1.0).abs() < 0.01);
+        // The content at least, and not once for each subscription.
+        let written = number(&figures, "written_bytes_per_message");
+        assert!(written > 1_024.0 && written < 3.0 * 1_024.0, "{written}");
+    }
+}
+
+#[test]
 fn queues_are_created_and_connections_opened() {
     for over in ["websocket", "http", "in-process"] {
         let queues = figures("queues", &["w7", "--over", over, "--count", "50", "--clients", "2"]);
@@ -195,7 +216,8 @@ fn a_table_is_for_people() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let directory = directory("refused");
-    let cases: [&[&str]; 10] = [
+    let cases: [&[&str]; 11] = [
+        &["w5", "--over", "http"],
         &["no-such-load"],
         &["cycle", "--over", "http"],
         &["connections", "--over", "in-process"],

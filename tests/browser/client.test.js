@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PeeklockError, typed } from "peeklock";
+import { PeeklockError, subscriptionPath, typed } from "peeklock";
 import { connected, drained, queue } from "./support.js";
 
 const refused = (condition, more = {}) => (error) => {
@@ -433,6 +433,58 @@ test("queues are managed, with their counts", async (t) => {
   assert.equal(await connection.queues.exists(path), true);
   await connection.queues.delete(path);
   assert.equal(await connection.queues.exists(path), false);
+});
+
+// TOP-01, TOP-03, TOP-13, TOP-17, TOP-24, SQL-14
+test("a topic gives each subscription what its rules select", async (t) => {
+  const connection = await connected(t);
+  const topic = `topic-${process.pid}-${Math.random().toString(36).slice(2)}`;
+  const { topics } = connection;
+  await topics.create(topic, { userMetadata: "mine" });
+  assert.equal((await topics.update(topic, { userMetadata: null })).userMetadata, null);
+  const eu = subscriptionPath(topic, "eu");
+  const dear = {
+    name: "dear",
+    filter: { type: "sql", sql: "price > @limit AND region = 'eu'", parameters: { "@limit": typed("i32", 100) } },
+    action: { sql: "SET priority = 'high'" },
+  };
+  const made = await topics.createSubscription(topic, "eu", { properties: { maxDeliveryCount: 3 }, rules: [dear] });
+  assert.deepEqual([made.path, made.maxDeliveryCount, made.runtime.activeMessageCount], [eu, 3, 0]);
+  const coffee = { name: "coffee", filter: { type: "correlation", subject: "coffee", properties: { paid: true } } };
+  assert.deepEqual((await topics.createRule(eu, coffee)).filter.properties.paid, true);
+  assert.deepEqual((await topics.getRule(eu, "DEAR")).filter.parameters["@limit"], typed("i32", 100));
+  await assert.rejects(topics.createRule(eu, coffee), refused("EntityAlreadyExists"));
+  const wrong = { name: "x", filter: { type: "sql", sql: "a >" } };
+  await assert.rejects(topics.createSubscription(topic, "x", { rules: [wrong] }), refused("ArgumentError"));
+  assert.equal(await topics.subscriptionExists(subscriptionPath(topic, "x")), false);
+
+  const [explained] = await topics.explain(eu, { subject: "coffee", applicationProperties: { paid: false } });
+  assert.deepEqual([explained.rule, explained.verdict], ["coffee", "doesNotMatch"]);
+
+  const sender = connection.sender(topic);
+  await sender.send({ body: "machine", applicationProperties: { price: 700, region: "eu" } });
+  await sender.send({ body: "cheap", applicationProperties: { price: 7, region: "eu" } });
+  await sender.send({ body: "cup", subject: "coffee", applicationProperties: { paid: true } });
+  const receiver = connection.receiver(eu);
+  const messages = await receiver.receive({ maxCount: 10 });
+  assert.deepEqual(messages.map(({ text }) => text), ["machine", "cup"]);
+  assert.equal(messages[0].applicationProperties.priority, "high");
+  await Promise.all(messages.map((message) => message.complete()));
+
+  await topics.updateRule(eu, { name: "coffee" });
+  assert.deepEqual((await topics.listRules(eu)).map(({ name, filter }) => [name, filter.type]), [
+    ["coffee", "true"],
+    ["dear", "sql"],
+  ]);
+  await topics.deleteRule(eu, "dear");
+  assert.equal((await topics.updateSubscription(eu, { status: "ReceiveDisabled" })).status, "ReceiveDisabled");
+  await assert.rejects(connection.receiver(eu).receive(), refused("EntityDisabled"));
+  assert.deepEqual((await topics.listSubscriptions(topic)).map(({ name }) => name), ["eu"]);
+  assert.ok((await topics.list({ top: 100 })).some(({ path }) => path === topic));
+  await topics.deleteSubscription(eu);
+  assert.equal((await topics.get(topic)).runtime.subscriptionCount, 0);
+  await topics.delete(topic);
+  assert.equal(await topics.exists(topic), false);
 });
 
 // SND-08, ENT-24

@@ -9,8 +9,11 @@ import {
   type Queue,
   type ReceivedMessage,
   type Receiver,
+  type Rule,
   type SendOutcome,
   type SessionReceiver,
+  subscriptionPath,
+  type Topic,
   typed,
   TypedValue,
 } from "peeklock";
@@ -36,6 +39,18 @@ export async function everything(): Promise<void> {
   await connection.queues.update("orders", { maxDeliveryCount: active }, { version: queue.runtime.updatedAt });
   // @ts-expect-error: a misspelled property
   await connection.queues.update("orders", { maxDeliverCount: 3 });
+
+  const topic: Topic = await connection.topics.create("events", { supportOrdering: true });
+  const rule: Rule = await connection.topics.createRule(subscriptionPath(topic.path, "eu"), {
+    name: "dear",
+    filter: { type: "sql", sql: "price > @limit", parameters: { limit: typed("i32", 5) } },
+    action: { sql: "SET priority = 'high'" },
+  });
+  // @ts-expect-error: of a filter of another type
+  await connection.topics.updateRule("events/Subscriptions/eu", { name: rule.name, filter: { type: "true", sql: "1=1" } });
+  const [explained] = await connection.topics.explain("events/Subscriptions/eu", "text");
+  const verdicts: (boolean | null)[] | undefined = explained?.tests.map(({ result }) => result);
+  await connection.topics.createSubscription("events", "all", { properties: { forwardTo: verdicts ? "orders" : null } });
 
   const sender = connection.sender("orders", { inFlightMax: 10 });
   const number: number = await sender.send("text");

@@ -14,6 +14,7 @@
 import { argument, cancelled, lost, PeeklockError } from "./error.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
+import { Topics } from "./topics.js";
 import { Receiver } from "./receiver.js";
 import { Sender } from "./sender.js";
 import { acceptSession } from "./session.js";
@@ -114,6 +115,8 @@ export class Connection extends EventTarget {
     this.ready.catch(() => {});
     /** The queues of the broker. */
     this.queues = new Queues(this);
+    /** The topics of the broker, with their subscriptions and rules. */
+    this.topics = new Topics(this);
     this.#lostAt = performance.now();
     this.#tickTimer = setInterval(() => this.#tick(), TICK_MS);
     this.#open();

@@ -83,6 +83,7 @@ export class Connection {
   /** Counts the times that the broker began anew; locks of an earlier session are gone. */
   readonly session: number;
   readonly queues: Queues;
+  readonly topics: Topics;
   sender(path: string, options?: SenderOptions): Sender;
   /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
   receiver(path: string, options?: ReceiverOptions): Receiver;
@@ -438,4 +439,156 @@ export class Queues {
   ): Promise<string[]>;
   /** Removes available messages of all sessions that nobody holds. */
   deleteUnlocked(path: string, options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
+}
+
+/** On update an absent property keeps its value; `null` clears `userMetadata`. */
+export interface TopicProperties {
+  maxSizeInMegabytes?: number;
+  requiresDuplicateDetection?: boolean;
+  duplicateDetectionHistoryTimeWindow?: string;
+  defaultMessageTimeToLive?: string;
+  enableBatchedOperations?: boolean;
+  status?: "Active" | "Disabled" | "SendDisabled";
+  autoDeleteOnIdle?: string;
+  enablePartitioning?: boolean;
+  enableExpress?: boolean;
+  supportOrdering?: boolean;
+  maxMessageSizeInKilobytes?: number;
+  userMetadata?: string | null;
+}
+
+export interface Topic extends Required<TopicProperties> {
+  path: string;
+  runtime: {
+    subscriptionCount: number;
+    scheduledMessageCount: number;
+    sizeInBytes: number;
+    lastSequenceNumber: number;
+    createdAt: string;
+    updatedAt: string;
+    accessedAt: string;
+  };
+}
+
+/** On update an absent property keeps its value; `null` clears the two of forwarding, and `userMetadata`. */
+export interface SubscriptionProperties {
+  lockDuration?: string;
+  requiresSession?: boolean;
+  defaultMessageTimeToLive?: string;
+  deadLetteringOnMessageExpiration?: boolean;
+  enableDeadLetteringOnFilterEvaluationExceptions?: boolean;
+  maxDeliveryCount?: number;
+  enableBatchedOperations?: boolean;
+  status?: "Active" | "Disabled" | "ReceiveDisabled";
+  forwardTo?: string | null;
+  forwardDeadLetteredMessagesTo?: string | null;
+  autoDeleteOnIdle?: string;
+  userMetadata?: string | null;
+}
+
+export interface Subscription extends Required<SubscriptionProperties> {
+  path: string;
+  topic: string;
+  name: string;
+  runtime: {
+    activeMessageCount: number;
+    deferredMessageCount: number;
+    deadLetterMessageCount: number;
+    transferMessageCount: number;
+    transferDeadLetterMessageCount: number;
+    totalMessageCount: number;
+    sizeInBytes: number;
+    lastSequenceNumber: number;
+    /** Of a subscription that requires sessions. */
+    sessionCount?: number;
+    lockedSessionCount?: number;
+    createdAt: string;
+    updatedAt: string;
+    accessedAt: string;
+  };
+}
+
+/** An SQL text with the values of its parameters, `@` before their names or not. */
+export interface SqlText {
+  sql: string;
+  parameters?: Record<string, PropertyValue>;
+}
+
+/** What a rule selects. */
+export type Filter =
+  | { type: "true" }
+  | { type: "false" }
+  | ({ type: "sql" } & SqlText)
+  | {
+      type: "correlation";
+      correlationId?: string;
+      messageId?: string;
+      to?: string;
+      replyTo?: string;
+      subject?: string;
+      sessionId?: string;
+      replyToSessionId?: string;
+      contentType?: string;
+      /** Application properties. */
+      properties?: Record<string, PropertyValue>;
+    };
+
+export interface NewRule {
+  name: string;
+  /** Without it, every message is selected. */
+  filter?: Filter;
+  /** Changes what is selected. */
+  action?: SqlText;
+}
+
+export interface Rule extends NewRule {
+  filter: Filter;
+  createdAt: string;
+}
+
+/** What a rule would make of a message, and why. */
+export interface Explanation {
+  rule: string;
+  verdict: "matches" | "doesNotMatch" | "unknown" | "filterFailed" | "actionFailed";
+  error?: string;
+  /** `null` is unknown: something is not there. */
+  tests: { text: string; operands: string[]; result: boolean | null }[];
+  reads: { name: string; value: string | null }[];
+  changes: string[];
+}
+
+/** The path from which a subscription is received. */
+export function subscriptionPath(topic: string, name: string): string;
+
+/** Management of topics, subscriptions and rules. Subscriptions are named by their path. */
+export class Topics {
+  private constructor();
+  create(path: string, properties?: TopicProperties): Promise<Topic>;
+  get(path: string): Promise<Topic>;
+  exists(path: string): Promise<boolean>;
+  update(path: string, properties: TopicProperties, options?: { version?: string }): Promise<Topic>;
+  /** With its subscriptions and all their messages. */
+  delete(path: string): Promise<void>;
+  list(options?: { skip?: number; top?: number }): Promise<Topic[]>;
+  /** Without rules it gets every message; if one is invalid, nothing is created. */
+  createSubscription(
+    topic: string,
+    name: string,
+    options?: { properties?: SubscriptionProperties; rules?: NewRule[] },
+  ): Promise<Subscription>;
+  getSubscription(path: string): Promise<Subscription>;
+  subscriptionExists(path: string): Promise<boolean>;
+  updateSubscription(
+    path: string,
+    properties: SubscriptionProperties,
+    options?: { version?: string },
+  ): Promise<Subscription>;
+  deleteSubscription(path: string): Promise<void>;
+  listSubscriptions(topic: string, options?: { skip?: number; top?: number }): Promise<Subscription[]>;
+  createRule(path: string, rule: NewRule): Promise<Rule>;
+  getRule(path: string, name: string): Promise<Rule>;
+  updateRule(path: string, rule: NewRule): Promise<Rule>;
+  deleteRule(path: string, name: string): Promise<void>;
+  listRules(path: string, options?: { skip?: number; top?: number }): Promise<Rule[]>;
+  explain(path: string, message: Sendable): Promise<Explanation[]>;
 }

@@ -7,4 +7,5 @@ export { Queues } from "./queues.js";
 export { Receiver } from "./receiver.js";
 export { Sender } from "./sender.js";
 export { SessionReceiver } from "./session.js";
+export { subscriptionPath, Topics } from "./topics.js";
 export { typed, TypedValue } from "./value.js";

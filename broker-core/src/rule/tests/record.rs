@@ -142,7 +142,7 @@ fn an_explanation_shows_each_test_and_what_it_saw() {
          true    Color = 'red'   saw 'red' and 'red'\n  \
          false   size > 7   saw 5 and 7\n  \
          false   sys.Label LIKE 'y%'   saw 'x'\n  \
-         Color is 'red'\n  size is 5\n  Subject is 'x'"
+         Color is 'red'\n  size is 5\n  sys.Subject is 'x'"
     );
     let unknown = explained(sql("r", "absent = 1"), &message);
     assert_eq!(unknown.verdict, Verdict::Unknown);
