@@ -21,6 +21,7 @@ mod receiver;
 mod sender;
 mod session;
 mod text;
+mod transaction;
 
 use std::fmt;
 use std::io;
@@ -48,6 +49,7 @@ pub use self::receiver::Receiver;
 pub use self::sender::Sender;
 pub use self::session::SessionReceiver;
 pub use self::text::{MessageTextError, message_from_json, message_to_json, queue_to_json};
+pub use self::transaction::{Committed, Part, Transaction};
 
 /// What a connection is made over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
