@@ -14,4 +14,5 @@ mod wire {
     mod lifecycle;
     mod resume;
     mod sessions;
+    mod transactions;
 }
