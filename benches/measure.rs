@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-const RUNS: usize = 5;
+/// How often each is run.
+pub const RUNS: usize = 5;
 
 /// Runs `work` several times and prints how many units it did a second.
 #[expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]

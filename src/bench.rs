@@ -22,6 +22,7 @@ pub mod report;
 pub mod scheduled;
 mod served;
 mod target;
+mod topic;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -190,6 +191,7 @@ async fn over_target(
     };
     match plan.load {
         Load::Backlog => backlog::run(plan, target, bar, &mut report).await?,
+        Load::Topic => topic::run(plan, target, bar, &mut report).await?,
         Load::Queues => queues::run(plan, target, bar, &mut report).await?,
         Load::Connections => connections::run(plan, target, bar, &mut report).await?,
         Load::Latency

@@ -21,12 +21,17 @@ mod terminal;
 mod completions;
 mod context;
 mod dlq;
+mod forward;
 mod peek;
 mod queue;
 mod receive;
+mod rule;
 mod schedule;
 mod send;
+mod session;
+mod subscription;
 mod top;
+mod topic;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -40,8 +45,9 @@ use crate::server::ServeError;
 const ABOUT: &str = "A message broker with the semantics of Azure Service Bus";
 
 const LONG_ABOUT: &str = "\
-A message broker with the semantics of Azure Service Bus: queues with peek-lock settlement, time \
-to live, dead-letter queues, scheduling, deferral and duplicate detection.
+A message broker with the semantics of Azure Service Bus: queues and topics with peek-lock \
+settlement, time to live, dead-letter queues, scheduling, deferral, sessions and duplicate \
+detection.
 
 Without a subcommand, `peeklock` is `peeklock serve`.";
 
@@ -58,10 +64,12 @@ Examples:
   peeklock queue create orders               with a broker running: a queue,
   peeklock send orders 'two coffees'         a message into it,
   peeklock receive orders                    and out of it
+  peeklock topic create events               a topic, to which several listen,
+  peeklock subscription create events eu --sql \"region = 'eu'\"
   peeklock top                               what comes in and goes out
   peeklock dlq resubmit orders --dry-run     what was given up on
 
-Commands for queues and messages talk to ws://127.0.0.1:5301, unless --url, --context, \
+Commands for queues, topics and messages talk to ws://127.0.0.1:5301, unless --url, --context, \
 PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` says otherwise.
 
 ",
@@ -163,6 +171,18 @@ enum Command {
     /// Create, show, change, empty and delete queues
     #[command(subcommand, after_help = queue::HELP)]
     Queue(queue::QueueCommand),
+    /// Create, show, change and delete topics
+    #[command(subcommand, after_help = topic::HELP)]
+    Topic(topic::TopicCommand),
+    /// Create, show, change and delete subscriptions of topics
+    #[command(subcommand, after_help = subscription::HELP, visible_alias = "sub")]
+    Subscription(subscription::SubscriptionCommand),
+    /// Say what subscriptions get, and find out why
+    #[command(subcommand, after_help = rule::HELP)]
+    Rule(rule::RuleCommand),
+    /// Show who forwards to whom
+    #[command(after_help = forward::HELP)]
+    Forward(forward::ForwardFlags),
     /// Send messages
     #[command(after_help = send::HELP)]
     Send(send::SendFlags),
@@ -178,6 +198,9 @@ enum Command {
     /// Cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
+    /// Look at sessions, and at what they keep
+    #[command(subcommand, after_help = session::HELP)]
+    Session(session::SessionCommand),
     /// Watch queues and their rates
     #[command(after_help = top::HELP)]
     Top(top::TopFlags),
@@ -331,11 +354,16 @@ pub fn run() -> ExitCode {
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
         Some(Command::Queue(command)) => queue::run(&command),
+        Some(Command::Topic(command)) => topic::run(&command),
+        Some(Command::Subscription(command)) => subscription::run(&command),
+        Some(Command::Rule(command)) => rule::run(&command),
+        Some(Command::Forward(flags)) => forward::run(&flags),
         Some(Command::Send(flags)) => send::run(&flags),
         Some(Command::Receive(flags)) => receive::run(&flags),
         Some(Command::Peek(flags)) => peek::run(&flags),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
+        Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Context(command)) => context::run(&command),
         Some(Command::Completions(flags)) => completions::run(&flags),

@@ -4,6 +4,7 @@
 //! `peeklock config default` prints, so that the two cannot differ.
 
 mod limits;
+mod peers;
 mod queue;
 mod text;
 mod webhook;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
 use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
+use peeklock::forward_peeklock::PeerConfig;
 use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
@@ -65,6 +67,8 @@ pub struct Config {
     pub websocket: websocket::WebSocketSection,
     /// `[webhook]`.
     pub webhook: webhook::WebhookSection,
+    /// `[peers]`.
+    pub peers: peers::PeersSection,
     /// `[security]`.
     pub security: SecuritySection,
     /// `[log]`.
@@ -364,11 +368,16 @@ impl Loaded {
 
     /// The settings of the forwarder to webhooks; reads the files they name once more.
     pub fn webhook(&self) -> Result<WebhookConfig, ConfigError> {
-        self.config.webhook.config().map_err(|(key, detail)| ConfigError::Invalid {
-            source_name: source_of(&self.layers, &key),
-            key,
-            detail,
-        })
+        self.config.webhook.config().map_err(|wrong| self.invalid(wrong))
+    }
+
+    /// The settings of the forwarder to other brokers, likewise.
+    pub fn peers(&self) -> Result<PeerConfig, ConfigError> {
+        self.config.peers.config().map_err(|wrong| self.invalid(wrong))
+    }
+
+    fn invalid(&self, (key, detail): (String, String)) -> ConfigError {
+        ConfigError::Invalid { source_name: source_of(&self.layers, &key), key, detail }
     }
 
     /// Every value in force, in the order of the documentation.
@@ -425,6 +434,7 @@ impl Config {
         })?;
         self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
+        self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;
         }

@@ -35,7 +35,7 @@
 //! - An actix actor becomes a receiver through [`Consumer`]: the outcome of its handler settles.
 //! - [`http`] and [`websocket`] serve the same broker to clients on the network;
 //!   [`websocket::client`] is such a client, [`metrics_prometheus`] renders metrics.
-//! - [`forward_webhook`] and [`forward_log`] take messages elsewhere.
+//! - [`forward_webhook`], [`forward_peeklock`] and [`forward_log`] take messages elsewhere.
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
 //!   what a store does.
 //! - Everything else is `peeklock-core`: words ([`message`], [`time`], [`path`], [`description`],
@@ -64,6 +64,12 @@ pub mod websocket {
 pub mod forward_log {
     #[doc(inline)]
     pub use peeklock_forward_log::*;
+}
+
+/// Forwards messages to other brokers, for destinations such as `peeklock+wss://broker.example.com/orders`.
+pub mod forward_peeklock {
+    #[doc(inline)]
+    pub use peeklock_forward_peeklock::*;
 }
 
 /// Forwards messages to webhooks, for destinations such as `webhook+https://hooks.example.com/orders`.

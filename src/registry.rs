@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use peeklock::contract::{Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
+use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
@@ -29,8 +30,8 @@ pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", mem
 pub const TRANSPORTS: [(&str, MakeTransport); 2] = [("http", http), ("websocket", websocket)];
 
 /// All are there; the scheme of a destination chooses.
-pub const FORWARDERS: [(&str, MakeForwarder); 2] =
-    [("log", forward_log), ("webhook", forward_webhook)];
+pub const FORWARDERS: [(&str, MakeForwarder); 3] =
+    [("log", forward_log), ("peeklock", forward_peeklock), ("webhook", forward_webhook)];
 
 /// How many shards the memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -98,6 +99,10 @@ fn websocket(loaded: &Loaded, _: MetricsHook) -> Box<dyn Transport> {
 
 fn forward_log(_: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {
     Ok(Arc::new(LogForwarder))
+}
+
+fn forward_peeklock(loaded: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {
+    Ok(Arc::new(PeerForwarder::new(loaded.peers()?)))
 }
 
 fn forward_webhook(loaded: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {

@@ -20,6 +20,7 @@ use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, S
 use crate::contract::{Authorizer, Principal, Right};
 use crate::description::{Destination, EntityKind, QueueDescription, QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
+use crate::forwarders::Forwarders;
 use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
 use crate::message::{Content, Message};
@@ -47,6 +48,9 @@ pub struct Shared {
     pub(crate) receivers: AtomicU64,
     /// Whether every entity that the store has was opened.
     pub(crate) are_open: watch::Sender<bool>,
+    pub(crate) forwarders: Forwarders,
+    /// Names the broker to forwarders, kept with its data.
+    pub(crate) identity: u128,
 }
 
 impl Shared {
@@ -260,11 +264,7 @@ impl Broker {
                     return Err(Rejection::entity_not_found(text));
                 }
                 Destination::Entity(_) => {}
-                Destination::Foreign(scheme) => {
-                    return Err(Rejection::argument(format!(
-                        "no forwarder serves destinations that begin with `{scheme}://`"
-                    )));
-                }
+                Destination::Foreign(scheme) => self.shared.forwarders.check(&scheme, text)?,
             }
         }
         Ok(())

@@ -11,9 +11,10 @@ use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::broker::{Broker, Engine, Health, Shared};
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{AllowAll, Authorizer};
+use crate::contract::{AllowAll, Authorizer, Forwarder};
 use crate::description::Settings;
 use crate::error::Rejection;
+use crate::forwarders::Forwarders;
 use crate::inbound::{Edge, Entropy};
 use crate::permits::Budget;
 use crate::shell::writer::ShardWriter;
@@ -47,6 +48,7 @@ pub struct BrokerBuilder {
     store: Option<Arc<dyn Store>>,
     authorizer: Arc<dyn Authorizer>,
     arbiter_count: Option<usize>,
+    forwarders: Vec<Arc<dyn Forwarder>>,
 }
 
 impl Default for BrokerBuilder {
@@ -57,6 +59,7 @@ impl Default for BrokerBuilder {
             store: None,
             authorizer: Arc::new(AllowAll),
             arbiter_count: None,
+            forwarders: Vec::new(),
         }
     }
 }
@@ -109,6 +112,15 @@ impl BrokerBuilder {
         self
     }
 
+    /// Serves destinations of this forwarder's schemes: an entity whose ForwardTo or
+    /// ForwardDeadLetteredMessagesTo begins with one forwards to it (FWD-31). Of two forwarders with one
+    /// scheme the later serves it. Without one that serves its scheme a destination is refused.
+    #[must_use]
+    pub fn forwarder(mut self, forwarder: Arc<dyn Forwarder>) -> Self {
+        self.forwarders.push(forwarder);
+        self
+    }
+
     /// Starts the broker's own threads and opens every entity the store has. Returns when all are
     /// open. May be called in any runtime, also several times in one process.
     ///
@@ -136,6 +148,8 @@ impl BrokerBuilder {
             health: Health::new(),
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
+            forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
+            identity: identity(&loaded.duplicate_key),
             are_open: tokio::sync::watch::Sender::new(false),
         });
         // Not an owner of the broker: a store may live longer.
@@ -164,6 +178,15 @@ impl BrokerBuilder {
         open.await.map_err(|_| ended())?;
         Ok(Broker { shared, namespace, engine })
     }
+}
+
+/// What forwarders know a broker by: kept with its data, and nothing of the secret shows in it.
+fn identity(duplicate_key: &[u8; 16]) -> u128 {
+    use siphasher::sip128::{Hasher128 as _, SipHasher24};
+    use std::hash::Hasher as _;
+    let mut hasher = SipHasher24::new_with_key(duplicate_key);
+    hasher.write(b"identity of the broker");
+    hasher.finish128().as_u128()
 }
 
 type Started = oneshot::Sender<Result<actix::Addr<NamespaceActor>, StartError>>;

@@ -63,7 +63,7 @@ pub enum Change {
         /// The session it belongs to, in an entity that requires sessions.
         session: Option<Arc<str>>,
         /// Where it was.
-        origin: Origin,
+        came: Came,
         /// Properties that the broker sets on the way, on top of those it has.
         added: Vec<Overlay>,
     },
@@ -270,6 +270,15 @@ pub struct SubscriptionCopy {
     pub overlays: [Option<Overlay>; 2],
     /// Why it was refused, for the metrics.
     pub refused: Option<DeadLetterCause>,
+}
+
+/// Where a message was before it arrived.
+#[derive(Clone, Debug)]
+pub enum Came {
+    /// At another entity of this broker, whose records of it go with its arrival.
+    Here(Origin),
+    /// At another broker.
+    Peer(Content),
 }
 
 /// Why a message is gone.

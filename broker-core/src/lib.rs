@@ -36,6 +36,7 @@ pub mod broker;
 pub mod builder;
 pub mod call;
 pub mod contract;
+mod forwarders;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
 pub mod testing;

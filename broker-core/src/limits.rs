@@ -165,6 +165,10 @@ pub struct Limits {
     pub broker_inbound_count_max: usize,
     /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
     pub send_wait_max: TimeSpan,
+    /// Time of one call of a forwarder; a longer one counts as failed (FWD-32).
+    pub forwarder_time_max: TimeSpan,
+    /// Threads of forwarders, one for each source that forwards to one; further ones wait. Ours.
+    pub forwarder_thread_count_max: usize,
 }
 
 impl Tier {
@@ -291,6 +295,8 @@ impl Limits {
             broker_inbound_bytes_max: 256 * MIB,
             broker_inbound_count_max: 65_536,
             send_wait_max: TimeSpan::from_seconds(5),
+            forwarder_time_max: TimeSpan::from_seconds(30),
+            forwarder_thread_count_max: 256,
         }
     }
 

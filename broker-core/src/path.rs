@@ -196,6 +196,12 @@ impl PathKey {
     }
 }
 
+/// The path of a subscription, from which it is received (ADR-01).
+#[must_use]
+pub fn subscription_path(topic: &str, name: &str) -> String {
+    format!("{topic}/{SUBSCRIPTIONS}/{name}")
+}
+
 /// The address of an entity's dead-letter queue, in the spelling of the official SDKs (ADR-03).
 #[must_use]
 pub fn dead_letter_path(entity_path: &str) -> String {

@@ -12,7 +12,7 @@ use peeklock_core::description::{EntityStatus, QueueUpdate};
 use peeklock_core::entity::peers::{PeerSource, REMEMBERED_MAX, SOURCES_MAX};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber};
-use peeklock_core::message::Message;
+use peeklock_core::message::{Message, Overlay};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::Timestamp;
@@ -240,5 +240,28 @@ async fn the_last_messages_of_the_last_sources_are_remembered() {
     let broker = start(&store).await;
     hand_over(&broker, source(1_000), numbered(&broker, [1])).await;
     assert_eq!(count(&broker).await, before + 2);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// DLQ-21, FWD-26: without a session id it is born in the dead-letter queue of a queue that requires
+/// sessions; where a dead letter comes from is told.
+#[tokio::test]
+async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
+    let update = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    let (store, broker) = with_queue(update).await;
+    let mut messages = vec![
+        arrival(&broker, 1, Message::new("a").with_session_id("s")),
+        arrival(&broker, 2, Message::new("b")),
+    ];
+    messages[0].dead_letter_source = Some("elsewhere".into());
+    assert_eq!(hand_over(&broker, source(1), messages).await, vec![Ok(()); 2]);
+    broker.stop(Duration::ZERO).await.unwrap();
+    let broker = start(&store).await;
+    let counts = broker.describe_queue("q").await.unwrap().counts;
+    assert_eq!((counts.active, counts.dead_letter), (1, 1));
+    let overlays = &stored(&broker).await[0].overlays;
+    let map = overlays[0].load().await.unwrap();
+    let overlay = Overlay::from_bytes(map);
+    assert_eq!(Overlay::source_of([overlay].iter()), Some("elsewhere"));
     broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use peeklock::description::QueueUpdate;
+use peeklock::condition::Condition;
+use peeklock::description::{QueueUpdate, TopicUpdate};
+use peeklock::path::{EntityAddress, EntityName};
 use peeklock::websocket::Encoding;
 use peeklock::websocket::client as ws;
 
@@ -52,21 +54,61 @@ impl Client {
         Ok(())
     }
 
-    /// Deletes a queue with all in it.
-    pub async fn delete_queue(&self, path: &str) -> Result<(), BenchError> {
+    /// Creates a topic that may hold so much, with subscriptions that get everything.
+    pub async fn create_topic(
+        &self,
+        path: &str,
+        megabytes: u64,
+        subscriptions: &[String],
+    ) -> Result<(), BenchError> {
+        let update =
+            || TopicUpdate { max_size_in_megabytes: Some(megabytes), ..TopicUpdate::default() };
         match self {
-            Self::WebSocket(client) => client.admin().delete_queue(path).await?,
-            Self::Http(client) => client.delete_queue(path).await?,
-            Self::InProcess(client) => client.admin().delete_queue(path).await?,
+            Self::WebSocket(client) => {
+                let admin = client.admin();
+                admin.create_topic_with(path, update()).await?;
+                for name in subscriptions {
+                    admin.create_subscription(path, name).await?;
+                }
+            }
+            Self::InProcess(client) => {
+                let admin = client.admin();
+                admin.create_topic_with(path, update()).await?;
+                for name in subscriptions {
+                    admin.create_subscription(path, name).await?;
+                }
+            }
+            Self::Http(_) => return Err(BenchError::Http("it makes no topics here".to_owned())),
         }
         Ok(())
     }
 
-    /// How many messages are in a queue, dead ones included.
+    /// Deletes a queue, or a topic, with all in it.
+    pub async fn delete_queue(&self, path: &str) -> Result<(), BenchError> {
+        match self {
+            Self::WebSocket(client) => match client.admin().delete_queue(path).await {
+                Err(error) if error.condition() == Condition::EntityNotFound => {
+                    client.admin().delete_topic(path).await?;
+                }
+                deleted => deleted?,
+            },
+            Self::Http(client) => client.delete_queue(path).await?,
+            Self::InProcess(client) => client.broker().delete_entity(path).await?,
+        }
+        Ok(())
+    }
+
+    /// How many messages are in a queue or subscription, dead ones included.
     pub async fn messages_in(&self, path: &str) -> Result<u64, BenchError> {
         match self {
+            Self::WebSocket(client) if is_subscription(path) => {
+                Ok(client.admin().subscription(path).await?.counts.total())
+            }
             Self::WebSocket(client) => Ok(client.admin().queue(path).await?.counts.total()),
             Self::Http(client) => client.messages_in(path).await,
+            Self::InProcess(client) if is_subscription(path) => {
+                Ok(client.admin().subscription(path).await?.counts.total())
+            }
             Self::InProcess(client) => Ok(client.admin().queue(path).await?.counts.total()),
         }
     }
@@ -80,15 +122,26 @@ impl Client {
         }
     }
 
-    /// Receives under lock and completes, until everything was received and what this client has is
-    /// completed.
-    pub async fn receive(self, run: Arc<Run>, took: Arc<Latencies>) -> Result<(), BenchError> {
+    /// Receives from a path under lock and completes, until everything was received and what this
+    /// client has is completed.
+    pub async fn receive(
+        self,
+        path: &str,
+        run: Arc<Run>,
+        took: Arc<Latencies>,
+    ) -> Result<(), BenchError> {
         match self {
-            Self::WebSocket(client) => websocket::receive(&client, run, took).await,
-            Self::Http(client) => client.receive(&run, &took).await,
-            Self::InProcess(client) => in_process::receive(&client, &run, &took).await,
+            Self::WebSocket(client) => websocket::receive(&client, path, run, took).await,
+            Self::Http(client) => client.receive(path, &run, &took).await,
+            Self::InProcess(client) => in_process::receive(&client, path, &run, &took).await,
         }
     }
+}
+
+/// Whether a path is that of a subscription.
+fn is_subscription(path: &str) -> bool {
+    EntityAddress::parse(path)
+        .is_ok_and(|address| matches!(address.entity, EntityName::Subscription { .. }))
 }
 
 /// Keeps as many sends under way as the run says, until nothing is left to send.

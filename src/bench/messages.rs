@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use indicatif::ProgressBar;
+use peeklock::path::subscription_path;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -34,6 +35,8 @@ pub struct Run {
     load: Load,
     body_bytes: usize,
     messages: u64,
+    /// Deliveries altogether: for a topic, one to each subscription.
+    deliveries: u64,
     began: Instant,
     taken: AtomicU64,
     sent: AtomicU64,
@@ -70,6 +73,8 @@ pub struct Crowd<'a> {
     plan: &'a Plan,
     target: &'a Target,
     queue: String,
+    /// Where it is received from: the queue itself, or the subscriptions of a topic.
+    sources: Vec<String>,
     admin: Client,
     senders: Vec<Client>,
     receivers: Vec<Client>,
@@ -91,13 +96,14 @@ pub async fn run(
 }
 
 impl Run {
-    fn new(plan: &Plan, queue: &str, messages: u64) -> Self {
+    fn new(plan: &Plan, queue: &str, messages: u64, deliveries: u64) -> Self {
         Self {
             queue: queue.to_owned(),
             window: plan.window,
             load: plan.load,
             body_bytes: plan.body_bytes,
             messages,
+            deliveries,
             began: Instant::now(),
             taken: AtomicU64::new(0),
             sent: AtomicU64::new(0),
@@ -160,7 +166,7 @@ impl Run {
         if let Some(at) = stamp.and_then(|stamp| u64::from_str_radix(stamp, 16).ok()) {
             took.record(self.began.elapsed().saturating_sub(Duration::from_nanos(at)));
         }
-        if self.received.fetch_add(1, Ordering::Relaxed) + 1 == self.messages {
+        if self.received.fetch_add(1, Ordering::Relaxed) + 1 == self.deliveries {
             self.is_all_received.send_replace(true);
         }
     }
@@ -181,14 +187,34 @@ impl<'a> Crowd<'a> {
     /// Creates the queue and connects everybody.
     pub async fn gather(plan: &'a Plan, target: &'a Target) -> Result<Self, BenchError> {
         let queue = queue();
+        let crowd = Self::connect(plan, target, &queue, vec![queue.clone()]).await?;
+        crowd.admin.create_queue(&queue, QUEUE_MEGABYTES).await?;
+        Ok(crowd)
+    }
+
+    /// The same with a topic and its subscriptions, which the receivers share.
+    pub async fn gather_at_topic(plan: &'a Plan, target: &'a Target) -> Result<Self, BenchError> {
+        let topic = queue();
+        let names: Vec<_> = (0..plan.subscriptions).map(|number| format!("s{number}")).collect();
+        let sources = names.iter().map(|name| subscription_path(&topic, name)).collect();
+        let crowd = Self::connect(plan, target, &topic, sources).await?;
+        crowd.admin.create_topic(&topic, QUEUE_MEGABYTES, &names).await?;
+        Ok(crowd)
+    }
+
+    async fn connect(
+        plan: &'a Plan,
+        target: &'a Target,
+        queue: &str,
+        sources: Vec<String>,
+    ) -> Result<Self, BenchError> {
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..plan.clients {
             senders.push(target.connect(plan.over).await?);
             receivers.push(target.connect(plan.over).await?);
         }
         let admin = target.connect(plan.over).await?;
-        admin.create_queue(&queue, QUEUE_MEGABYTES).await?;
-        Ok(Self { plan, target, queue, admin, senders, receivers })
+        Ok(Self { plan, target, queue: queue.to_owned(), sources, admin, senders, receivers })
     }
 
     /// Lets some or all of them work until they are through.
@@ -198,7 +224,8 @@ impl<'a> Crowd<'a> {
         who: Who,
         messages: u64,
     ) -> Result<Phase, BenchError> {
-        let run = Arc::new(Run::new(self.plan, &self.queue, messages));
+        let deliveries = self.deliveries(messages);
+        let run = Arc::new(Run::new(self.plan, &self.queue, messages, deliveries));
         let (mut send, mut end_to_end) = (Vec::new(), Vec::new());
         let process = self.target.process();
         let cpu = || process.and_then(Process::cpu);
@@ -206,10 +233,11 @@ impl<'a> Crowd<'a> {
         let started = Instant::now();
         let mut working = JoinSet::new();
         if who != Who::Senders {
-            for client in &self.receivers {
+            for (client, path) in self.receivers_of_sources() {
                 let took = Arc::new(Latencies::new());
                 end_to_end.push(Arc::clone(&took));
-                working.spawn(client.clone().receive(Arc::clone(&run), took));
+                let (client, path, run) = (client.clone(), path.to_owned(), Arc::clone(&run));
+                working.spawn(async move { client.receive(&path, run, took).await });
             }
         }
         if who != Who::Receivers {
@@ -226,7 +254,8 @@ impl<'a> Crowd<'a> {
             }
             Ok(())
         };
-        watched(bar, messages, || counter.load(Ordering::Relaxed), work).await?;
+        let all = if who == Who::Senders { messages } else { deliveries };
+        watched(bar, all, || counter.load(Ordering::Relaxed), work).await?;
         let elapsed = started.elapsed();
         let used =
             |now: Option<Duration>, before: Option<Duration>| Some(now?.saturating_sub(before?));
@@ -242,17 +271,32 @@ impl<'a> Crowd<'a> {
         };
         if who != Who::Senders {
             // What was received and not completed would be there still.
-            let left = self.admin.messages_in(&self.queue).await?;
-            if left > 0 {
-                return Err(BenchError::Left { left });
+            for source in &self.sources {
+                let left = self.admin.messages_in(source).await?;
+                if left > 0 {
+                    return Err(BenchError::Left { left });
+                }
             }
         }
         Ok(phase)
     }
 
-    /// Removes the queue.
+    /// Removes the queue or topic.
     pub async fn disperse(self) -> Result<(), BenchError> {
         self.admin.delete_queue(&self.queue).await
+    }
+
+    /// How often so many messages are received altogether.
+    pub fn deliveries(&self, messages: u64) -> u64 {
+        messages.saturating_mul(self.sources.len() as u64)
+    }
+
+    /// Who receives from where: all from one queue, or each from some subscriptions.
+    fn receivers_of_sources(&self) -> Vec<(&Client, &str)> {
+        let count = self.receivers.len().max(self.sources.len());
+        let clients = self.receivers.iter().cycle();
+        let sources = self.sources.iter().map(String::as_str).cycle();
+        clients.zip(sources).take(count).collect()
     }
 }
 
@@ -280,7 +324,7 @@ impl Phase {
         report.bytes_if_known("resident_bytes_max", "resident at most", resident);
     }
 
-    fn told_cpu(&self, plan: &Plan, target: &Target, report: &mut Report) {
+    pub fn told_cpu(&self, plan: &Plan, target: &Target, report: &mut Report) {
         report.text("cpu_of", "CPU and memory of", target.of_whom().to_owned());
         let label = "CPU, million messages";
         report.cpu_per_million("cpu_seconds_per_million", label, plan.messages, self.cpu);
@@ -309,9 +353,10 @@ mod tests {
             messages,
             body_bytes,
             count: 0,
+            subscriptions: 1,
             threads: 1,
         };
-        Run::new(&plan, "q", messages)
+        Run::new(&plan, "q", messages, messages)
     }
 
     #[test]

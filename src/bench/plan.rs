@@ -21,6 +21,9 @@ pub enum Load {
     /// W4: the same as W2 with bodies of 16 bytes
     #[value(alias = "w4")]
     Small,
+    /// W5: messages of one topic go to its subscriptions, each to all, beside W2 on a queue in the same run
+    #[value(alias = "w5")]
+    Topic,
     /// W6: everything is sent; then everything is received and completed
     #[value(alias = "w6")]
     Backlog,
@@ -84,6 +87,7 @@ impl Load {
         match self {
             Self::Latency => Shape { clients: 1, window: 1, messages: 10_000, ..shape },
             Self::Small => Shape { body_bytes: 16, ..shape },
+            Self::Topic => Shape { messages: 40_000, ..shape },
             Self::Backlog | Self::Scheduled => Shape { messages: 1_000_000, ..shape },
             Self::Connections => Shape { window: 16, ..shape },
             Self::Throughput | Self::Memory | Self::Queues | Self::Cycle | Self::Beside => shape,
@@ -130,6 +134,8 @@ pub struct Plan {
     pub body_bytes: usize,
     /// Queues or connections.
     pub count: u64,
+    /// Subscriptions of the topic of a load.
+    pub subscriptions: usize,
     /// Threads of this process that make the load.
     pub threads: usize,
 }

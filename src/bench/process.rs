@@ -37,6 +37,12 @@ impl Process {
         self.status("VmHWM:")
     }
 
+    /// Bytes that it has written to files since it was started. What goes over sockets is not in it.
+    pub fn written_bytes(self) -> Option<u64> {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.0)).ok()?;
+        io.lines().find_map(|line| line.strip_prefix("wchar:"))?.trim().parse().ok()
+    }
+
     fn status(self, name: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

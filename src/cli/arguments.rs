@@ -2,7 +2,7 @@
 
 use clap::Args;
 use peeklock::description::EntityStatus;
-use peeklock::path::{EntityAddress, SubQueue, dead_letter_path};
+use peeklock::path::{EntityAddress, EntityName, SubQueue, dead_letter_path, subscription_path};
 use peeklock::time::{TimeSpan, Timestamp};
 
 use crate::config::FromText;
@@ -10,7 +10,7 @@ use crate::config::FromText;
 /// A queue, or what it has given up on.
 #[derive(Args)]
 pub struct Source {
-    /// Queue, such as `orders`
+    /// Queue, such as `orders`, or subscription, such as `orders/subscriptions/eu`
     queue: String,
     /// Take its dead-letter queue instead
     #[arg(short, long)]
@@ -66,6 +66,35 @@ pub fn status_of(text: &str) -> Result<EntityStatus, String> {
 /// The number that the broker has given a message.
 pub fn sequence_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "it is no sequence number, such as 1001".to_owned())
+}
+
+/// Refuses a subscription or a sub-queue where a topic is meant.
+pub fn topic_of(text: &str) -> Result<String, String> {
+    match EntityAddress::parse(text) {
+        Ok(address) if matches!(address.entity, EntityName::Subscription { .. }) => {
+            Err("it is a path of a subscription; name the topic alone".into())
+        }
+        Ok(address) if address.sub_queue != SubQueue::Main => {
+            Err("it is a sub-queue; name the topic alone".into())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// A subscription of a topic.
+#[derive(Args)]
+pub struct SubscriptionName {
+    /// Topic, such as `orders`
+    #[arg(value_parser = topic_of)]
+    pub topic: String,
+    /// Subscription of the topic, such as `eu`
+    pub subscription: String,
+}
+
+impl SubscriptionName {
+    pub fn path(&self) -> String {
+        subscription_path(&self.topic, &self.subscription)
+    }
 }
 
 /// Refuses a sub-queue where a queue is meant.

@@ -25,6 +25,7 @@ Examples:
   peeklock bench                                        W2 over WebSocket
   peeklock bench latency --floor                        W1, and what one sync of the disk takes
   peeklock bench w4 --over http --output json
+  peeklock bench w5                                     a topic with ten subscriptions, beside W2
   peeklock bench backlog --messages 100000
   peeklock bench throughput --url ws://127.0.0.1:5301   a broker that runs already
   peeklock bench cycle --floor                          lists in process, beside the disk alone
@@ -56,7 +57,7 @@ pub struct BenchFlags {
     /// Measure what the disk alone takes, too: for `latency`, `throughput`, `small` one sync of what one send writes, for `cycle` the same writes and syncs
     #[arg(long)]
     floor: bool,
-    /// Messages altogether [default: 200000; `latency` 10000; `backlog`, `scheduled` 1000000]
+    /// Messages altogether [default: 200000; `latency` 10000; `topic` 40000; `backlog`, `scheduled` 1000000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     messages: Option<u32>,
     /// Senders, and as many receivers [default: 4; `latency` 1]
@@ -71,6 +72,9 @@ pub struct BenchFlags {
     /// How many queues `queues` creates, or connections `connections` opens
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
+    /// Subscriptions of the topic of `topic`
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    subscriptions: u16,
     /// Threads that make the load [default: half of the cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -155,6 +159,9 @@ impl BenchFlags {
                 over.name()
             )));
         }
+        if load == Load::Topic && over == Over::Http {
+            return Err(misused(format!("`{name}` does not run --over {}", over.name())));
+        }
         if self.floor && !load.has_floor() {
             return Err(misused(format!("`{name}` has no --floor")));
         }
@@ -195,6 +202,7 @@ impl BenchFlags {
                 .body_bytes
                 .map_or(shape.body_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             count: u64::from(self.count),
+            subscriptions: usize::from(self.subscriptions),
             threads: self.threads.map_or((cores / 2).max(1), usize::from),
         })
     }
@@ -226,6 +234,7 @@ fn bar(plan: &Plan) -> ProgressBar {
         | Load::Throughput
         | Load::Memory
         | Load::Small
+        | Load::Topic
         | Load::Backlog
         | Load::Cycle
         | Load::Beside

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
+use peeklock::path::{EntityAddress, EntityName};
 use peeklock::websocket::client::{Client, ClientOptions};
 
 use super::contexts::{self, Contexts, DEFAULT};
@@ -280,6 +281,11 @@ pub fn told(error: &BrokerError) -> String {
 fn hint(error: &BrokerError) -> Option<String> {
     let entity = line(error.entity());
     let queue = entity.split("/$").next().unwrap_or_default();
+    if let Ok(address) = EntityAddress::parse(queue)
+        && let EntityName::Subscription { topic, name } = address.entity
+    {
+        return hint_at_subscription(error.condition(), &topic, &name);
+    }
     Some(match error.condition() {
         Condition::EntityNotFound if !queue.is_empty() => {
             format!(
@@ -293,8 +299,35 @@ fn hint(error: &BrokerError) -> Option<String> {
             "receive or `peeklock queue purge {queue}`, or give it more room with \
              `peeklock queue update {queue} --max-size-in-megabytes N`"
         ),
+        Condition::SessionCannotBeLocked => format!(
+            "another receiver holds it; `peeklock receive {queue} --next-session` takes one that is free"
+        ),
+        Condition::SessionLockLost => {
+            "the session goes on with whoever accepts it next; a longer --lock-duration of the queue \
+             gives more time"
+                .to_owned()
+        }
         Condition::MessageLockLost => {
             "the message is delivered again; a longer --lock-duration of the queue gives more time"
+                .to_owned()
+        }
+        _ => return None,
+    })
+}
+
+/// The same for a subscription.
+fn hint_at_subscription(condition: Condition, topic: &str, name: &str) -> Option<String> {
+    Some(match condition {
+        Condition::EntityNotFound => format!(
+            "`peeklock subscription list {topic}` shows those there are, `peeklock subscription \
+             create {topic} {name}` makes one, `peeklock rule list {topic} {name}` shows its rules"
+        ),
+        Condition::EntityDisabled => {
+            format!("`peeklock subscription update {topic} {name} --status Active` switches it on")
+        }
+        Condition::MessageLockLost => {
+            "the message is delivered again; a longer --lock-duration of \
+            the subscription gives more time"
                 .to_owned()
         }
         _ => return None,

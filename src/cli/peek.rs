@@ -21,6 +21,7 @@ Examples:
   peeklock peek orders --from 1001 -n 1 --long     all of one message
   peeklock peek orders --state scheduled --all
   peeklock peek orders --dead-letter
+  peeklock peek steps --session order-17           whoever holds the session
   peeklock peek orders --follow --body-only        what comes, as it comes
   peeklock peek orders --all -o ndjson | peeklock send copies
 
@@ -54,6 +55,9 @@ pub struct PeekFlags {
     /// Show all that are there
     #[arg(long, conflicts_with = "count")]
     all: bool,
+    /// Show those of one session only
+    #[arg(long, value_name = "ID", conflicts_with = "dead_letter")]
+    session: Option<String>,
     /// Show those of one state only
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
@@ -119,7 +123,8 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
     let mut table = table(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Long));
     let bar = Bar::beside_output("peeking");
-    let mut browse = Browse::new(&receiver, SequenceNumber(flags.from));
+    let from = SequenceNumber(flags.from);
+    let mut browse = Browse { session: flags.session.as_deref(), ..Browse::new(&receiver, from) };
     let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);
     'pages: loop {
         let page = tokio::select! {
@@ -191,17 +196,22 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
 /// Goes through a queue from a number on.
 pub struct Browse<'a> {
     receiver: &'a Receiver,
+    /// This session alone.
+    session: Option<&'a str>,
     next: SequenceNumber,
 }
 
 impl<'a> Browse<'a> {
     pub const fn new(receiver: &'a Receiver, from: SequenceNumber) -> Self {
-        Self { receiver, next: from }
+        Self { receiver, session: None, next: from }
     }
 
     /// The next messages; none at the end. Dropping the future skips nothing.
     pub async fn page(&mut self) -> Result<Vec<Received>, Failure> {
-        let page = self.receiver.peek(self.next, PAGE).await?;
+        let page = match self.session {
+            Some(session) => self.receiver.peek_session(session, self.next, PAGE).await?,
+            None => self.receiver.peek(self.next, PAGE).await?,
+        };
         if let Some(last) = page.last() {
             self.next = last.sequence_number().next();
         }

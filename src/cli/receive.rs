@@ -5,9 +5,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use peeklock::command::ReceiveMode;
 use peeklock::condition::Condition;
+use peeklock::error::BrokerError;
 use peeklock::ids::LockToken;
 use peeklock::time::TimeSpan;
-use peeklock::websocket::client::{Received, Receiver, Refusal};
+use peeklock::websocket::client::{LockKeeper, Received, Receiver, Refusal, SessionReceiver};
 
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
@@ -26,6 +27,9 @@ Examples:
   peeklock receive orders --raw > invoice.pdf       one body, byte for byte
   peeklock receive orders --settle none             stays locked until the lock ends
   peeklock receive orders --dead-letter
+  peeklock receive steps --next-session --all       all of the session with the oldest message
+  peeklock receive steps --next-session --follow    one session after the other
+  peeklock receive steps --session order-17 --wait 5s
 
 Messages are received under lock in groups of up to 32. Each is written and flushed by itself; when \
 the group is written, it is settled. When the reader of a \
@@ -36,6 +40,11 @@ message that a pipe has taken counts as written.
 --settle abandon counts a failed delivery for each message, as a consumer that fails does; the \
 messages are given back together at the end. --mode receive-and-delete loses what it has taken \
 when it fails.
+
+A queue that requires sessions is received by session. The session is locked, and its lock renewed, as \
+long as the command runs; then it is given back, with what is not settled, uncounted. With \
+--next-session, --wait is also how long to wait for a session; with --follow a session is given \
+back when it has nothing more, and the next one is taken.
 
 ",
     exit_codes!()
@@ -61,6 +70,12 @@ pub struct ReceiveFlags {
     /// Wait so long for a message, such as 5s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = span_of)]
     wait: TimeSpan,
+    /// Receive from this session; nobody else can meanwhile
+    #[arg(long, value_name = "ID", conflicts_with_all = ["next_session", "dead_letter"])]
+    session: Option<String>,
+    /// Receive from the session with the oldest available message
+    #[arg(long, conflicts_with = "dead_letter")]
+    next_session: bool,
     /// Go on with what comes, until Ctrl-C
     #[arg(short, long, conflicts_with_all = ["all", "wait"])]
     follow: bool,
@@ -82,7 +97,7 @@ enum Settle {
     Complete,
     /// It is available again, with one more failed delivery
     Abandon,
-    /// It stays locked until its lock ends; lock tokens are told
+    /// It stays locked until its lock ends; lock tokens are told. In a session it is there again at once
     None,
 }
 
@@ -116,6 +131,22 @@ enum End {
     Gone,
 }
 
+impl ReceiveFlags {
+    const fn is_by_session(&self) -> bool {
+        self.next_session || self.session.is_some()
+    }
+
+    /// The failure, with a way out for a queue that gives nothing without a session.
+    fn hinted(&self, error: BrokerError) -> Failure {
+        let is_refused = error.condition() == Condition::InvalidOperation;
+        let failure = Failure::from(error);
+        if !is_refused || self.is_by_session() || self.source.is_dead_letter() {
+            return failure;
+        }
+        failure.hint("from a queue that requires sessions, --next-session or --session ID receives")
+    }
+}
+
 pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     if flags.mode == Mode::ReceiveAndDelete && flags.settle != Settle::Complete {
         return Err(Failure::usage("--mode receive-and-delete leaves nothing to settle"));
@@ -140,13 +171,90 @@ pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     })
 }
 
+/// Where messages are taken from.
+enum Taker {
+    Queue(Receiver),
+    /// Its lock is renewed as long as the keeper lives.
+    Session {
+        held: SessionReceiver,
+        _keeper: LockKeeper,
+    },
+}
+
+impl Taker {
+    /// Opens it; none if there is no session to be had, or the command was told to stop.
+    async fn open(
+        flags: &ReceiveFlags,
+        session: &Session,
+        progress: &mut Progress,
+    ) -> Result<Option<Self>, BrokerError> {
+        let path = flags.source.path();
+        let mode = match flags.mode {
+            Mode::PeekLock => ReceiveMode::PeekLock,
+            Mode::ReceiveAndDelete => ReceiveMode::ReceiveAndDelete,
+        };
+        if !flags.is_by_session() {
+            return session.client.receiver_in(&path, mode).map(Self::Queue).map(Some);
+        }
+        let wait = if flags.follow { FOLLOW_WAIT } else { flags.wait };
+        loop {
+            let accept =
+                session.client.accept_session_in(&path, flags.session.as_deref(), mode, wait);
+            let accepted = tokio::select! {
+                biased;
+                () = session.interrupt.hit() => {
+                    progress.end = End::Interrupted;
+                    return Ok(None);
+                }
+                accepted = accept => accepted,
+            };
+            match accepted {
+                Ok(held) => {
+                    let _keeper = held.keep_locked();
+                    return Ok(Some(Self::Session { held, _keeper }));
+                }
+                Err(error) if flags.follow && goes_on(&error) => {}
+                Err(error) if error.condition() == Condition::ServiceTimeout => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    const fn receiver(&self) -> &Receiver {
+        match self {
+            Self::Queue(receiver) => receiver,
+            Self::Session { held, .. } => held.as_receiver(),
+        }
+    }
+
+    /// Renews the locks of messages; a session has one for all, which is renewed already.
+    fn keep(&self, messages: &[Received]) -> Vec<LockKeeper> {
+        match self {
+            Self::Queue(receiver) => {
+                messages.iter().filter_map(|message| receiver.keep_locked(message).ok()).collect()
+            }
+            Self::Session { .. } => Vec::new(),
+        }
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        match self {
+            Self::Queue(receiver) => receiver.close().await,
+            Self::Session { held, .. } => held.close().await,
+        }
+    }
+}
+
+/// Whether who follows goes on after it: no session in time, or a lock that ended with the connection
+/// or before.
+fn goes_on(error: &BrokerError) -> bool {
+    let passing =
+        [Condition::CommunicationProblem, Condition::ServiceTimeout, Condition::SessionLockLost];
+    passing.contains(&error.condition())
+}
+
 async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<(), Failure> {
     let path = flags.source.path();
-    let mode = match flags.mode {
-        Mode::PeekLock => ReceiveMode::PeekLock,
-        Mode::ReceiveAndDelete => ReceiveMode::ReceiveAndDelete,
-    };
-    let receiver = session.client.receiver_in(&path, mode)?;
     let mut writer = Writer::new(session.out, flags.body.form(flags.common.output));
     let mut progress = Progress {
         written: 0,
@@ -157,10 +265,21 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
         end: End::Done,
     };
     let orderly = async {
-        let result = work(flags, count, session, &receiver, &mut writer, &mut progress).await;
-        abandon(&receiver, &mut progress).await;
-        // Closed in order, so that locks stay which shall stay.
-        (result, receiver.close().await)
+        loop {
+            let taker = match Taker::open(flags, session, &mut progress).await {
+                Ok(Some(taker)) => taker,
+                Ok(None) => return (Ok(()), Ok(())),
+                Err(error) => return (Err(flags.hinted(error)), Ok(())),
+            };
+            let result = work(flags, count, session, &taker, &mut writer, &mut progress).await;
+            abandon(taker.receiver(), &mut progress).await;
+            // Closed in order, so that locks stay which shall stay.
+            let closed = taker.close().await;
+            let is_done = result.is_err() || progress.written >= count;
+            if is_done || !flags.follow || progress.end != End::Done {
+                return (result, closed);
+            }
+        }
     };
     let ended = tokio::select! {
         biased;
@@ -195,7 +314,8 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
         Ok(()) if flags.follow => Ok(()),
         Ok(()) if progress.end == End::Interrupted => Err(Failure::Told(exit::INTERRUPTED)),
         Ok(()) if progress.written == 0 && progress.end == End::Done => {
-            note(&format!("no message is available in `{path}`"));
+            let what = if flags.next_session { "session with a message" } else { "message" };
+            note(&format!("no {what} is available in `{path}`"));
             Err(Failure::Told(exit::NOTHING))
         }
         Ok(()) => Ok(()),
@@ -206,33 +326,41 @@ async fn work(
     flags: &ReceiveFlags,
     count: u64,
     session: &Session,
-    receiver: &Receiver,
+    taker: &Taker,
     writer: &mut Writer,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let wait = if flags.follow { FOLLOW_WAIT } else { flags.wait };
+    let wait = match (flags.follow, flags.next_session) {
+        // The next session is waited for, not this one.
+        (true, true) => TimeSpan::ZERO,
+        (true, false) => FOLLOW_WAIT,
+        (false, _) => flags.wait,
+    };
     // What is received for good and cannot be written is lost: one at a time.
     let batch_max = if flags.mode == Mode::ReceiveAndDelete { 1 } else { BATCH };
     let bar = Bar::beside_output("receiving");
     while progress.written < count && progress.end == End::Done {
         let left = u32::try_from(count - progress.written).unwrap_or(u32::MAX);
         let stop = session.interrupt.hit();
+        let receiver = taker.receiver();
         let received = receiver.receive_many_until(left.min(batch_max), wait, stop).await;
         let messages = match received {
             Ok(messages) => messages,
+            // The session is accepted anew.
+            Err(error) if flags.follow && flags.is_by_session() && goes_on(&error) => return Ok(()),
             // The connection comes back by itself; the locks it had are gone.
             Err(error) if flags.follow && error.condition() == Condition::CommunicationProblem => {
                 continue;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(flags.hinted(error)),
         };
         if session.interrupt.is_set() {
             progress.end = End::Interrupted;
-        } else if messages.is_empty() && !flags.follow {
+        } else if messages.is_empty() && (!flags.follow || flags.next_session) {
             break;
         }
         let before = progress.written;
-        written(flags, session, receiver, writer, progress, &messages).await?;
+        written(flags, session, taker, writer, progress, &messages).await?;
         bar.advance(progress.written - before);
     }
     Ok(())
@@ -242,18 +370,16 @@ async fn work(
 async fn written(
     flags: &ReceiveFlags,
     session: &Session,
-    receiver: &Receiver,
+    taker: &Taker,
     writer: &mut Writer,
     progress: &mut Progress,
     messages: &[Received],
 ) -> Result<(), Failure> {
     let is_locked = flags.mode == Mode::PeekLock;
     // Who reads slowly shall not lose the locks.
-    let keepers: Vec<_> = messages
-        .iter()
-        .filter(|_| is_locked && flags.settle != Settle::None)
-        .filter_map(|message| receiver.keep_locked(message).ok())
-        .collect();
+    let is_kept = is_locked && flags.settle != Settle::None;
+    let keepers = if is_kept { taker.keep(messages) } else { Vec::new() };
+    let receiver = taker.receiver();
     let mut done = 0;
     let mut failure = None;
     for message in messages {

@@ -20,6 +20,7 @@ use super::arguments::{When, span_of, when};
 use super::connect::{Common, Output, Patience, Session};
 use super::property::{Property, property};
 use super::terminal::Bar;
+pub use feed::read_file;
 use feed::{Fed, Feed};
 pub use lost::{CONNECTION_LOST, Lost};
 use report::Report;
@@ -30,6 +31,7 @@ Examples:
   peeklock send orders 'two coffees'
   peeklock send orders 'one tea' --id order-2 --subject tea --property table:i32=7 --ttl 10m
   peeklock send orders 'not yet' --at +15m          the number told cancels it
+  peeklock send steps pack --session order-17       into a session
   peeklock send orders --file invoice.pdf --content-type application/pdf
   peeklock peek orders --all -o ndjson | peeklock send copies
   printf 'one\\ntwo\\n' | peeklock send orders --lines
@@ -122,9 +124,9 @@ struct PropertyFlags {
     /// Partition key
     #[arg(long, value_name = "TEXT")]
     partition_key: Option<String>,
-    /// Session of the message; kept, sessions are not in this version of the broker
-    #[arg(long, value_name = "TEXT")]
-    session_id: Option<String>,
+    /// Session of the message; a queue that requires sessions wants one
+    #[arg(long, value_name = "ID", alias = "session-id")]
+    session: Option<String>,
 }
 
 impl PropertyFlags {
@@ -145,7 +147,7 @@ impl PropertyFlags {
         over(&mut message.reply_to_session_id, self.reply_to_session_id.as_ref());
         over(&mut message.to, self.to.as_ref());
         over(&mut message.partition_key, self.partition_key.as_ref());
-        over(&mut message.session_id, self.session_id.as_ref());
+        over(&mut message.session_id, self.session.as_ref());
         set_properties(message, &self.property);
     }
 }

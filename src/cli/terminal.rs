@@ -2,10 +2,12 @@
 
 mod bar;
 mod out;
+mod sheet;
 mod table;
 mod visible;
 
 pub use bar::Bar;
 pub use out::{Out, Wrote, note};
+pub use sheet::{object, sheet};
 pub use table::{Cell, Table};
 pub use visible::{cut, json, line, text};

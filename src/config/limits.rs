@@ -116,6 +116,8 @@ limits! {
     broker_inbound_bytes_max: u64,
     broker_inbound_count_max: usize,
     send_wait_max: TimeSpan,
+    forwarder_time_max: TimeSpan,
+    forwarder_thread_count_max: usize,
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ fn the_older_name_of_dead_lettering_on_expiration_is_accepted() {
 }
 
 #[test]
-fn webhooks_are_configured_and_their_files_are_judged() {
+fn forwarders_are_configured_and_their_files_are_judged() {
     let defaults = load("webhook-defaults", "").unwrap().config.webhook.config().unwrap();
     assert_eq!(defaults.timeout, std::time::Duration::from_secs(15));
     assert!(defaults.secrets.is_empty());
@@ -191,6 +191,10 @@ fn webhooks_are_configured_and_their_files_are_judged() {
         ("[webhook]\nconnect_timeout = \"0s\"", "webhook.connect_timeout"),
         ("[webhook]\nca_file = \"/nowhere\"", "webhook.ca_file"),
         ("[[webhook.secrets]]\nhost = \"a.net\"\nfile = \"/nowhere\"", "webhook.secrets[0].file"),
+        ("[peers]\nallowed_hosts = [\"a b\"]", "peers.allowed_hosts"),
+        ("[peers]\nconnect_timeout = \"16s\"", "peers.connect_timeout"),
+        ("[peers]\nca_file = \"/nowhere\"", "peers.ca_file"),
+        ("[[peers.tokens]]\nhost = \"a.net\"\nfile = \"/nowhere\"", "peers.tokens[0].file"),
         ("[[webhook.secrets]]\nhost = \"\"\nfile = \"/nowhere\"", "webhook.secrets[0].host"),
     ] {
         let detail = refusal("webhook-wrong", given);

@@ -17,4 +17,6 @@ mod on_a_terminal;
 mod queues;
 mod receiving;
 mod sending;
+mod sessions;
+mod topics;
 mod watching;

@@ -176,3 +176,32 @@ fn top_sees_what_changes_and_a_broker_that_goes() {
     assert_eq!(code, 0);
     assert!(shown.contains(LEAVE_SCREEN), "{shown:?}");
 }
+
+/// The verdict is told in colour, and in words.
+#[test]
+fn rule_test_is_coloured_on_a_terminal_unless_nobody_wants_it() {
+    let broker = Broker::start();
+    let arguments = ["rule", "test", "--sql", "a = 1 AND b = 2", "--property", "a:i32=1"];
+    let (code, shown) = Terminal::start(&broker, 80, &arguments).end();
+    assert_eq!(code, 6);
+    assert!(shown.contains("\u{1b}[33mdoes not select it\u{1b}[0m"), "{shown:?}");
+    assert!(shown.contains("\u{1b}[32mtrue   \u{1b}[0m  a = 1"), "{shown:?}");
+    assert!(shown.contains("\u{1b}[33munknown\u{1b}[0m  b = 2"), "{shown:?}");
+    let plain = [("NO_COLOR", "1")];
+    let (_, shown) = Terminal::start_with(&broker, 80, &arguments, &plain).end();
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// A table of rules fits the terminal; what is cut can be seen whole.
+#[test]
+fn a_long_filter_is_cut_to_the_width_of_the_terminal() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "orders"]);
+    let long = format!("region IN ('{}')", "eu".repeat(100));
+    broker.ok(&["subscription", "create", "orders", "eu", "--sql", &long]);
+    let (code, shown) = Terminal::start(&broker, 60, &["rule", "list", "orders", "eu"]).end();
+    assert_eq!(code, 0);
+    assert!(shown.contains('…') && shown.contains("$Default"), "{shown:?}");
+    let whole = broker.ok(&["rule", "show", "orders", "eu", "$Default"]);
+    assert!(whole.contains(&long), "{whole}");
+}

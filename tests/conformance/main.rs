@@ -306,6 +306,31 @@ scenarios! {
         what_is_not_carried_out_is_refused,
         a_full_store_refuses_sends_and_nothing_else with small_store,
     ],
+    topics: [
+        a_published_message_is_in_every_subscription_when_it_is_acknowledged,
+        rules_without_action_give_one_copy_and_each_action_one_more,
+        a_message_that_nobody_selects_is_accepted_and_dropped,
+        rules_are_created_listed_replaced_and_deleted_by_name,
+        a_subscription_with_an_invalid_rule_is_not_created,
+        initial_rules_replace_the_default_one,
+        the_quota_of_a_topic_counts_every_copy,
+        a_scheduled_message_meets_the_rules_of_its_instant,
+        duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
+        a_copy_without_session_goes_to_the_dead_letter_queue,
+        a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on,
+        a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue,
+        the_lowest_time_to_live_counts,
+        statuses_block_what_they_say,
+        topics_and_subscriptions_are_what_their_paths_say,
+        a_deleted_topic_takes_its_subscriptions_along,
+        idle_subscriptions_go_alone_and_idle_topics_with_all,
+        a_topic_has_so_many_subscriptions_rules_and_receivers with few,
+        rules_explain_what_they_make_of_a_message,
+        a_batch_is_published_whole_and_in_order,
+        a_topic_outlives_a_restart_with_all_it_has,
+        rules_never_see_the_body,
+        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
+    ],
     restart: [
         after_a_restart_every_message_is_where_it_was_and_no_lock_is_held,
         what_was_due_during_the_downtime_materialises_after_it,
@@ -442,30 +467,6 @@ scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
 
-scenarios_of! { inproc_topics, Inproc, topics: [
-    a_published_message_is_in_every_subscription_when_it_is_acknowledged,
-    rules_without_action_give_one_copy_and_each_action_one_more,
-    a_message_that_nobody_selects_is_accepted_and_dropped,
-    rules_are_created_listed_replaced_and_deleted_by_name,
-    a_subscription_with_an_invalid_rule_is_not_created,
-    initial_rules_replace_the_default_one,
-    the_quota_of_a_topic_counts_every_copy,
-    a_scheduled_message_meets_the_rules_of_its_instant,
-    duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
-    a_copy_without_session_goes_to_the_dead_letter_queue,
-    a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on,
-    a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue,
-    the_lowest_time_to_live_counts,
-    statuses_block_what_they_say,
-    topics_and_subscriptions_are_what_their_paths_say,
-    a_deleted_topic_takes_its_subscriptions_along,
-    idle_subscriptions_go_alone_and_idle_topics_with_all,
-    a_topic_has_so_many_subscriptions_rules_and_receivers with few,
-    rules_explain_what_they_make_of_a_message,
-    a_batch_is_published_whole_and_in_order,
-    a_topic_outlives_a_restart_with_all_it_has,
-] }
-
 scenarios_of! { http_requests, Http, requests: [
     a_receive_whose_connection_is_cut_takes_nothing,
     rest_and_the_json_api_see_the_same_messages,
@@ -528,4 +529,45 @@ matrix! {
     on_the_dead_letter_queue_of_a_disabled_queue: DeadLetterQueueOfDisabled,
     on_the_dead_letter_queue_of_one_that_takes_no_sends: DeadLetterQueueOfSendDisabled,
     on_the_dead_letter_queue_of_one_that_gives_no_receives: DeadLetterQueueOfReceiveDisabled,
+}
+
+/// The same for topics and subscriptions.
+macro_rules! matrix_of_topics {
+    ($($name:ident: $place:ident),* $(,)?) => {
+        matrix_of_topics!(@over topics_inproc Inproc, $($name: $place),*);
+        matrix_of_topics!(@over topics_http Http, $($name: $place),*);
+        matrix_of_topics!(@over topics_websocket WebSocket, $($name: $place),*);
+        matrix_of_topics!(@over topics_websocket_json WebSocketJson, $($name: $place),*);
+    };
+    (@over $module:ident $transport:ident, $($name:ident: $place:ident),*) => {
+        mod $module {
+            use crate::matrix::topics::{Place, column, rules_of_a_queue};
+            use crate::subjects::Transport::$transport;
+
+            $(#[test]
+            fn $name() {
+                column($transport, Place::$place);
+            })*
+
+            #[test]
+            fn a_queue_has_no_rules() {
+                rules_of_a_queue($transport);
+            }
+        }
+    };
+}
+
+matrix_of_topics! {
+    on_a_topic: Topic,
+    on_a_disabled_topic: DisabledTopic,
+    on_a_topic_that_takes_no_sends: SendDisabledTopic,
+    on_a_subscription: Subscription,
+    on_a_disabled_subscription: DisabledSubscription,
+    on_a_subscription_that_gives_no_receives: ReceiveDisabledSubscription,
+    on_a_subscription_of_a_disabled_topic: SubscriptionOfDisabledTopic,
+    on_the_dead_letter_queue_of_a_subscription: DeadLetterQueue,
+    on_the_transfer_dead_letter_queue_of_a_subscription: TransferDeadLetterQueue,
+    on_the_dead_letter_queue_of_a_disabled_subscription: DeadLetterQueueOfDisabled,
+    on_an_absent_subscription: Absent,
+    on_a_subscription_of_an_absent_topic: AbsentOfAbsent,
 }

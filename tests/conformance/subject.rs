@@ -3,6 +3,8 @@
 //! A scenario knows no transport. What it may rely on is this trait; a new transport joins the suite
 //! by implementing it in a file under `subjects`.
 
+mod topics;
+
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
@@ -12,6 +14,8 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::PartOutcome;
+
+pub use topics::Topics;
 
 /// What an operation answers.
 pub type Answer<T> = Result<T, Refusal>;
@@ -76,7 +80,7 @@ pub enum Extra {
 
 /// One transport, connected to one broker.
 #[async_trait(?Send)]
-pub trait Subject {
+pub trait Subject: Topics {
     /// Whether the transport has an operation that not every one has.
     fn offers(&self, extra: Extra) -> bool;
 

@@ -7,7 +7,7 @@
 //! Proven for every round: FND-02 (acknowledged is stored), LIF-02 and LIF-04, SND-09, SND-29 and
 //! SND-31 (batches and order), MSG-12 (numbers), SET-27 (counts), DUP-08, SCH-08, DEF-06, DLQ-12,
 //! ENT-14, and DESIGN D5, D11, D12. The page cache survives SIGKILL: what a lost sync would lose is
-//! for the simulated disk to find.
+//! for the simulated disk to find. [`sessions`] does the same for sessions: SES-04, SES-18, SES-19, SES-25.
 //!
 //! [`transactions`] does the same to a program that embeds the broker.
 //!
@@ -31,6 +31,7 @@ mod load;
 mod process;
 mod random;
 mod reconnect;
+mod sessions;
 mod transactions;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

@@ -127,7 +127,7 @@ impl Spawned {
     /// When it ends before.
     pub fn ready(mut self) -> Result<Broker, String> {
         let mut banner = BufReader::new(self.child.stdout.take().unwrap());
-        let mut line = String::new();
+        let (mut line, mut address) = (String::new(), String::new());
         loop {
             line.clear();
             if banner.read_line(&mut line).unwrap() == 0 {
@@ -135,8 +135,11 @@ impl Spawned {
                 return Err(format!("the broker did not start: {status}"));
             }
             if let Some(url) = line.trim().strip_prefix("http ") {
-                let address = url.trim().trim_start_matches("http://").to_owned();
-                return Ok(Broker { process: self, address, _banner: banner });
+                address = url.trim().trim_start_matches("http://").to_owned();
+            }
+            if let Some(url) = line.trim().strip_prefix("websocket ") {
+                let websocket = url.trim().to_owned();
+                return Ok(Broker { process: self, address, websocket, _banner: banner });
             }
         }
     }
@@ -166,6 +169,8 @@ impl Drop for Spawned {
 pub struct Broker {
     process: Spawned,
     pub address: String,
+    /// The URL.
+    pub websocket: String,
     _banner: BufReader<ChildStdout>,
 }
 

@@ -141,17 +141,13 @@ impl EntityActor {
             desk,
             seat,
             namespace,
-            courier: Courier::new(shared, passages),
+            courier: Courier::new(id, shared, passages),
             groups: VecDeque::new(),
             turn_size: TURN_COMMANDS_MAX,
             armed: None,
             retired: None,
             knocking: Cell::new(false),
         }
-    }
-
-    pub(super) const fn courier(&self) -> &Courier {
-        &self.courier
     }
 
     /// Runs one turn of the shell and lets out what may leave.

@@ -15,4 +15,5 @@ pub mod directory;
 pub mod entity;
 pub mod inlet;
 pub mod namespace;
+mod route;
 mod transfer;

@@ -1,31 +1,42 @@
-//! Brings messages from one entity to another: loads their contents, finds the destination, hands them
-//! in there, and tells the source what became of them (DESIGN D9). (Data path, steps 2 to 4, once more.)
+//! Brings messages from one entity to another, or to a forwarder: loads their contents, hands them in,
+//! and tells the source what became of them (DESIGN D9). (Data path, steps 2 to 4, once more.)
 //!
-//! Nothing here decides: the machine of the source has frozen the list, that of the destination judges
-//! it. What is here is how both find out, whatever breaks between them.
+//! Nothing here decides: the machine of the source has frozen the list, that of the destination, or the
+//! forwarder, judges it. What is here is how both find out, whatever breaks between them.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix::{Addr, Handler, Message};
+use tokio::sync::oneshot;
 
 use super::entity::EntityActor;
 use super::inlet::Inlet;
+use super::route::{RouteSlot, Trouble};
 use crate::broker::Shared;
 use crate::command::Command;
+use crate::contract::{Outgoing, Source, Verdict};
 use crate::description::Destination;
 use crate::error::Rejection;
-use crate::ids::Ticket;
-use crate::path::{PathKey, SubQueue};
+use crate::ids::{EntityId, Ticket};
+use crate::message::Overlay;
+use crate::path::SubQueue;
 use crate::request::{Reply, Request, release_all};
-use crate::store::Key;
-use crate::transfer::passage::{PassageEnd, Passages};
-use crate::transfer::{Arrival, HandOver, ListNumber, PinnedMessage, WhenFull, errand};
+use crate::store::{Key, StoreError};
+use crate::time::TimeSpan;
+use crate::transfer::passage::Passages;
+use crate::transfer::{Arrival, Departure, HandOver, ListNumber, PinnedMessage, WhenFull, errand};
 
 /// The courier of one entity.
 pub(super) struct Courier {
+    id: EntityId,
     shared: Arc<Shared>,
     passages: Arc<Passages>,
+    /// The ways to forwarders, by the queue that messages leave.
+    routes: RefCell<HashMap<SubQueue, Rc<RouteSlot>>>,
 }
 
 /// Nothing of a list is on its way any more.
@@ -33,79 +44,84 @@ pub(super) struct Courier {
 #[rtype(result = "()")]
 pub(super) struct ListEnded {
     list: ListNumber,
-    /// Where its messages lay.
-    keys: Vec<Key>,
-    end: PassageEnd,
+    departures: Vec<Departure>,
 }
 
 impl Courier {
-    pub(super) const fn new(shared: Arc<Shared>, passages: Arc<Passages>) -> Self {
-        Self { shared, passages }
+    pub(super) fn new(id: EntityId, shared: Arc<Shared>, passages: Arc<Passages>) -> Self {
+        Self { id, shared, passages, routes: RefCell::default() }
     }
 
     /// Brings a list to its destination.
     pub(super) fn carry(&self, list: HandOver<PinnedMessage>, source: Addr<EntityActor>) {
+        let route = Rc::clone(self.routes.borrow_mut().entry(list.sub_queue).or_default());
         let errand = Errand {
+            id: self.id,
             shared: Arc::clone(&self.shared),
             passages: Arc::clone(&self.passages),
-            source,
+            route,
         };
-        actix_rt::spawn(errand.run(list));
+        actix_rt::spawn(async move {
+            let departures = errand.run(&list).await;
+            source.do_send(ListEnded { list: list.list, departures });
+        });
     }
 }
 
 /// One list on its way.
 struct Errand {
+    id: EntityId,
     shared: Arc<Shared>,
     passages: Arc<Passages>,
-    source: Addr<EntityActor>,
+    route: Rc<RouteSlot>,
 }
 
 impl Errand {
-    async fn run(self, list: HandOver<PinnedMessage>) {
+    /// What became of the messages; empty if nothing did.
+    async fn run(&self, list: &HandOver<PinnedMessage>) -> Vec<Departure> {
         // At a start the destination may be opened after its source; it is not absent for that.
         let mut are_open = self.shared.are_open.subscribe();
         if are_open.wait_for(|open| *open).await.is_err() {
-            return;
+            return Vec::new();
         }
-        let keys = list.messages.iter().map(|message| message.origin.key).collect();
-        let number = list.list;
-        match errand::load(&list, &self.shared.edge).await {
-            Ok(arrivals) => {
-                self.hand_in(number, keys, &list.destination, list.when_full, arrivals);
-            }
+        let keys: Vec<Key> = list.messages.iter().map(|message| message.origin.key).collect();
+        let arrivals = match errand::load(list, &self.shared.edge).await {
+            Ok(arrivals) => arrivals,
             Err(error) => {
-                let destination = &list.destination;
-                tracing::warn!(%error, %destination, "messages cannot be read to be forwarded");
-                let reason = Rejection::internal("the content of a message cannot be read");
-                self.source.do_send(ListEnded { list: number, keys, end: Some(Err(reason)) });
+                self.note_unreadable(list, &error);
+                return Vec::new();
+            }
+        };
+        match Destination::parse(&list.destination) {
+            Ok(Destination::Foreign(scheme)) => self.forward(&scheme, list, arrivals).await,
+            Ok(Destination::Entity(_)) | Err(_) => {
+                self.transfer(&list.destination, list.when_full, keys, arrivals).await
             }
         }
     }
 
-    fn hand_in(
+    fn note_unreadable(&self, list: &HandOver<PinnedMessage>, error: &StoreError) {
+        let HandOver { source, destination, .. } = list;
+        tracing::warn!(%source, %destination, %error, "messages cannot be read to be forwarded");
+    }
+
+    /// Hands messages in at an entity, and waits until it is known what became of them.
+    async fn transfer(
         &self,
-        list: ListNumber,
-        keys: Vec<Key>,
         destination: &str,
         when_full: WhenFull,
+        keys: Vec<Key>,
         messages: Vec<Arrival>,
-    ) {
-        let source = self.source.clone();
-        let passage =
-            self.passages.open(Box::new(move |end| source.do_send(ListEnded { list, keys, end })));
-        let reply = Reply::new(passage.outlet(), 0, None);
-        let entry = Destination::parse(destination).and_then(|found| match found {
-            Destination::Entity(key) => self.find(&key, destination),
-            Destination::Foreign(_) => Err(Rejection::entity_not_found(destination)),
-        });
-        let inlet = match entry {
+    ) -> Vec<Departure> {
+        let inlet = match self.find(destination) {
             Ok(inlet) => inlet,
-            Err(absent) => {
-                release_all(&mut reply.answer(Err(absent)).into_iter().collect());
-                return;
-            }
+            Err(refusal) => return vec![Departure::Refused(refusal); keys.len()],
         };
+        let (ended, end) = oneshot::channel();
+        let passage = self.passages.open(Box::new(move |how| {
+            ended.send(how).ok();
+        }));
+        let reply = Reply::new(passage.outlet(), 0, None);
         let ticket = Ticket(self.shared.tickets.fetch_add(1, Ordering::Relaxed));
         let command = Command::TransferIn { messages, when_full, passage };
         let request = Request { ticket, sub_queue: SubQueue::Main, command, reply };
@@ -116,13 +132,150 @@ impl Errand {
                 .collect();
             release_all(&mut releases);
         }
+        let end = end.await.unwrap_or(None);
+        errand::departures(&*self.shared.store, &keys, end)
     }
 
-    fn find(&self, key: &PathKey, path: &str) -> Result<Arc<Inlet>, Rejection> {
-        match self.shared.directory.get(key) {
-            Some(entry) => Ok(entry.inlet),
-            None => Err(Rejection::entity_not_found(path)),
+    fn find(&self, path: &str) -> Result<Arc<Inlet>, Rejection> {
+        match Destination::parse(path)? {
+            Destination::Entity(key) => match self.shared.directory.get(&key) {
+                Some(entry) if entry.id == self.id => {
+                    Err(Rejection::invalid_operation(format!("`{path}` cannot forward to itself")))
+                }
+                Some(entry) => Ok(entry.inlet),
+                None => Err(Rejection::entity_not_found(path)),
+            },
+            Destination::Foreign(_) => Err(Rejection::entity_not_found(path)),
         }
+    }
+
+    /// Has a forwarder judge messages, and carries out what it says (FWD-31).
+    async fn forward(
+        &self,
+        scheme: &str,
+        list: &HandOver<PinnedMessage>,
+        arrivals: Vec<Arrival>,
+    ) -> Vec<Departure> {
+        let Some(forwarder) = self.shared.forwarders.get(scheme) else {
+            // It had one when the description was set; this broker was started without it.
+            let why = format!("this broker has no forwarder for `{scheme}://`");
+            return vec![failed(why)];
+        };
+        let source = Source {
+            broker: self.shared.identity,
+            entity: self.id,
+            path: Arc::clone(&list.source),
+            sub_queue: list.sub_queue,
+        };
+        let outgoing: Vec<Outgoing> = list
+            .messages
+            .iter()
+            .zip(&arrivals)
+            .map(|(message, arrival)| outgoing(message, arrival))
+            .collect();
+        let clock = &self.shared.clock;
+        let time_max = self.shared.settings.limits.forwarder_time_max;
+        let deadline = clock.now().plus(time_max);
+        let name = forwarder.name();
+        let thread = || self.shared.forwarders.thread();
+        let call =
+            self.route.call(forwarder, source, &list.destination, thread, Arc::new(outgoing));
+        let called = tokio::select! {
+            called = call => called,
+            () = clock.sleep_until(deadline) => {
+                let why = format!("no answer within {} s", time_max.as_seconds_f64());
+                tracing::warn!(forwarder = name, source = %list.source, why, "forwarder failed");
+                return vec![failed(why)];
+            }
+        };
+        match called {
+            Ok(verdicts) if verdicts.is_empty() => {
+                vec![failed("the forwarder gave no verdict".to_owned())]
+            }
+            Ok(verdicts) => self.carry_out(list, arrivals, verdicts).await,
+            Err(Trouble::NoRoute(rejection)) => {
+                let why = rejection.detail();
+                tracing::warn!(forwarder = name, source = %list.source, why, "forwarder has no way");
+                vec![failed(why.to_owned()); list.messages.len()]
+            }
+            Err(Trouble::Panicked) => {
+                tracing::warn!(forwarder = name, source = %list.source, "forwarder panicked");
+                vec![failed("the forwarder panicked".to_owned())]
+            }
+            Err(Trouble::NoThread) => {
+                tracing::warn!(forwarder = name, source = %list.source, "no thread for a forwarder");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Verdicts in their order; messages for one entity that follow each other go as one list.
+    async fn carry_out(
+        &self,
+        list: &HandOver<PinnedMessage>,
+        arrivals: Vec<Arrival>,
+        verdicts: Vec<Verdict>,
+    ) -> Vec<Departure> {
+        let mut departures = Vec::with_capacity(verdicts.len());
+        let mut group: Option<(Box<str>, Vec<Key>, Vec<Arrival>)> = None;
+        for (arrival, verdict) in arrivals.into_iter().zip(verdicts) {
+            if let Verdict::To(path) = verdict {
+                match &mut group {
+                    Some((to, keys, messages)) if *to == path => {
+                        keys.push(arrival.origin.key);
+                        messages.push(arrival);
+                    }
+                    _ => {
+                        self.finish(&mut group, list.when_full, &mut departures).await;
+                        group = Some((path, vec![arrival.origin.key], vec![arrival]));
+                    }
+                }
+                continue;
+            }
+            self.finish(&mut group, list.when_full, &mut departures).await;
+            departures.push(departure(verdict));
+        }
+        self.finish(&mut group, list.when_full, &mut departures).await;
+        departures
+    }
+
+    async fn finish(
+        &self,
+        group: &mut Option<(Box<str>, Vec<Key>, Vec<Arrival>)>,
+        when_full: WhenFull,
+        departures: &mut Vec<Departure>,
+    ) {
+        if let Some((path, keys, messages)) = group.take() {
+            departures.extend(self.transfer(&path, when_full, keys, messages).await);
+        }
+    }
+}
+
+fn failed(why: String) -> Departure {
+    Departure::Failed { why: why.into(), retry_after: None }
+}
+
+fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
+    // An earlier dead-lettering that it carries along, unless it comes from a dead-letter queue now.
+    let carried = Overlay::source_of(arrival.overlays.iter()).map(Arc::from);
+    Outgoing {
+        facts: message.message.facts,
+        content: arrival.message.content.clone(),
+        overlays: arrival.overlays.clone(),
+        hops: arrival.hops,
+        dead_letter_source: arrival.dead_letter_source.clone().or(carried),
+    }
+}
+
+/// What a verdict that needs nothing of the broker means for its source.
+fn departure(verdict: Verdict) -> Departure {
+    match verdict {
+        Verdict::Delivered => Departure::Delivered,
+        Verdict::Refused { reason, description } => Departure::Rejected { reason, description },
+        Verdict::Failed { why, retry_after } => {
+            Departure::Failed { why, retry_after: retry_after.map(TimeSpan::from_std) }
+        }
+        Verdict::To(_) => Departure::Kept,
     }
 }
 
@@ -130,8 +283,7 @@ impl Handler<ListEnded> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, mail: ListEnded, context: &mut Self::Context) {
-        let ListEnded { list, keys, end } = mail;
-        let departures = errand::departures(&*self.courier().shared.store, &keys, end);
+        let ListEnded { list, departures } = mail;
         let request = Request {
             ticket: Ticket(0),
             sub_queue: SubQueue::Main,

@@ -114,12 +114,11 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, path);
         let settings = &self.shared.settings;
         validate_subscription_name(name, &settings.limits).map_err(refuse)?;
-        let address = EntityAddress::parse(topic).map_err(refuse)?;
         let EntityAddress {
             entity: EntityName::Root(topic),
             sub_queue: SubQueue::Main,
             node: Node::Entity,
-        } = address
+        } = EntityAddress::parse(topic).map_err(refuse)?
         else {
             return Err(refuse(Rejection::entity_not_found(topic)));
         };
@@ -287,8 +286,13 @@ impl Broker {
 
     /// Asks the topic of a subscription, which has its rules.
     async fn ask_rules(&self, path: &str, command: RuleCommand) -> Result<Outcome, BrokerError> {
-        let subscription = self.manageable(path, EntityKind::Subscription)?;
         let refuse = |rejection| self.refuse(rejection, path);
+        let kind = self.entity(path)?.kind();
+        if kind != EntityKind::Subscription {
+            let detail = format!("`{path}` is a {kind}: rules belong to subscriptions");
+            return Err(refuse(Rejection::invalid_operation(detail)));
+        }
+        let subscription = self.manageable(path, EntityKind::Subscription)?;
         let (topic, _) = subscription_of(subscription.path()).map_err(refuse)?;
         let topic = self.entity(&topic)?;
         topic.call(Command::InSubscription { subscription: subscription.id(), command }).await

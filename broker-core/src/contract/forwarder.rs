@@ -50,7 +50,7 @@ pub trait Route: Send {
     /// the same order. A message can be offered again although it was delivered, when the broker ended
     /// before it had stored the verdict; [`Source`] and the sequence number name it for ever.
     ///
-    /// A panic, and a call that takes longer than the limit `forwarder_time_max`, count as a
+    /// No verdict at all, a panic, and a call that takes longer than the limit `forwarder_time_max`, count as a
     /// failed transfer of the first message.
     async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict>;
 }

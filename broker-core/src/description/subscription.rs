@@ -25,7 +25,9 @@ pub struct SubscriptionDescription {
     pub default_message_time_to_live: TimeSpan,
     /// Whether expired messages are dead-lettered instead of removed (ENT-05).
     pub dead_lettering_on_message_expiration: bool,
-    /// Whether a message on which a rule fails is dead-lettered (DLQ-23, DLQ-24).
+    /// Whether a message on which a rule fails is dead-lettered (DLQ-23, DLQ-24). Not for production where
+    /// rules do not suit every message of the topic: each one they fail on stays in the dead-letter
+    /// queue until somebody takes it (DLQ-26).
     pub enable_dead_lettering_on_filter_evaluation_exceptions: bool,
     /// Failed deliveries after which a message is dead-lettered (ENT-04, ENT-19).
     pub max_delivery_count: u32,

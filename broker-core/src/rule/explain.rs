@@ -6,6 +6,7 @@ use super::action::{self, Changed};
 use super::matcher::Cause;
 use super::properties::Published;
 use super::sql::{Observer, Operand, Random};
+use super::system::SystemProperty;
 use super::{Compiled, Filter, Rule};
 use crate::limits::Limits;
 use crate::message::PropertyChange;
@@ -133,6 +134,11 @@ impl Observer for Seen<'_> {
         if self.reads.len() < SEEN_MAX && self.reads.iter().all(|read| read.name != name) {
             self.reads.push(Read { name: name.to_owned(), value: value.map(shown) });
         }
+    }
+
+    /// As filters name it: an application property may have the same name.
+    fn read_system(&mut self, property: SystemProperty, value: Option<&Operand<'_>>) {
+        self.read(&format!("sys.{property}"), value);
     }
 
     fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {

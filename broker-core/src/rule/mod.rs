@@ -18,6 +18,7 @@ mod matcher;
 mod properties;
 pub mod sql;
 mod system;
+mod trial;
 
 #[cfg(test)]
 #[expect(
@@ -34,6 +35,7 @@ pub use explain::{Explanation, Read, Tested, Verdict};
 pub use matcher::{Cause, Copy, Counted, Matcher, Refusal, Selection, SubscriptionSettings};
 pub use properties::{Facts, Properties, Published};
 pub use system::SystemProperty;
+pub use trial::try_rules;
 
 use correlation::Condition;
 use sql::{EvaluationError, Observer, Program, Random, Statement, SyntaxError};

@@ -2,10 +2,13 @@
 
 mod answers;
 mod delivery;
+mod sessions;
 
 use std::collections::BTreeMap;
 
-use peeklock_core::command::{Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock_core::command::{
+    Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
+};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
 use peeklock_core::error::Rejection;
@@ -17,7 +20,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, PartOutcome};
 
 use crate::book::{Acceptance, Book, Held, LinkBook, Message, Sending, is_dead};
-use crate::clients::Sent;
+use crate::clients::{Sent, name};
 use crate::image::{Image, marker};
 use crate::inspection::Occasion;
 
@@ -34,6 +37,8 @@ struct Pending {
     reached_at: Timestamp,
     order: u64,
     failures: u64,
+    /// What it takes may be out of sight until it is answered.
+    is_unseen: bool,
 }
 
 pub struct Auditor {
@@ -80,7 +85,11 @@ impl Auditor {
     /// Commands that wait for their answer, but for receives that may wait longer.
     pub fn overdue(&self, now: Timestamp) -> Vec<u64> {
         let overdue = |pending: &Pending| match &pending.command {
-            Command::Receive { wait, .. } => pending.reached_at.plus(*wait) <= now,
+            Command::Receive { wait, .. }
+            | Command::AcceptSession { wait, .. }
+            | Command::InSession { command: SessionCommand::Receive { wait, .. }, .. } => {
+                pending.reached_at.plus(*wait) <= now
+            }
             _ => true,
         };
         self.pending.iter().filter(|(_, one)| overdue(one)).map(|(ticket, _)| *ticket).collect()
@@ -97,7 +106,12 @@ impl Auditor {
         now: Timestamp,
     ) {
         self.order += 1;
+        let is_unseen = self.is_unseen(entity, command);
+        if let Command::InSession { receiver, command } = command {
+            self.ask_in_session(entity, ticket, *receiver, command);
+        }
         let book = &mut self.books[entity];
+        book.hidden_calls += u32::from(is_unseen);
         for one in sent {
             book.messages.insert(one.marker, Message::new(one.clone(), ticket, now));
         }
@@ -112,21 +126,25 @@ impl Auditor {
             }
             Command::Detach { receiver, end } => {
                 let releases = match end {
-                    LinkEnd::Orderly => self.release_on_detach,
+                    // A session is given back in any case (SES-31).
+                    LinkEnd::Orderly => self.release_on_detach || book.description.requires_session,
                     LinkEnd::Broken | LinkEnd::ByBroker => true,
                 };
+                book.sessions.unlock(*receiver);
                 if releases {
                     book.end_locks_of(*receiver);
                     book.ending.insert(ticket, *receiver);
                 }
             }
-            Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
-            | Command::ReceiveDeferred { mode: ReceiveMode::ReceiveAndDelete, .. }
-            | Command::DeleteBatch { .. } => book.hidden_calls += 1,
+            Command::AcceptSession { receiver, .. } => {
+                self.receivers.insert(*receiver, entity);
+            }
             // In force before it is acknowledged.
             Command::Update { description, .. } => {
                 book.max_delivery_count =
                     book.max_delivery_count.max(description.max_delivery_count);
+                book.max_delivery_count_min =
+                    book.max_delivery_count_min.min(description.max_delivery_count);
                 book.updates.insert(ticket, (**description).clone());
             }
             Command::Attach { receiver, mode } => {
@@ -137,6 +155,10 @@ impl Auditor {
             Command::Grant { receiver, delivery_limit, .. } => {
                 if let Some(link) = book.links.get_mut(receiver) {
                     link.delivery_limit = link.delivery_limit.max(*delivery_limit);
+                } else {
+                    // It may reach the entity behind the accept that opens the link.
+                    let limit = book.sessions.limits.entry(*receiver).or_default();
+                    *limit = (*limit).max(*delivery_limit);
                 }
             }
             _ => {}
@@ -150,6 +172,7 @@ impl Auditor {
             reached_at: now,
             order: self.order,
             failures: book.failures,
+            is_unseen,
         };
         assert!(self.pending.insert(ticket, pending).is_none(), "ticket {ticket} is used twice");
     }
@@ -169,12 +192,6 @@ impl Auditor {
                 let Some(pending) = self.pending.remove(correlation) else {
                     panic!("ticket {correlation} is answered twice: {result:?}");
                 };
-                let unseen = matches!(
-                    pending.command,
-                    Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
-                        | Command::ReceiveDeferred { mode: ReceiveMode::ReceiveAndDelete, .. }
-                        | Command::DeleteBatch { .. }
-                );
                 match result {
                     Ok(outcome) => {
                         self.acknowledged(*correlation, &pending, outcome, store, now);
@@ -189,11 +206,12 @@ impl Auditor {
                     }
                     Err(reason) => {
                         self.books[pending.entity].updates.remove(correlation);
+                        self.refused_in_session(*correlation, &pending);
                         self.refused(&pending, reason, now);
                     }
                 }
                 self.books[pending.entity].ending.remove(correlation);
-                if unseen {
+                if pending.is_unseen {
                     self.books[pending.entity].hidden_calls -= 1;
                 }
             }
@@ -222,9 +240,13 @@ impl Auditor {
                 };
                 self.delivered(&delivery, message, store, now);
             }
-            Released::Detached { receiver, .. } => {
+            Released::Detached { receiver, reason } => {
                 let entity = self.receivers[receiver];
                 self.end_link(entity, *receiver);
+                if reason.condition() == Condition::SessionLockLost {
+                    self.books[entity].sessions.unlock(*receiver);
+                    self.books[entity].end_locks_of(*receiver);
+                }
             }
         }
     }
@@ -247,6 +269,10 @@ impl Auditor {
         now: Timestamp,
     ) {
         let order = self.order;
+        if matches!(pending.command, Command::InSession { .. }) {
+            self.done_in_session(ticket, pending, outcome, store, now);
+            return;
+        }
         let book = &mut self.books[pending.entity];
         match (&pending.command, outcome) {
             (Command::Send { .. }, Outcome::Accepted(sequence)) => {
@@ -335,13 +361,34 @@ impl Auditor {
                     lock.until = *until;
                 }
             }
+            (
+                Command::AcceptSession { .. },
+                Outcome::SessionAccepted { session, locked_until, .. },
+            ) => {
+                self.session_accepted(pending, session, *locked_until, now);
+            }
+            (Command::PeekSession { session, from, .. }, Outcome::Peeked(messages)) => {
+                for message in messages {
+                    assert!(message.facts.sequence >= *from, "a peek begins too early (PEK-04)");
+                    let marker = peeked(book, pending, message);
+                    let sent = book.messages.get(&marker).and_then(|known| known.sent.session);
+                    assert_eq!(sent.map(name).as_deref(), Some(&**session), "PEK-07");
+                }
+            }
+            (Command::ListSessions { .. }, Outcome::Sessions(names)) => {
+                assert!(names.is_sorted(), "sessions are listed out of order (SES-29)");
+            }
             (Command::Peek { from, .. }, Outcome::Peeked(messages)) => {
                 for message in messages {
                     assert!(message.facts.sequence >= *from, "a peek begins too early (PEK-04)");
                     peeked(book, pending, message);
                 }
             }
-            (Command::DeleteBatch { count_max, .. }, Outcome::Deleted(count)) => {
+            (
+                Command::DeleteBatch { count_max, .. }
+                | Command::DeleteBatchUnlocked { count_max, .. },
+                Outcome::Deleted(count),
+            ) => {
                 assert!(*count <= u64::from(*count_max), "more deleted than asked for");
                 book.loss_max += count;
                 book.loss_min += count;
@@ -368,7 +415,12 @@ impl Auditor {
             book.links.remove(receiver);
         }
         if pending.markers.is_empty() {
-            assert_ne!(reason.condition(), Condition::ServerBusy, "only sends meet ServerBusy");
+            let stores = matches!(
+                pending.command,
+                Command::InSession { command: SessionCommand::SetState { .. }, .. }
+            );
+            let is_busy = reason.condition() == Condition::ServerBusy;
+            assert!(stores || !is_busy, "only what stores something meets ServerBusy");
             return;
         }
         for marker in &pending.markers {
@@ -422,6 +474,12 @@ impl Auditor {
             }
             Command::Receive { mode: ReceiveMode::ReceiveAndDelete, count_max, .. }
             | Command::DeleteBatch { count_max, .. } => book.loss_max += u64::from(*count_max),
+            Command::DeleteBatchUnlocked { count_max, .. } => {
+                book.loss_max += u64::from(*count_max);
+            }
+            Command::InSession { receiver, command } => {
+                self.unknown_in_session(pending.entity, *receiver, command);
+            }
             // A link may be served until the failure reaches its entity, and is closed then.
             Command::Attach { receiver, mode: ReceiveMode::ReceiveAndDelete }
             | Command::Detach { receiver, .. } => {
@@ -437,18 +495,22 @@ impl Auditor {
         let book = &mut self.books[entity];
         let stored = image.description.clone().expect("an open entity has a description");
         book.read_back(stored, |ticket| self.pending.contains_key(&ticket));
+        book.sessions.inspect(&image.states, |ticket| self.pending.contains_key(&ticket));
         book.inspect(image, occasion, now);
     }
 
     /// The entity failed: locks end, and what is not answered is unknown.
     pub fn failed(&mut self, entity: usize) {
         self.books[entity].failures += 1;
+        // Session locks do not outlive the tree (SES-18).
+        self.books[entity].sessions.holds.clear();
     }
 
     /// The process died: nobody is answered any more.
     pub fn died(&mut self) {
         for entity in 0..self.books.len() {
             self.books[entity].failures += 1;
+            self.books[entity].sessions.holds.clear();
             let links: Vec<ReceiverId> = self.books[entity].links.keys().copied().collect();
             for receiver in links {
                 self.end_link(entity, receiver);
@@ -484,6 +546,8 @@ impl Auditor {
         book.ending = std::mem::take(&mut self.books[entity].ending);
         book.max_delivery_count =
             book.max_delivery_count.max(self.books[entity].max_delivery_count);
+        book.max_delivery_count_min =
+            book.max_delivery_count_min.min(self.books[entity].max_delivery_count_min);
         book.messages =
             waiting.into_iter().filter(|(_, message)| message.sending == Sending::Asked).collect();
         self.books[entity] = book;

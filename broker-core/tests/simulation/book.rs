@@ -1,5 +1,7 @@
 //! What the auditor knows of one entity, from what clients asked and were told.
 
+mod sessions;
+
 use std::collections::BTreeMap;
 
 use peeklock_core::command::ReceiveMode;
@@ -9,6 +11,8 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::clients::Sent;
+
+pub use self::sessions::Sessions;
 
 /// What is known of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +50,8 @@ pub struct Message {
     pub accepted_at: Timestamp,
     pub number: u64,
     pub lock: Option<Held>,
+    /// Under which it was delivered last.
+    pub last_token: Option<LockToken>,
     /// An acknowledged removal, by the order in which it was known.
     pub gone_at: Option<u64>,
     pub perhaps_gone: bool,
@@ -75,6 +81,7 @@ impl Message {
             accepted_at: asked_at,
             number: 0,
             lock: None,
+            last_token: None,
             gone_at: None,
             perhaps_gone: false,
             gone_with: Vec::new(),
@@ -115,11 +122,14 @@ pub struct Book {
     pub updates: BTreeMap<u64, QueueDescription>,
     /// The highest MaxDeliveryCount that ever was in force.
     pub max_delivery_count: u32,
+    /// The lowest.
+    pub max_delivery_count_min: u32,
     pub messages: BTreeMap<u64, Message>,
     pub by_number: BTreeMap<u64, u64>,
     /// Which message a token locks, and its stored count then.
     pub tokens: BTreeMap<LockToken, (u64, u32)>,
     pub links: BTreeMap<ReceiverId, LinkBook>,
+    pub sessions: Sessions,
     pub ids: BTreeMap<u64, Acceptance>,
     /// How many messages may, and must, be missing because of deletes that name none.
     pub loss_max: u64,
@@ -141,12 +151,14 @@ impl Book {
         Self {
             id,
             max_delivery_count: description.max_delivery_count,
+            max_delivery_count_min: description.max_delivery_count,
             description,
             updates: BTreeMap::new(),
             messages: BTreeMap::new(),
             by_number: BTreeMap::new(),
             tokens: BTreeMap::new(),
             links: BTreeMap::new(),
+            sessions: Sessions::default(),
             ids: BTreeMap::new(),
             loss_max: 0,
             loss_min: 0,
@@ -193,6 +205,16 @@ impl Book {
         let span = message.sent.time_to_live.map_or(default, |own| own.min(default));
         message.sent.scheduled_at.unwrap_or(message.asked_at).max(message.asked_at).plus(span)
             <= now
+    }
+
+    /// The same of a message, or of the session that it goes with (EXP-45).
+    pub fn may_go_with_its_session(&self, message: &Message, now: Timestamp) -> bool {
+        let Some(session) = message.sent.session else { return self.may_be_expired(message, now) };
+        self.messages.values().any(|one| {
+            one.sent.session == Some(session)
+                && !matches!(one.sending, Sending::Refused | Sending::Duplicate)
+                && self.may_be_expired(one, now)
+        })
     }
 
     /// Whether somebody takes messages out of sight.

@@ -1,5 +1,7 @@
 //! Clients that ask for anything at any time, also for what they have no right to expect.
 
+mod sessions;
+
 use peeklock_core::command::{
     Command, Drain, LinkEnd, LockGrant, Outcome, ReceiveMode, ReceivedMessage, Settlement,
 };
@@ -14,6 +16,9 @@ use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, Part};
 
+pub use self::sessions::name;
+use self::sessions::{Hold, draw};
+
 pub const DUPLICATE_KEY: [u8; 16] = *b"simulator key 16";
 
 /// What a client knows of a message that it sends.
@@ -23,6 +28,8 @@ pub struct Sent {
     pub message_id: Option<u64>,
     pub time_to_live: Option<TimeSpan>,
     pub scheduled_at: Option<Timestamp>,
+    /// Of a queue that requires sessions.
+    pub session: Option<u64>,
 }
 
 /// A command on its way out of a client.
@@ -40,6 +47,7 @@ struct Memory {
     scheduled: Vec<SequenceNumber>,
     links: Vec<Link>,
     holders: Vec<ReceiverId>,
+    holds: Vec<Hold>,
     calls: Vec<Ticket>,
 }
 
@@ -75,6 +83,7 @@ impl Clients {
     /// The process of the broker died, or the entity was rebuilt: links are gone.
     pub fn lose_links(&mut self, entity: usize) {
         self.memories[entity].links.clear();
+        self.memories[entity].holds.clear();
         self.memories[entity].calls.clear();
     }
 
@@ -89,6 +98,7 @@ impl Clients {
 
     /// Takes note of what left the broker.
     pub fn hear(&mut self, entity: usize, sub_queue: SubQueue, released: &Released) {
+        self.hear_of_sessions(entity, released);
         match released {
             Released::Answer { result: Ok(Outcome::Received(messages)), .. } => {
                 for message in messages {
@@ -122,6 +132,9 @@ impl Clients {
         now: Timestamp,
         random: &mut Random,
     ) -> Asked {
+        if description.requires_session {
+            return self.ask_by_session(entity, description, now, random);
+        }
         let sub_queue = match random.below(10) {
             0..=7 => SubQueue::Main,
             8 => SubQueue::DeadLetter,
@@ -225,12 +238,14 @@ impl Clients {
             now.plus(TimeSpan::from_ms(i64::try_from(random.between(10, 20_000)).unwrap_or(10)))
         });
         message.scheduled_enqueue_time = scheduled_at;
+        let session = description.requires_session.then(|| draw(random));
+        message.session_id = session.map(name);
         let mut message = self.edge.take(message);
         if random.one_in(self.large_one_in) {
             // Counted and not stored: quotas are met with little memory.
             message.envelope.size += u32::try_from(random.between(50_000, 200_000)).unwrap_or(0);
         }
-        (message, Sent { marker, message_id, time_to_live, scheduled_at })
+        (message, Sent { marker, message_id, time_to_live, scheduled_at, session })
     }
 
     fn receive(&mut self, entity: usize, random: &mut Random) -> Command {

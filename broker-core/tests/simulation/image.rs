@@ -1,5 +1,8 @@
 //! What the store holds of an entity, read without the machine.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::entity::slot::SlotState;
@@ -10,7 +13,7 @@ use peeklock_core::store::{Key, Store};
 use peeklock_core::testing::FaultStore;
 
 /// A message as it is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stored {
     pub sequence: u64,
     pub marker: u64,
@@ -19,6 +22,7 @@ pub struct Stored {
     pub delivery_count: u32,
     pub size: u64,
     pub overlay_count: u16,
+    pub session: Option<String>,
 }
 
 /// An entity as it is stored.
@@ -29,6 +33,7 @@ pub struct Image {
     pub last_sequence: u64,
     pub size_bytes: u64,
     pub overlay_count: u64,
+    pub states: BTreeMap<String, Bytes>,
 }
 
 impl Image {
@@ -36,6 +41,7 @@ impl Image {
     pub fn read(store: &FaultStore, id: EntityId) -> Option<Self> {
         let mut image = Self::default();
         let mut keys: Vec<Key> = Vec::new();
+        let mut states: Vec<(Key, String, u64)> = Vec::new();
         let mut overlay_records = 0;
         store
             .scan(codec::space_key(id).as_bytes(), &mut |key, value| match codec::read_key(key)
@@ -50,7 +56,7 @@ impl Image {
                     image.last_sequence = counters.last_sequence.0;
                 }
                 RecordKey::Slot(sequence) => {
-                    let (slot, _) = codec::read_slot(value).expect("a slot can be read");
+                    let (slot, session) = codec::read_slot(value).expect("a slot can be read");
                     keys.push(Key::from_bytes(key).expect("a key of a legal length"));
                     image.size_bytes += u64::from(slot.size);
                     image.overlay_count += u64::from(slot.overlay_count);
@@ -62,13 +68,17 @@ impl Image {
                         delivery_count: slot.delivery_count,
                         size: u64::from(slot.size),
                         overlay_count: slot.overlay_count,
+                        session: session.map(|session| session.to_string()),
                     });
                 }
                 RecordKey::Overlay => overlay_records += 1,
-                RecordKey::Id { .. }
-                | RecordKey::SessionState
-                | RecordKey::Rule
-                | RecordKey::Peer(_) => {}
+                RecordKey::SessionState => {
+                    let state = codec::read_session_state(value).expect("a state can be read");
+                    let key = Key::from_bytes(key).expect("a key of a legal length");
+                    image.size_bytes += state.size;
+                    states.push((key, state.session.to_string(), state.size));
+                }
+                RecordKey::Id { .. } | RecordKey::Rule | RecordKey::Peer(_) => {}
             })
             .expect("the store can be scanned");
         let mut contents = Vec::new();
@@ -76,6 +86,14 @@ impl Image {
         for (message, content) in image.messages.iter_mut().zip(contents) {
             let content = content.expect("every stored message has its content");
             message.marker = marker(content.loaded().expect("it is in memory").clone());
+        }
+        for (key, session, size) in states {
+            let mut found = Vec::new();
+            store.pin(&[key], &mut found);
+            let content = found.pop().flatten().expect("a stored state has its bytes");
+            let bytes = content.loaded().expect("it is in memory").clone();
+            assert_eq!(bytes.len() as u64, size, "the size of the state of {session} (SES-27)");
+            assert!(image.states.insert(session, bytes).is_none(), "a session has two states");
         }
         let is_there = image.description.is_some();
         assert!(is_there || image.messages.is_empty(), "messages without an entity are stored");

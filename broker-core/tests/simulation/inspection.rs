@@ -4,6 +4,7 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::time::Timestamp;
 
 use crate::book::{Book, Sending, is_dead};
+use crate::clients::name;
 use crate::image::Image;
 
 /// When an entity is looked at.
@@ -47,6 +48,9 @@ impl Book {
                 panic!("message {} was never sent to this entity", stored.marker);
             };
             let told = format!("{stored:?}: {message:?}");
+            // A dead letter has left its session (DLQ-11).
+            let session = message.sent.session.filter(|_| !is_dead(stored.sub_queue)).map(name);
+            assert_eq!(stored.session, session, "in another session (SES-02): {told}");
             match message.sending {
                 Sending::Accepted => {}
                 Sending::Unknown if occasion == Occasion::Restart => {}
@@ -109,7 +113,7 @@ impl Book {
             {
                 continue;
             }
-            if expires && self.may_be_expired(message, now) && !message.dead {
+            if expires && self.may_go_with_its_session(message, now) && !message.dead {
                 expirable += 1;
             } else if occasion == Occasion::Rest || !message.perhaps_gone {
                 unexplained.push(*marker);

@@ -7,7 +7,8 @@
 //! Proven for every seed that runs: FND-02 (acknowledged is stored, exactly once), LIF-02, LIF-03,
 //! LIF-04, SET-27 (counts after a restart), SET-34 (deliveries are bounded), MSG-12 and MSG-13
 //! (numbers), SND-29 and SND-31 (batches), RCV-02, RCV-14, DUP-02, SCH-03, DLQ-12, EXP-20, ERR-06,
-//! QUO-05, SND-24, TMP-07 and TMP-14, and DESIGN D3, D5 and D11.
+//! QUO-05, SND-24, TMP-07 and TMP-14, of queues that require sessions SES-02, SES-11, SES-15 to
+//! SES-20, SES-25 and SES-27, and DESIGN D3, D5 and D11.
 //!
 //! `PEEKLOCK_SIM_SEEDS=5000` runs more seeds, `PEEKLOCK_SIM_SEED=17` replays one with its trace,
 //! `PEEKLOCK_SIM_STEPS` sets their length.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_core::change::codec;
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::entity::{Machine, StageNumber};
@@ -223,6 +223,7 @@ impl World {
         description.dead_lettering_on_message_expiration = random.one_in(2);
         description.max_delivery_count = u32::try_from(random.between(1, 5)).unwrap_or(1);
         description.requires_duplicate_detection = random.one_in(3);
+        description.requires_session = random.one_in(3);
         description.max_size_in_megabytes = 1;
         if random.one_in(3) {
             description.auto_delete_on_idle = TimeSpan::from_minutes(5);
@@ -393,8 +394,17 @@ impl World {
         self.note(|| {
             format!("{entity} asked {} {sub_queue:?} {}", ticket.0, brief(&command, &sent))
         });
-        if matches!(command, Command::Receive { .. }) {
-            self.clients.remember_call(entity, ticket);
+        match &command {
+            Command::Receive { .. } | Command::AcceptSession { .. } => {
+                self.clients.remember_call(entity, ticket);
+            }
+            Command::InSession { receiver, command } => {
+                self.clients.asked_in_session(entity, ticket, *receiver);
+                if matches!(command, SessionCommand::Receive { .. }) {
+                    self.clients.remember_call(entity, ticket);
+                }
+            }
+            _ => {}
         }
         self.auditor.ask(entity, ticket.0, sub_queue, &command, &sent, self.now);
         let outlet = Arc::clone(&self.outlet) as Arc<dyn Outlet>;
@@ -413,6 +423,8 @@ impl World {
                         Ok(Outcome::Received(messages)) => {
                             self.seen.deliveries += messages.len() as u64;
                         }
+                        Ok(Outcome::SessionAccepted { .. }) => self.seen.sessions += 1,
+                        Ok(Outcome::SessionState(Some(_))) => self.seen.states += 1,
                         Ok(_) => {}
                         Err(reason) => {
                             use peeklock_core::condition::Condition;
@@ -421,6 +433,8 @@ impl World {
                                 u64::from(reason.condition() == Condition::ServerBusy);
                             self.seen.internal_errors +=
                                 u64::from(reason.condition() == Condition::InternalError);
+                            self.seen.sessions_lost +=
+                                u64::from(reason.condition() == Condition::SessionLockLost);
                         }
                     }
                     self.auditor.asked_of(*correlation)

@@ -86,8 +86,13 @@ impl Http {
         try_join_all(lanes).await.map(drop)
     }
 
-    pub(super) async fn receive(&self, run: &Run, took: &Latencies) -> Result<(), BenchError> {
-        let head = &format!("/{}/messages/head?timeout={WAIT_SECONDS}", run.queue);
+    pub(super) async fn receive(
+        &self,
+        path: &str,
+        run: &Run,
+        took: &Latencies,
+    ) -> Result<(), BenchError> {
+        let head = &format!("/{path}/messages/head?timeout={WAIT_SECONDS}");
         let lanes = (0..run.window).map(|_| async move {
             let mut connection = Connection::open(&self.authority).await?;
             loop {

@@ -25,10 +25,11 @@ pub(super) async fn send(client: &Client, run: &Run, took: &Latencies) -> Result
 
 pub(super) async fn receive(
     client: &Client,
+    path: &str,
     run: &Run,
     took: &Latencies,
 ) -> Result<(), BenchError> {
-    let receiver = client.receiver(&run.queue)?;
+    let receiver = client.receiver(path)?;
     let count_max = u32::try_from(run.window).unwrap_or(u32::MAX);
     loop {
         let messages = tokio::select! {

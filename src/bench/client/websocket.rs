@@ -27,16 +27,17 @@ pub(super) async fn send(client: &Client, run: &Run, took: &Latencies) -> Result
 
 pub(super) async fn receive(
     client: &Client,
+    path: &str,
     run: Arc<Run>,
     took: Arc<Latencies>,
 ) -> Result<(), BenchError> {
     if run.is_one_at_a_time() {
-        return receive_one_at_a_time(client, &run, &took).await;
+        return receive_one_at_a_time(client, path, &run, &took).await;
     }
     let concurrent_max = u32::try_from(run.window).unwrap_or(u32::MAX);
     let options = ConsumerOptions { concurrent_max, renew_locks: false };
     let told = Arc::clone(&run);
-    let mut consumer = client.consume(&run.queue, options, move |message| {
+    let mut consumer = client.consume(path, options, move |message| {
         told.received(message.body(), message.delivery_count(), &took);
         std::future::ready(Ok(()))
     })?;
@@ -55,10 +56,11 @@ pub(super) async fn receive(
 /// A consumer does not tell when a message is completed.
 async fn receive_one_at_a_time(
     client: &Client,
+    path: &str,
     run: &Run,
     took: &Latencies,
 ) -> Result<(), BenchError> {
-    let receiver = client.receiver(&run.queue)?;
+    let receiver = client.receiver(path)?;
     loop {
         let message = tokio::select! {
             biased;

@@ -42,6 +42,7 @@ pub async fn run(
             | Load::Throughput
             | Load::Memory
             | Load::Small
+            | Load::Topic
             | Load::Queues
             | Load::Connections
             | Load::Cycle => {

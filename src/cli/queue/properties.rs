@@ -45,7 +45,7 @@ pub struct Properties {
     /// Text for your own use
     #[arg(long, value_name = "TEXT")]
     user_metadata: Option<String>,
-    /// Messages belong to sessions; fixed at creation; received in-process only in this version
+    /// Messages belong to sessions and are received by session; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_session: Option<bool>,

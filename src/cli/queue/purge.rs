@@ -15,7 +15,8 @@ Examples:
   peeklock queue purge orders --dead-letter --yes
 
 Deletes the messages that are available when it begins. Messages that are locked, deferred or \
-scheduled stay, and so does what is sent meanwhile. Nothing deleted is dead-lettered.
+scheduled stay, and so does what is sent meanwhile, and in a queue with sessions what is in a \
+session that a receiver holds. Nothing deleted is dead-lettered.
 
 ",
     exit_codes!()
@@ -39,7 +40,9 @@ pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
         let queue = path.split("/$").next().unwrap_or_default();
         let is_dead_letter = flags.source.is_dead_letter() || queue.len() < path.len();
         let admin = session.client.admin();
-        let counts = admin.queue(queue).await?.counts;
+        let described = admin.queue(queue).await?;
+        let by_session = described.description.requires_session && !is_dead_letter;
+        let counts = described.counts;
         let there = if is_dead_letter { counts.dead_letter } else { counts.active };
         if !flags.yes {
             let question = format!("Delete the messages of `{path}`, {there} at present?");
@@ -50,8 +53,12 @@ pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
         let bar = Bar::new("deleting", Some(there));
         let mut deleted = 0;
         let ended = loop {
-            let call = receiver.delete_most(before);
-            match call.await {
+            let deletion = if by_session {
+                admin.delete_batch_unlocked(&path, None, Some(before)).await
+            } else {
+                receiver.delete_most(before).await
+            };
+            match deletion {
                 Ok(0) => break Ok(()),
                 Ok(count) => {
                     deleted += count;

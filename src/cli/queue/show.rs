@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use indicatif::BinaryBytes;
-use peeklock::command::Described;
+use peeklock::command::{Described, SessionCounts};
 use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::queue_to_json;
 
@@ -61,7 +61,7 @@ fn table(described: &Described, out: &Out) -> String {
     let at = |at: Timestamp| {
         if at == Timestamp::NONE { "never".to_owned() } else { at.to_string() }
     };
-    let rows: [(&str, String); 29] = [
+    let mut rows = vec![
         ("queue", description.path.to_string()),
         ("status", description.status.name().to_owned()),
         ("active messages", counts.active.to_string()),
@@ -81,7 +81,7 @@ fn table(described: &Described, out: &Out) -> String {
         ("duplicate detection", description.requires_duplicate_detection.to_string()),
         ("duplicate window", span(description.duplicate_detection_history_time_window)),
         ("auto-delete on idle", span(description.auto_delete_on_idle)),
-        ("sessions", description.requires_session.to_string()),
+        ("requires sessions", description.requires_session.to_string()),
         ("forwards to", text(&description.forward_to)),
         ("dead letters forward to", text(&description.forward_dead_lettered_messages_to)),
         ("batched operations", description.enable_batched_operations.to_string()),
@@ -92,6 +92,10 @@ fn table(described: &Described, out: &Out) -> String {
         ("updated", at(described.updated_at)),
         ("last used", at(described.accessed_at)),
     ];
+    if let Some(sessions) = described.sessions {
+        let SessionCounts { existing, locked } = sessions;
+        rows.insert(6, ("sessions there", format!("{existing}, {locked} of them locked")));
+    }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let (bold, plain) = if out.colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
     let mut shown = String::new();

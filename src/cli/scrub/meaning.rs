@@ -1,9 +1,13 @@
-//! From keys to messages: what becomes of which, by queue.
+//! From keys to messages: what becomes of which, by entity.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use peeklock::change::codec::{RecordKey, description_key, read_description, read_key};
+use peeklock::change::codec::{
+    RecordKey, description_key, read_description, read_key, read_subscription, read_topic,
+    subscription_entry_key, topic_entry_key,
+};
+use peeklock::description::EntityKind;
 use peeklock::ids::EntityId;
 use peeklock::store::journal::verify::{Affected, Fate, Report};
 use peeklock::store::{Key, SPACE_BYTES};
@@ -18,6 +22,7 @@ pub struct Meanings {
 }
 
 struct Queue {
+    kind: EntityKind,
     name: Option<String>,
     fates: BTreeMap<Fate, Touched>,
 }
@@ -39,9 +44,10 @@ impl Meanings {
         let mut queues: BTreeMap<u64, Queue> = BTreeMap::new();
         for Affected { key, fate, .. } in &report.affected {
             let id = entity(key);
-            let queue = queues
-                .entry(id)
-                .or_insert_with(|| Queue { name: name(id, value), fates: BTreeMap::new() });
+            let queue = queues.entry(id).or_insert_with(|| {
+                let kind = kind(id, value);
+                Queue { kind, name: name(id, kind, value), fates: BTreeMap::new() }
+            });
             let touched = queue.fates.entry(*fate).or_default();
             match read_key(key.as_bytes()) {
                 Ok(RecordKey::Slot(number)) if id > 0 => touched.messages.push(number.0),
@@ -64,6 +70,10 @@ impl Meanings {
         }
     }
 
+    fn kind_of(&self, id: u64) -> EntityKind {
+        self.queues.get(&id).map_or(EntityKind::Queue, |queue| queue.kind)
+    }
+
     /// A text with a line for each queue and fate.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -73,7 +83,7 @@ impl Meanings {
                 last = Some(id);
                 let title = match (id, name) {
                     (0, _) => "the namespace".to_owned(),
-                    (id, Some(name)) => format!("queue {name} (entity {id})"),
+                    (id, Some(name)) => format!("{} {name} (entity {id})", self.kind_of(id)),
                     (id, None) => format!("entity {id}, whose name is not known"),
                 };
                 // Writing into a string cannot fail.
@@ -96,7 +106,7 @@ impl Touched {
             parts.push(format!("{word} {}", numbers(&self.messages)));
         }
         if self.description {
-            parts.push("the description of the queue: set its properties again".to_owned());
+            parts.push("the description of the entity: set its properties again".to_owned());
         }
         match self.others {
             0 => {}
@@ -144,9 +154,25 @@ fn entity(key: &Key) -> u64 {
     space.map_or(0, u64::from_be_bytes)
 }
 
-fn name(id: u64, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Option<String> {
+/// What the namespace has noted; what it has not is a queue.
+fn kind(id: u64, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> EntityKind {
+    let id = EntityId(id);
+    if value(&topic_entry_key(id)).is_some() {
+        EntityKind::Topic
+    } else if value(&subscription_entry_key(id)).is_some() {
+        EntityKind::Subscription
+    } else {
+        EntityKind::Queue
+    }
+}
+
+fn name(id: u64, kind: EntityKind, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Option<String> {
     let described = value(&description_key(EntityId(id)))?;
-    Some(read_description(&described).ok()?.path.to_string())
+    match kind {
+        EntityKind::Queue => Some(read_description(&described).ok()?.path.to_string()),
+        EntityKind::Topic => Some(read_topic(&described).ok()?.path.to_string()),
+        EntityKind::Subscription => Some(read_subscription(&described).ok()?.path()),
+    }
 }
 
 #[cfg(test)]

@@ -140,7 +140,8 @@ fn hint(text: &str) -> &'static str {
     }
 }
 
-fn read_file(name: &str) -> Result<Vec<u8>, Failure> {
+/// The bytes of a file, or of standard input as `-`.
+pub fn read_file(name: &str) -> Result<Vec<u8>, Failure> {
     let failed = |error: io::Error| Failure::usage(format!("`{name}` cannot be read: {error}"));
     let mut bytes = Vec::new();
     let read = if name == "-" {

@@ -1,6 +1,9 @@
 //! The JSON API of the HTTP transport, over a socket.
 
+mod topics;
+
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -25,16 +28,22 @@ use crate::support::http::{Response, request, segment};
 pub struct Http {
     address: SocketAddr,
     running: RefCell<Option<Box<dyn RunningTransport>>>,
+    /// The paths of topics that were made here, in lower case: their messages have another address.
+    topics: RefCell<HashSet<String>>,
 }
 
 impl Http {
     pub async fn open(broker: &Broker) -> Self {
         let config = HttpConfig::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let running = Box::new(HttpTransport::new(config)).start(broker.clone()).await.unwrap();
-        Self { address: running.local_address(), running: RefCell::new(Some(running)) }
+        Self {
+            address: running.local_address(),
+            running: RefCell::new(Some(running)),
+            topics: RefCell::default(),
+        }
     }
 
-    /// One request to the API; `path` begins behind `/queues`.
+    /// One request to the API; `path` begins behind its root.
     async fn ask(
         &self,
         method: &str,
@@ -47,7 +56,7 @@ impl Http {
         if !body.is_empty() {
             headers.push(("Content-Type", "application/json"));
         }
-        let target = format!("/$api/v1/queues{path}");
+        let target = format!("/$api/v1{path}");
         let response = request(self.address, method, &target, &headers, &body).await.unwrap();
         if (200..300).contains(&response.status) {
             if response.body.is_empty() {
@@ -58,8 +67,19 @@ impl Http {
         Err(refusal(&response, path))
     }
 
+    /// Where the messages of an entity or sub-queue are.
+    fn place(&self, path: &str) -> String {
+        if let Some((topic, name)) = of_subscription(path) {
+            return subscription_at(topic, name);
+        }
+        if self.topics.borrow().contains(&path.to_lowercase()) {
+            return format!("/topics/{}", segment(path));
+        }
+        queue_at(path)
+    }
+
     async fn post(&self, path: &str, operation: &str, body: Json) -> Answer<Json> {
-        self.ask("POST", &format!("/{}/{operation}", segment(path)), &[], Some(body)).await
+        self.ask("POST", &format!("{}/{operation}", self.place(path)), &[], Some(body)).await
     }
 
     async fn patch(
@@ -73,9 +93,22 @@ impl Http {
         for clearable in ["forwardTo", "forwardDeadLetteredMessagesTo", "userMetadata"] {
             body.entry(clearable).or_insert(Json::Null);
         }
-        let path = format!("/{}", segment(path));
-        Ok(read_queue(&self.ask("PATCH", &path, headers, Some(body.into())).await?))
+        Ok(read_queue(&self.ask("PATCH", &queue_at(path), headers, Some(body.into())).await?))
     }
+}
+
+fn queue_at(path: &str) -> String {
+    format!("/queues/{}", segment(path))
+}
+
+fn subscription_at(topic: &str, name: &str) -> String {
+    format!("/topics/{}/subscriptions/{}", segment(topic), segment(name))
+}
+
+/// The topic, and the subscription with its sub-queue, if a path has one.
+fn of_subscription(path: &str) -> Option<(&str, &str)> {
+    let at = path.to_ascii_lowercase().find("/subscriptions/")?;
+    Some((&path[..at], &path[at + "/subscriptions/".len()..]))
 }
 
 /// Reads an error, whose status must be that of its condition (ERR-01, ERR-02).
@@ -418,7 +451,7 @@ impl Subject for Http {
 
     async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
         let body = write_queue(&properties).into();
-        let answer = self.ask("PUT", &format!("/{}", segment(path)), &[], Some(body)).await?;
+        let answer = self.ask("PUT", &queue_at(path), &[], Some(body)).await?;
         Ok(read_queue(&answer))
     }
 
@@ -437,15 +470,15 @@ impl Subject for Http {
     }
 
     async fn delete(&self, path: &str) -> Answer<()> {
-        self.ask("DELETE", &format!("/{}", segment(path)), &[], None).await.map(drop)
+        self.ask("DELETE", &queue_at(path), &[], None).await.map(drop)
     }
 
     async fn describe(&self, path: &str) -> Answer<Described> {
-        Ok(read_queue(&self.ask("GET", &format!("/{}", segment(path)), &[], None).await?))
+        Ok(read_queue(&self.ask("GET", &queue_at(path), &[], None).await?))
     }
 
     async fn list(&self, skip: usize, top: usize) -> Answer<Vec<String>> {
-        let answer = self.ask("GET", &format!("?skip={skip}&top={top}"), &[], None).await?;
+        let answer = self.ask("GET", &format!("/queues?skip={skip}&top={top}"), &[], None).await?;
         let queues = answer["queues"].as_array().unwrap();
         Ok(queues.iter().map(|queue| text_of(queue, "path").unwrap()).collect())
     }
@@ -533,7 +566,7 @@ impl Subject for Http {
     }
 
     async fn peek(&self, path: &str, from: u64, count_max: u32) -> Answer<Vec<Seen>> {
-        let path = format!("/{}/messages?from={from}&count={count_max}", segment(path));
+        let path = format!("{}/messages?from={from}&count={count_max}", self.place(path));
         Ok(read_messages(&self.ask("GET", &path, &[], None).await?))
     }
 
@@ -555,7 +588,7 @@ impl Subject for Http {
     }
 
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
-        let path = format!("/{}/messages/{sequence}", segment(path));
+        let path = format!("{}/messages/{sequence}", self.place(path));
         self.ask("DELETE", &path, &[], None).await.map(drop)
     }
 

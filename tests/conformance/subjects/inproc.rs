@@ -1,5 +1,7 @@
 //! The handles of the in-process crate.
 
+mod topics;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,5 +1,7 @@
 //! The client of the WebSocket crate, over a socket, in both encodings.
 
+mod topics;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,6 +1,7 @@
 //! What a request's path means. Reads the path as it was sent, so that an encoded slash is part of a
 //! segment and a plain one is not.
 
+use peeklock_core::path::subscription_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Characters that stand for themselves in a segment that this transport writes.
@@ -44,7 +45,8 @@ pub(crate) enum Probe {
     Metrics,
 }
 
-/// Resources of the JSON API; `queue` may be the path of a sub-queue.
+/// Resources of the JSON API; `queue` may be the path of a sub-queue. Messages and locks are also below
+/// topics, subscriptions and their sub-queues, `path` then being that of the whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ApiRoute {
     /// `/openapi.json`
@@ -59,6 +61,20 @@ pub(crate) enum ApiRoute {
     Message { queue: String, name: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
     Lock { queue: String, token: String, operation: String },
+    /// `/topics`
+    Topics,
+    /// `/topics/{topic}`
+    Topic { topic: String },
+    /// `/topics/{topic}/subscriptions`
+    Subscriptions { topic: String },
+    /// `/topics/{topic}/subscriptions/{subscription}`
+    Subscription { topic: String, name: String },
+    /// `/topics/{topic}/subscriptions/{subscription}/rules`
+    Rules { path: String },
+    /// `/topics/{topic}/subscriptions/{subscription}/rules/{rule}`
+    Rule { path: String, name: String },
+    /// `/topics/{topic}/subscriptions/{subscription}/explain`
+    Explain { path: String },
 }
 
 /// Reads a path; none if it is not percent-encoded UTF-8.
@@ -126,6 +142,36 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
             token: token.to_owned(),
             operation: operation.to_owned(),
         },
+        ["topics", ref below @ ..] => return read_topics(below),
+        _ => return None,
+    })
+}
+
+/// What is below `/topics`. Messages are sent to a topic and received from a subscription, with the
+/// same operations as those of a queue.
+fn read_topics(words: &[&str]) -> Option<ApiRoute> {
+    let (path, below) = match *words {
+        [] => return Some(ApiRoute::Topics),
+        [topic] => return Some(ApiRoute::Topic { topic: topic.to_owned() }),
+        [topic, "subscriptions"] => {
+            return Some(ApiRoute::Subscriptions { topic: topic.to_owned() });
+        }
+        [topic, "subscriptions", name] => {
+            return Some(ApiRoute::Subscription { topic: topic.to_owned(), name: name.to_owned() });
+        }
+        [topic, "subscriptions", name, ref below @ ..] => (subscription_path(topic, name), below),
+        [topic, ref below @ ..] => (topic.to_owned(), below),
+    };
+    let is_subscription = matches!(words, [_, "subscriptions", ..]);
+    Some(match *below {
+        ["rules"] if is_subscription => ApiRoute::Rules { path },
+        ["rules", name] if is_subscription => ApiRoute::Rule { path, name: name.to_owned() },
+        ["explain"] if is_subscription => ApiRoute::Explain { path },
+        ["messages"] => ApiRoute::Messages { queue: path },
+        ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
+        ["locks", token, operation] => {
+            ApiRoute::Lock { queue: path, token: token.to_owned(), operation: operation.to_owned() }
+        }
         _ => return None,
     })
 }

@@ -144,11 +144,21 @@ impl Exchange {
         Ok(self.site.broker.entity(resource)?)
     }
 
-    /// The address of a queue to be managed, after the right was granted.
+    /// The address of an entity to be managed, after the right was granted.
     pub(crate) async fn managed(&self, path: &str) -> Result<String, Refusal> {
         let address = EntityAddress::parse(path).map(|address| address.to_string());
         let resource = address.unwrap_or_else(|_| path.to_owned());
         self.authorize(Right::Manage, &resource).await?;
+        Ok(resource)
+    }
+
+    /// The address of a subscription whose rules are read, which who listens may, too (MAT-01).
+    pub(crate) async fn looked_into(&self, path: &str) -> Result<String, Refusal> {
+        let address = EntityAddress::parse(path).map(|address| address.to_string());
+        let resource = address.unwrap_or_else(|_| path.to_owned());
+        if self.authorize(Right::Listen, &resource).await.is_err() {
+            self.authorize(Right::Manage, &resource).await?;
+        }
         Ok(resource)
     }
 
@@ -191,8 +201,20 @@ fn methods(route: &Route) -> Option<&'static str> {
         Route::Head { .. } => "POST, DELETE, OPTIONS",
         Route::Lock { .. } => "DELETE, PUT, POST, OPTIONS",
         Route::Atom => "GET, HEAD, PUT, DELETE, OPTIONS",
-        Route::Api(ApiRoute::Document | ApiRoute::Queues) => "GET, HEAD, OPTIONS",
-        Route::Api(ApiRoute::Queue { .. }) => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
+        Route::Api(
+            ApiRoute::Document
+            | ApiRoute::Queues
+            | ApiRoute::Topics
+            | ApiRoute::Subscriptions { .. }
+            | ApiRoute::Rules { .. },
+        ) => "GET, HEAD, OPTIONS",
+        Route::Api(
+            ApiRoute::Queue { .. }
+            | ApiRoute::Topic { .. }
+            | ApiRoute::Subscription { .. }
+            | ApiRoute::Rule { .. },
+        ) => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
+        Route::Api(ApiRoute::Explain { .. }) => "POST, OPTIONS",
         Route::Api(ApiRoute::Messages { .. }) => "GET, HEAD, POST, OPTIONS",
         Route::Api(ApiRoute::Message { name, .. }) => api::message_methods(name)?,
         Route::Api(ApiRoute::Lock { operation, .. }) => {
@@ -216,12 +238,20 @@ fn place(route: Option<&Route>) -> Place<'_> {
             (Surface::Messages, false, queue.as_str())
         }
         Some(Route::Api(ApiRoute::Lock { queue, .. })) => (Surface::Messages, true, queue.as_str()),
-        Some(Route::Api(ApiRoute::Queue { queue })) => (Surface::Management, false, queue.as_str()),
+        Some(Route::Api(
+            ApiRoute::Queue { queue: path }
+            | ApiRoute::Topic { topic: path }
+            | ApiRoute::Subscriptions { topic: path }
+            | ApiRoute::Subscription { topic: path, .. }
+            | ApiRoute::Rules { path }
+            | ApiRoute::Rule { path, .. }
+            | ApiRoute::Explain { path },
+        )) => (Surface::Management, false, path.as_str()),
         Some(
             Route::Probe(_)
             | Route::Atom
             | Route::Unknown
-            | Route::Api(ApiRoute::Document | ApiRoute::Queues),
+            | Route::Api(ApiRoute::Document | ApiRoute::Queues | ApiRoute::Topics),
         )
         | None => (Surface::Management, false, ""),
     };

@@ -374,9 +374,37 @@ fn the_openapi_document_has_every_operation() {
     let document: serde_json::Value = serde_json::from_str(&openapi_json()).unwrap();
     let paths = document.get("paths").unwrap().as_object().unwrap();
     let count: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
-    assert_eq!(count, 21);
+    assert_eq!(count, 53);
+    // What is below a queue is below a topic and a subscription, too, and names what is there.
+    for (path, operation, parameters) in [
+        ("/topics/{topic}/messages", "post", vec!["topic"]),
+        (
+            "/topics/{topic}/subscriptions/{subscription}/locks/{lockToken}/complete",
+            "post",
+            vec!["topic", "subscription", "lockToken"],
+        ),
+    ] {
+        let operation = &paths[path][operation];
+        let named = operation["parameters"].as_array().unwrap().iter();
+        let named: Vec<_> = named.map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(named, parameters, "{path}");
+    }
+    assert!(paths["/topics/{topic}/messages"].get("get").is_none());
+    let ids = paths.values().flat_map(|path| path.as_object().unwrap().values());
+    let mut ids: Vec<_> = ids.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "every operation has an id of its own");
     let schemas = document.pointer("/components/schemas").unwrap().as_object().unwrap();
-    for name in ["NewMessage", "ReceivedView", "QueueView", "Problem", "PropertyValue"] {
+    for name in [
+        "NewMessage",
+        "ReceivedView",
+        "QueueView",
+        "TopicView",
+        "RuleForm",
+        "Problem",
+        "PropertyValue",
+    ] {
         assert!(schemas.contains_key(name), "{name}");
     }
 }

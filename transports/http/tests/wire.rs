@@ -14,4 +14,5 @@ mod wire {
     mod json_api;
     mod lifecycle;
     mod security;
+    mod topics;
 }

@@ -114,11 +114,18 @@ impl Client {
         tokio::spawn(async move {
             end.send(task.run(arrivals, stopped).await).ok();
         });
-        Ok(Consumer { stop: Some(stop), ended })
+        Ok(Consumer::new(stop, ended))
     }
 }
 
 impl Consumer {
+    pub(crate) const fn new(
+        stop: oneshot::Sender<()>,
+        ended: oneshot::Receiver<Option<BrokerError>>,
+    ) -> Self {
+        Self { stop: Some(stop), ended }
+    }
+
     /// Takes no further message, lets the actor finish those it has, and closes the link.
     pub async fn stop(mut self) {
         self.stop.take();
@@ -298,25 +305,31 @@ async fn hand_over(
             return Verdict { token, size, settlement: abandon(), actor_gone: false };
         }
     };
-    let limits = &entity.broker().settings().limits;
     let (settlement, actor_gone) = match recipient.send(Delivery { message }).await {
-        Ok(Ok(())) => (Settlement::Complete, false),
-        Ok(Err(Refusal::Abandon { properties })) => {
-            let overlay = (!properties.is_empty()).then(|| Overlay::encode(&properties).ok());
-            (Settlement::Abandon { properties: overlay.flatten() }, false)
-        }
-        Ok(Err(Refusal::Defer)) => (Settlement::Defer { properties: None }, false),
-        Ok(Err(Refusal::DeadLetter { reason, description })) => {
-            let cut = |text: &str, chars: usize| text.chars().take(chars).collect::<String>();
-            let reason = cut(&reason, limits.dead_letter_reason_chars_max);
-            let description = cut(&description, limits.dead_letter_description_chars_max);
-            let settlement =
-                Settlement::dead_letter(Some(&reason), Some(&description), &[], limits);
-            (settlement.unwrap_or_else(|_| abandon()), false)
-        }
+        Ok(outcome) => (settlement_of(outcome, &entity), false),
         Err(_) => (abandon(), true),
     };
     Verdict { token, size, settlement, actor_gone }
+}
+
+/// What a handler's outcome does to its message.
+pub(crate) fn settlement_of(outcome: Result<(), Refusal>, entity: &Entity) -> Settlement {
+    let limits = &entity.broker().settings().limits;
+    match outcome {
+        Ok(()) => Settlement::Complete,
+        Err(Refusal::Abandon { properties }) => {
+            let overlay = (!properties.is_empty()).then(|| Overlay::encode(&properties).ok());
+            Settlement::Abandon { properties: overlay.flatten() }
+        }
+        Err(Refusal::Defer) => Settlement::Defer { properties: None },
+        Err(Refusal::DeadLetter { reason, description }) => {
+            let cut = |text: &str, chars: usize| text.chars().take(chars).collect::<String>();
+            let reason = cut(&reason, limits.dead_letter_reason_chars_max);
+            let description = cut(&description, limits.dead_letter_description_chars_max);
+            Settlement::dead_letter(Some(&reason), Some(&description), &[], limits)
+                .unwrap_or(Settlement::Abandon { properties: None })
+        }
+    }
 }
 
 fn submit(entity: &Entity, command: Command, outlet: Arc<dyn Outlet>, correlation: u64) {

@@ -2,7 +2,7 @@
 //!
 //! [`Client`] opens [`Sender`]s, [`Receiver`]s, [`SessionReceiver`]s, [`Transaction`]s and an [`Admin`] on a broker of this process. They
 //! need no actix runtime and may be used from any thread. An actix actor becomes a receiver through
-//! [`Consumer`]: the outcome of its handler settles the message.
+//! [`Consumer`]: the outcome of its handler settles the message, in the order of sessions if the queue has them.
 //!
 //! Use is not authenticated (SEC-17): whoever holds a handle may do everything.
 
@@ -13,6 +13,7 @@ mod received;
 mod receiver;
 mod sender;
 mod session;
+mod session_consumer;
 mod transaction;
 
 pub use admin::Admin;
@@ -22,4 +23,5 @@ pub use received::{BodyError, Received, json_message};
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use session::SessionReceiver;
+pub use session_consumer::{SessionConsumerOptions, SessionDelivery};
 pub use transaction::{Committed, Transaction};

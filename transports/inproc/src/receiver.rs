@@ -129,6 +129,20 @@ impl Receiver {
         self.peek(from, count_max).await
     }
 
+    /// Looks at messages of one session of the queue from a number on, whoever holds it (PEK-07).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` on a queue without sessions.
+    pub async fn peek_session(
+        &self,
+        session_id: &str,
+        from: SequenceNumber,
+        count_max: u32,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let session = Box::from(session_id);
+        self.messages(Command::PeekSession { session, from, count_max }).await
+    }
+
     /// Ends the message: it was processed (SET-01).
     ///
     /// # Errors

@@ -1,10 +1,13 @@
 //! Receiving by session.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand, SessionFilter};
+use peeklock_core::command::{
+    Command, LinkEnd, Outcome, ReceiveMode, SessionCommand, SessionFilter, Settlement,
+};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Value;
@@ -234,6 +237,26 @@ impl SessionReceiver {
     /// When the entity is gone.
     pub async fn close(self) -> Result<(), BrokerError> {
         self.receiver.close().await
+    }
+
+    /// The same for a session that others have a hand on too; they find its lock gone.
+    pub(crate) async fn give_back(&self) -> Result<(), BrokerError> {
+        let receiver = self.receiver.id();
+        let detach = Command::Detach { receiver, end: LinkEnd::Orderly };
+        self.receiver.entity().call(detach).await.map(|_| ())
+    }
+
+    pub(crate) async fn settle_token(
+        &self,
+        token: LockToken,
+        settlement: Settlement,
+    ) -> Result<(), BrokerError> {
+        self.receiver.entity().call(Command::Settle { token, settlement }).await.map(|_| ())
+    }
+
+    /// Half of what is left of the session lock.
+    pub(crate) fn half_of_lock(&self) -> Duration {
+        self.locked_until().since(self.receiver.entity().broker().now()).to_std() / 2
     }
 
     fn command(&self, command: SessionCommand) -> Command {

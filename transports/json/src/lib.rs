@@ -1,12 +1,22 @@
-//! The JSON that several transports of Peeklock speak: queues, values of application properties, instants,
-//! durations and GUIDs. A transport adds its own frames or paths; what these mean is the same everywhere.
+//! The JSON that several transports of Peeklock speak: queues, topics, subscriptions, rules, values of
+//! application properties, instants, durations and GUIDs. A transport adds its own frames or paths;
+//! what these mean is the same everywhere.
 
 mod property;
 mod queue;
+mod rule;
+mod subscription;
 mod text;
+mod topic;
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "schema")]
 pub use property::PropertyValueSchema;
 pub use property::{PropertyMap, write_map, write_value};
 pub use queue::{Cleared, QueueProperties, QueueView, Runtime};
+pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm};
+pub use subscription::{SubscriptionProperties, SubscriptionRuntime, SubscriptionView};
 pub use text::{Guid, Instant, Span, Token};
+pub use topic::{TopicProperties, TopicRuntime, TopicView};

@@ -13,7 +13,8 @@ use peeklock_core::ids::parse_guid;
 use peeklock_core::message::Value;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, json};
 
 use crate::text::Guid;
@@ -326,6 +327,16 @@ impl<'de> Visitor<'de> for PropertyVisitor {
             let kind: String = kind.chars().take(32).collect();
             A::Error::custom(format!("not a value of the type `{kind}`"))
         })
+    }
+}
+
+impl Serialize for PropertyMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, &write_value(value))?;
+        }
+        map.end()
     }
 }
 

@@ -129,7 +129,9 @@ pub struct Runtime {
 }
 
 /// Tells `null` from an absent property.
-fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+pub(crate) fn named<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -360,7 +362,7 @@ impl From<QueueView> for Described {
 }
 
 /// A duration of a request; `name` is its property.
-fn span(name: &str, text: Option<&str>) -> Result<Option<TimeSpan>, Rejection> {
+pub(crate) fn span(name: &str, text: Option<&str>) -> Result<Option<TimeSpan>, Rejection> {
     let Some(text) = text else { return Ok(None) };
     let parsed = TimeSpan::parse(text).ok_or_else(|| {
         Rejection::argument(format!("{name} is not an ISO 8601 duration such as PT1M"))

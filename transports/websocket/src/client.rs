@@ -21,6 +21,7 @@ mod receiver;
 mod sender;
 mod session;
 mod text;
+mod topics;
 mod transaction;
 
 use std::fmt;
@@ -48,7 +49,10 @@ pub use self::received::{BodyError, Received};
 pub use self::receiver::Receiver;
 pub use self::sender::Sender;
 pub use self::session::SessionReceiver;
-pub use self::text::{MessageTextError, message_from_json, message_to_json, queue_to_json};
+pub use self::text::{
+    MessageTextError, explanation_to_json, message_from_json, message_to_json, queue_to_json,
+    rule_from_json, rule_to_json, session_state_to_json, subscription_to_json, topic_to_json,
+};
 pub use self::transaction::{Committed, Part, Transaction};
 
 /// What a connection is made over.

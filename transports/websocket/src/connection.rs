@@ -13,6 +13,7 @@ mod outbound;
 mod pending;
 mod session;
 mod settle;
+mod topics;
 mod transaction;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -10,6 +10,7 @@ pub(crate) mod message;
 pub(crate) mod queue;
 pub(crate) mod session;
 pub(crate) mod text;
+pub(crate) mod topic;
 pub(crate) mod transaction;
 pub(crate) mod wire;
 
@@ -27,6 +28,11 @@ use self::session::{
     SessionState, SetSessionState,
 };
 use self::text::{Guid, Instant, Token};
+use self::topic::{
+    CreateSubscription, CreateTopic, Explain, Explained, ListOf, NamedRule, RuleForm, RuleList,
+    SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
+    UpdateTopic,
+};
 use self::transaction::{CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
@@ -225,20 +231,52 @@ schema! {
         30 "listSessions" ListSessions(ListSessions),
         /// Deletes available messages of all sessions that nobody holds.
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
+        /// Creates a topic.
+        40 "createTopic" CreateTopic(CreateTopic),
+        /// Reads a topic and its runtime counts.
+        41 "getTopic" GetTopic(PathOnly),
+        /// Changes a topic.
+        42 "updateTopic" UpdateTopic(UpdateTopic),
+        /// Deletes a topic with its subscriptions.
+        43 "deleteTopic" DeleteTopic(PathOnly),
+        /// Lists topics.
+        44 "listTopics" ListTopics(ListQueues),
+        /// Creates a subscription of a topic, with its rules.
+        45 "createSubscription" CreateSubscription(CreateSubscription),
+        /// Reads a subscription and its runtime counts.
+        46 "getSubscription" GetSubscription(PathOnly),
+        /// Changes a subscription.
+        47 "updateSubscription" UpdateSubscription(UpdateSubscription),
+        /// Deletes a subscription.
+        48 "deleteSubscription" DeleteSubscription(PathOnly),
+        /// Lists the subscriptions of a topic.
+        49 "listSubscriptions" ListSubscriptions(ListOf),
+        /// Adds a rule to a subscription.
+        50 "createRule" CreateRule(SetRule),
+        /// Reads a rule.
+        51 "getRule" GetRule(NamedRule),
+        /// Replaces filter and action of a rule.
+        52 "updateRule" UpdateRule(SetRule),
+        /// Removes a rule.
+        53 "deleteRule" DeleteRule(NamedRule),
+        /// Lists the rules of a subscription.
+        54 "listRules" ListRules(ListOf),
+        /// Tells which rules of a subscription would select a message, and why.
+        55 "explain" Explain(Explain),
         /// Hands messages over that another broker forwards.
-        40 "forward" Forward(Forward),
+        60 "forward" Forward(Forward),
         /// Begins a transaction.
-        41 "beginTransaction" BeginTransaction(Empty),
+        70 "beginTransaction" BeginTransaction(Empty),
         /// Sends messages in a transaction.
-        42 "sendIn" SendIn(SendIn),
+        71 "sendIn" SendIn(SendIn),
         /// Settles messages in a transaction.
-        43 "settleIn" SettleIn(SettleIn),
+        72 "settleIn" SettleIn(SettleIn),
         /// Prolongs locks in a transaction.
-        44 "renewIn" RenewIn(RenewIn),
+        73 "renewIn" RenewIn(RenewIn),
         /// Carries a transaction out, or none of it.
-        45 "commit" Commit(CommitTransaction),
+        74 "commit" Commit(CommitTransaction),
         /// Forgets a transaction.
-        46 "rollBack" RollBack(TransactionOnly),
+        75 "rollBack" RollBack(TransactionOnly),
     }
 }
 
@@ -273,12 +311,26 @@ schema! {
         13 "sessionState" SessionState(SessionState),
         /// Sessions of a queue.
         14 "sessions" Sessions(SessionList),
+        /// A topic.
+        16 "topic" Topic(Box<TopicView>),
+        /// Topics.
+        17 "topics" Topics(TopicList),
+        /// A subscription.
+        18 "subscription" Subscription(Box<SubscriptionView>),
+        /// Subscriptions of a topic.
+        19 "subscriptions" Subscriptions(SubscriptionList),
+        /// A rule.
+        20 "rule" Rule(Box<RuleForm>),
+        /// Rules of a subscription.
+        21 "rules" Rules(RuleList),
+        /// What each rule of a subscription makes of a message.
+        22 "explained" Explained(Explained),
         /// What became of forwarded messages.
-        20 "forwarded" Forwarded(Forwarded),
+        28 "forwarded" Forwarded(Forwarded),
         /// A transaction was begun.
-        21 "transaction" Transaction(TransactionOnly),
+        29 "transaction" Transaction(TransactionOnly),
         /// A transaction was carried out.
-        22 "committed" Committed(Committed),
+        30 "committed" Committed(Committed),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
         /// A receiver gets nothing more until it is given credit anew.

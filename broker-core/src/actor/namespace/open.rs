@@ -52,7 +52,15 @@ struct OpenedEntity {
 #[rtype(result = "()")]
 struct Adopted {
     id: EntityId,
-    actor: Option<Addr<EntityActor>>,
+    result: Result<Addr<EntityActor>, NotAdopted>,
+}
+
+/// Why a new subscription has no actor.
+enum NotAdopted {
+    /// Its topic has failed or is retired.
+    NoHome,
+    /// What the store has of it cannot be used.
+    Unusable(String),
 }
 
 impl NamespaceActor {
@@ -123,9 +131,13 @@ impl NamespaceActor {
             namespace: itself.clone(),
         };
         let start = move |home: Option<Home>| {
-            let start = AssertUnwindSafe(|| opening.adopt(&home?));
-            let actor = catch_unwind(start).unwrap_or(None);
-            itself.do_send(Adopted { id, actor });
+            let result = match home {
+                Some(home) => catch_unwind(AssertUnwindSafe(|| opening.adopt(&home)))
+                    .unwrap_or_else(|_| Err("it panicked while it was opened".to_owned()))
+                    .map_err(NotAdopted::Unusable),
+                None => Err(NotAdopted::NoHome),
+            };
+            itself.do_send(Adopted { id, result });
         };
         let actor = self.entities.get(&topic).and_then(|topic| topic.actor.as_ref());
         if let Some(actor) = actor {
@@ -189,11 +201,12 @@ impl Handler<Opened> for NamespaceActor {
 impl Handler<Adopted> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Adopted { id, actor }: Adopted, context: &mut Self::Context) {
-        match actor {
-            Some(actor) => self.started(id, actor, context.address()),
+    fn handle(&mut self, Adopted { id, result }: Adopted, context: &mut Self::Context) {
+        match result {
+            Ok(actor) => self.started(id, actor, context.address()),
+            Err(NotAdopted::Unusable(why)) => self.close(id, &why),
             // Its topic has failed, and is opened again with it; or it is going.
-            None => {
+            Err(NotAdopted::NoHome) => {
                 let topic = self.root_of(id);
                 let goes = self.stopping
                     || self.entities.get(&topic).is_some_and(|topic| {
@@ -369,24 +382,18 @@ impl Opening {
     }
 
     /// Starts the actor of a new subscription in the tree of its topic.
-    fn adopt(&self, home: &Home) -> Option<Addr<EntityActor>> {
+    fn adopt(&self, home: &Home) -> Result<Addr<EntityActor>, String> {
         let now = self.shared.clock.now();
-        let topic = Arc::clone(home.tree.borrow_mut().family()?.topic());
+        let topic = home.tree.borrow_mut().family().map(|family| Arc::clone(family.topic()));
+        let topic = topic.ok_or_else(|| "its topic is a queue".to_owned())?;
         let mut queue = self.empty_subscription(&topic, now);
         // What has come for it already waits in the tree, and is in the store as well; from there only
         // the description and the instants are taken.
-        let mut corrupt = false;
-        let mut visit = |key: &[u8], value: &[u8]| {
-            let own =
-                matches!(codec::read_key(key), Ok(RecordKey::Description | RecordKey::Counters));
-            corrupt |= own && queue.restore(key, value).is_err();
-        };
-        self.shared.store.scan(codec::space_key(self.id).as_bytes(), &mut visit).ok()?;
-        if corrupt {
-            return None;
-        }
-        queue.restored(now);
-        Some(self.start(AnyMachine::Queue(Box::new(queue)), home))
+        self.restore(&mut queue, now, |key, _| {
+            let own = matches!(codec::read_key(key)?, RecordKey::Description | RecordKey::Counters);
+            Ok(!own)
+        })?;
+        Ok(self.start(AnyMachine::Queue(Box::new(queue)), home))
     }
 
     /// Starts an actor that drives a machine.

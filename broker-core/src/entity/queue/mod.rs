@@ -33,7 +33,6 @@ mod expire;
 mod idle;
 mod invariant;
 mod lock;
-mod peer;
 mod receive;
 mod records;
 mod schedule;
@@ -327,7 +326,10 @@ impl Machine for Queue {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         match command {
-            Command::Send { .. } | Command::SendBatch { .. } | Command::CancelScheduled { .. }
+            Command::Send { .. }
+            | Command::SendBatch { .. }
+            | Command::TransferFromPeer { .. }
+            | Command::CancelScheduled { .. }
                 if self.subscription.is_some() =>
             {
                 Err(self.refuse_sending(sub_queue))
@@ -344,7 +346,7 @@ impl Machine for Queue {
                 Ok(self.transfer_out(list, departures, ctx, step))
             }
             Command::TransferFromPeer { source, messages } => {
-                Ok(self.transfer_from_peer(sub_queue, source, messages, ctx, step))
+                self.transfer_from_peer(sub_queue, source, messages, ctx, step)
             }
             Command::CancelScheduled { sequences } => {
                 self.cancel_scheduled(sub_queue, &sequences, ctx, step)

@@ -5,7 +5,7 @@ use crate::change::codec::{
     self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key,
     peer_source_key, slot_key,
 };
-use crate::change::{Change, Durability};
+use crate::change::{Came, Change, Durability};
 use crate::entity::CorruptRecord;
 use crate::entity::slot::SlotState;
 use crate::ids::SequenceNumber;
@@ -38,8 +38,8 @@ impl Queue {
                     );
                 }
             }
-            Change::Arrived { sequence, origin, added, .. } => {
-                self.write_arrival(*sequence, origin, added, batch);
+            Change::Arrived { sequence, came, added, .. } => {
+                self.write_arrival(*sequence, came, added, batch);
             }
             Change::Absorbed { origin } => delete_origin(origin, batch),
             // The batch of its destination has removed it.
@@ -126,25 +126,35 @@ impl Queue {
     fn write_arrival(
         &self,
         sequence: SequenceNumber,
-        origin: &Origin,
+        came: &Came,
         added: &[Overlay],
         batch: &mut Batch,
     ) {
+        let key = slot_key(self.id, sequence);
         if let Some(slot) = self.slots.get(sequence) {
             let session = self.record_text(sequence, slot);
-            batch.put_content_of(&slot_key(self.id, sequence), &origin.key, |value| {
-                codec::write_slot(slot, session, value);
-            });
-            for (index, key) in (0u16..).zip(&origin.overlays) {
-                batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
+            let write = |value: &mut Vec<u8>| codec::write_slot(slot, session, value);
+            match came {
+                Came::Here(origin) => {
+                    batch.put_content_of(&key, &origin.key, write);
+                    for (index, key) in (0u16..).zip(&origin.overlays) {
+                        batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
+                    }
+                }
+                Came::Peer(content) => {
+                    batch.put_with_content(&key, content.as_bytes().clone(), write);
+                }
             }
-            let first = u16::try_from(origin.overlays.len()).unwrap_or(u16::MAX);
+            let first = usize::from(slot.overlay_count).saturating_sub(added.len());
             for (index, overlay) in (first..).zip(added) {
+                let index = u16::try_from(index).unwrap_or(u16::MAX);
                 let key = overlay_key(self.id, sequence, index);
                 batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
             }
         }
-        delete_origin(origin, batch);
+        if let Came::Here(origin) = came {
+            delete_origin(origin, batch);
+        }
     }
 
     fn counters(&self) -> Counters {

@@ -129,7 +129,7 @@ impl Queue {
         Ok(())
     }
 
-    fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+    pub(super) fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
             SubQueue::Main => Ok(()),
             SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {

@@ -280,16 +280,21 @@ impl Topic {
         ctx: &Ctx<'_>,
     ) -> Vec<SubscriptionCopy> {
         let mut copies: Vec<SubscriptionCopy> = Vec::with_capacity(selection.copies.len());
+        if selection.copies.is_empty() {
+            return copies;
+        }
+        let view = content.property_view();
+        let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
         for Copy { subscription: id, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
             let before = copies.last().filter(|last| last.subscription == id);
             let last = before.map_or(subscription.last_sequence, |last| last.sequence);
             let (own, session, changes) = match changed {
-                Some(changed) => (changed.time_to_live, changed.session_id, Some(changed.overlay)),
-                None => {
-                    let view = content.property_view();
-                    (view.time_to_live(), view.session_id().map(Box::from), None)
+                Some(changed) => {
+                    let session = changed.session_id.map(Arc::from);
+                    (changed.time_to_live, session, Some(changed.overlay))
                 }
+                None => (view.time_to_live(), own_session.clone(), None),
             };
             let settings = subscription.settings;
             let ceiling = settings
@@ -323,7 +328,7 @@ impl Topic {
                 subscription: id,
                 sequence: last.next(),
                 slot,
-                session: session.filter(|_| in_session).map(Arc::from),
+                session: session.filter(|_| in_session),
                 overlays: [changes, verdict],
                 refused: refusal.map(|refusal| cause(refusal.cause)),
             });

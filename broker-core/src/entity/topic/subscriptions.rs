@@ -41,6 +41,8 @@ impl Topic {
         }
         let settings = copy_settings(&description);
         let default = RuleDescription::default_rule(ctx.now);
+        let rules = rules.into_iter().map(|rule| RuleDescription { created_at: ctx.now, ..rule });
+        let rules = rules.collect();
         // The rules are judged where they will be; what is right is stored, and comes again with the
         // change.
         self.matcher.create_subscription(id, settings.rules, rules, default, ctx.limits)?;
@@ -63,6 +65,8 @@ impl Topic {
         if !self.subscriptions.contains_key(&id) {
             return Err(self.no_subscription());
         }
+        // What it was used last is no longer known by itself (TMP-10).
+        self.usage.touch(self.relatives.used_at);
         let change = TopicChange::SubscriptionRemoved { id };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         Ok(Answer::after_commit(Outcome::Done))

@@ -25,6 +25,11 @@ pub trait Observer {
         let _ = (name, value);
     }
 
+    /// A property of the broker was read.
+    fn read_system(&mut self, property: SystemProperty, value: Option<&Operand<'_>>) {
+        self.read(property.name(), value);
+    }
+
     /// The test that the text from byte `from` to byte `to` is gave `result`; none is Unknown.
     fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
         let _ = (from, to, operands, result);
@@ -217,7 +222,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
     fn system(&mut self, property: SystemProperty) {
         let value = self.properties.system(property);
         let set = (value != Operand::Unknown).then_some(&value);
-        self.observer.read(property.name(), set);
+        self.observer.read_system(property, set);
         self.push(value);
     }
 

@@ -103,17 +103,26 @@ pub(super) fn settled(book: &mut Book, token: LockToken, settlement: &Settlement
         Settlement::Complete => message.gone_at = Some(order),
         Settlement::Abandon { .. } => {
             message.count_floor = message.count_floor.max(count + 1);
+            // It comes next in its session, unless that was one delivery too many (SES-20).
+            let is_left = book.max_delivery_count_min > count + 1;
+            message.touched &= !(is_left && comes_next(message, token));
         }
         Settlement::Defer { .. } => message.deferred = true,
         Settlement::DeadLetter { .. } => {
             message.dead = true;
             message.deferred = false;
         }
-        Settlement::Release => {}
+        Settlement::Release => message.touched &= !comes_next(message, token),
     }
 }
 
-pub(super) fn peeked(book: &mut Book, pending: &Pending, message: &ReceivedMessage) {
+/// Whether a message that was given back is the next of its session, and was not delivered since: an
+/// answer may wait for a commit that a delivery does not wait for.
+fn comes_next(message: &Message, token: LockToken) -> bool {
+    message.sent.session.is_some() && !message.deferred && message.last_token == Some(token)
+}
+
+pub(super) fn peeked(book: &mut Book, pending: &Pending, message: &ReceivedMessage) -> u64 {
     let marker = marker(message.content.loaded().expect("it is in memory").clone());
     book.learn_number(message.facts.sequence.0, marker);
     let Some(known) = book.messages.get(&marker) else {
@@ -128,4 +137,5 @@ pub(super) fn peeked(book: &mut Book, pending: &Pending, message: &ReceivedMessa
         "a message is peeked that was gone when the peek was asked (PEK-03): {known:?}"
     );
     assert!(message.facts.lock.is_none(), "a peek shows a lock (PEK-05)");
+    marker
 }

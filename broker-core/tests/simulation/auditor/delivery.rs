@@ -1,5 +1,6 @@
 //! What must hold of every message that reaches a client.
 
+use super::sessions::check_holder;
 use super::*;
 
 impl Auditor {
@@ -17,6 +18,9 @@ impl Auditor {
         let number = facts.sequence.0;
         let marker = marker(message.content.loaded().expect("it is in memory").clone());
         book.learn_number(number, marker);
+        if delivery.sub_queue == SubQueue::Main && book.description.requires_session {
+            check_holder(book, delivery, marker);
+        }
         if delivery.mode == ReceiveMode::PeekLock && !delivery.by_number {
             check_order(book, delivery, number, now);
         }
@@ -82,6 +86,7 @@ impl Auditor {
                     "delivered before its send was durable (DESIGN D5): {told}"
                 );
                 known.deliveries += 1;
+                known.last_token = Some(grant.token);
                 // Whoever is being detached may be detached behind this.
                 let lasts = delivery
                     .holder
@@ -112,15 +117,21 @@ fn check_order(book: &Book, delivery: &Delivery, number: u64, now: Timestamp) {
     if delivery.sub_queue != SubQueue::Main || book.hides() || book.loss_max > 0 {
         return;
     }
+    let session = book.by_number.get(&number).and_then(|marker| book.messages.get(marker));
+    let session = session.and_then(|message| message.sent.session);
     for (at, marker) in book.by_number.range(..number) {
         let Some(message) = book.messages.get(marker) else { continue };
+        // Each session has an order of its own (SES-19).
+        if message.sent.session != session {
+            continue;
+        }
         let available = message.sending == Sending::Accepted
             && message.sent.scheduled_at.is_none()
             && !message.touched
             && message.gone_at.is_none()
             && !message.perhaps_gone
             && message.gone_with.is_empty()
-            && !book.may_be_expired(message, now);
+            && !book.may_go_with_its_session(message, now);
         assert!(!available, "{number} is delivered before {at}, which is available: {message:?}");
     }
 }

@@ -19,6 +19,7 @@ impl World {
         drop(shell);
         release_all(&mut releases);
         self.hear();
+        self.auditor.lose_sessions(entity);
         self.end_if_quiet(entity);
     }
 
@@ -92,7 +93,9 @@ impl World {
         let old = self.entities[entity].id;
         assert!(Image::read(&self.store, old).is_none(), "a deleted entity is stored (ENT-14)");
         self.seen.deleted += 1;
-        let description = self.draw_description(entity);
+        let mut description = self.draw_description(entity);
+        // What is on its way to the path has a session or not.
+        description.requires_session = self.entities[entity].description.requires_session;
         let inlet = std::mem::take(&mut self.entities[entity].inlet);
         let new = self.create(entity, description);
         self.note(|| format!("{entity} is deleted and created anew as {:?}", new.id));

@@ -38,8 +38,9 @@ impl World {
         self.seen.rests += 1;
         self.drain();
         // Parked sends are answered after 5 s, whatever the store does; counts that nobody waits
-        // for are durable within a second (SET-27).
-        for _ in 0..14 {
+        // for are durable within a second (SET-27). One that waited for an entity to be created
+        // anew is parked when that is there.
+        for _ in 0..20 {
             self.pass_promptly(TimeSpan::from_ms(400));
             self.drain();
         }

@@ -15,6 +15,9 @@ pub struct Seen {
     pub usurped: u64,
     pub deleted: u64,
     pub rests: u64,
+    pub sessions: u64,
+    pub sessions_lost: u64,
+    pub states: u64,
 }
 
 impl Seen {
@@ -31,6 +34,9 @@ impl Seen {
         self.usurped += more.usurped;
         self.deleted += more.deleted;
         self.rests += more.rests;
+        self.sessions += more.sessions;
+        self.sessions_lost += more.sessions_lost;
+        self.states += more.states;
     }
 
     /// A simulation that never meets a case proves nothing about it.
@@ -48,6 +54,9 @@ impl Seen {
             usurped,
             deleted,
             rests,
+            sessions,
+            sessions_lost,
+            states,
         } = self.clone();
         let all = [
             commands,
@@ -62,6 +71,9 @@ impl Seen {
             usurped,
             deleted,
             rests,
+            sessions,
+            sessions_lost,
+            states,
         ];
         assert!(all.iter().all(|count| *count > 0), "a case was never met: {self:?}");
     }

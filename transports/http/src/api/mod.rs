@@ -1,14 +1,19 @@
 //! The JSON API under `/$api/v1` (HTP-10): everything the broker can do, as resources.
 //!
-//! A queue, or with its suffix a sub-queue, is one percent-encoded segment. Management is
-//! `/queues` and `/queues/{queue}`; messages are below it, and operations on them are verbs in the
-//! last segment; a lock is a resource of its own, so that every settlement names it in the path.
+//! A queue or topic, or with its suffix a sub-queue, is one percent-encoded segment. Management is
+//! `/queues` and `/queues/{queue}`, and `/topics` with subscriptions and their rules below them;
+//! messages are below each, and operations on them are verbs in the last segment; a lock is a resource
+//! of its own, so that every settlement names it in the path.
 
 mod lock;
 mod message;
 mod messages;
 mod openapi;
 mod queues;
+mod rules;
+mod subscriptions;
+mod topics;
+mod version;
 
 pub(crate) use lock::is_operation as is_lock_operation;
 pub use openapi::openapi_json;
@@ -70,6 +75,28 @@ pub(crate) async fn dispatch(
             "renew" => lock::renew(exchange, payload, queue, token).await,
             _ => Err(Refusal::no_resource()),
         },
+        ApiRoute::Topics => topics::list(exchange).await,
+        ApiRoute::Topic { topic } => match method.as_str() {
+            "PUT" => topics::create(exchange, payload, topic).await,
+            "PATCH" => topics::update(exchange, payload, topic).await,
+            "DELETE" => topics::delete(exchange, payload, topic).await,
+            _ => topics::get(exchange, topic).await,
+        },
+        ApiRoute::Subscriptions { topic } => subscriptions::list(exchange, topic).await,
+        ApiRoute::Subscription { topic, name } => match method.as_str() {
+            "PUT" => subscriptions::create(exchange, payload, topic, name).await,
+            "PATCH" => subscriptions::update(exchange, payload, topic, name).await,
+            "DELETE" => subscriptions::delete(exchange, payload, topic, name).await,
+            _ => subscriptions::get(exchange, topic, name).await,
+        },
+        ApiRoute::Rules { path } => rules::list(exchange, path).await,
+        ApiRoute::Rule { path, name } => match method.as_str() {
+            "PUT" => rules::create(exchange, payload, path, name).await,
+            "PATCH" => rules::update(exchange, payload, path, name).await,
+            "DELETE" => rules::delete(exchange, payload, path, name).await,
+            _ => rules::get(exchange, path, name).await,
+        },
+        ApiRoute::Explain { path } => rules::explain(exchange, payload, path).await,
     }
 }
 

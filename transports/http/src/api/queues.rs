@@ -1,28 +1,23 @@
 //! Management of queues.
 
 use actix_web::HttpResponse;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::Described;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Right;
-use peeklock_core::error::Rejection;
+use peeklock_core::description::EntityKind;
 use peeklock_core::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::messages::number;
+use super::version::{located, outrun, page, version, versioned};
 use super::{json, no_content};
 use crate::body;
-use crate::error::{Answer, Problem, Refusal};
+use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
 use peeklock_json::{QueueProperties, QueueView};
-
-/// Queues in one page if the request does not say.
-const TOP_DEFAULT: usize = 100;
-/// An update without a version is tried against so many versions by others.
-const CONFLICTS_MAX: usize = 16;
 
 /// A page of queues in case-insensitive order of their paths.
 #[derive(Serialize, ToSchema)]
@@ -40,9 +35,7 @@ pub(crate) struct QueuePage {
 pub(super) async fn list(exchange: &Exchange) -> Answer {
     exchange.authorize(Right::Manage, "").await?;
     let broker = &exchange.site.broker;
-    let most = broker.settings().limits.list_count_max.max(1);
-    let skip = number(exchange, "skip")?.unwrap_or(0);
-    let top = number(exchange, "top")?.unwrap_or(TOP_DEFAULT).min(most);
+    let (skip, top) = page(exchange)?;
     let mut queues = Vec::new();
     for path in broker.queue_paths(skip, top) {
         match broker.describe_queue(&path).await {
@@ -69,11 +62,7 @@ pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path
         exchange.base_url(),
         encode_segment(&described.description.path)
     );
-    let mut response = queue(StatusCode::CREATED, described);
-    if let Ok(location) = header::HeaderValue::from_str(&location) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(located(queue(StatusCode::CREATED, described), &location))
 }
 
 /// Read a queue's properties, counts and instants.
@@ -108,10 +97,7 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     loop {
         attempts += 1;
         match try_update(exchange, &path, &properties, version).await {
-            Err(error)
-                if error.is(Condition::UpdateConflict)
-                    && version.is_none()
-                    && attempts < CONFLICTS_MAX => {}
+            Err(error) if outrun(&error, version, attempts) => {}
             answer => return answer,
         }
     }
@@ -139,33 +125,12 @@ async fn try_update(
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.managed(path).await?;
     body::discard(&exchange.site, payload).await?;
-    exchange.site.broker.delete_entity(&path).await?;
+    exchange.site.broker.delete(&path, EntityKind::Queue).await?;
     Ok(no_content())
-}
-
-/// The version that the client has read; none if any will do.
-fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
-    let Some(header) = exchange.request.headers().get(header::IF_MATCH) else { return Ok(None) };
-    let text = header.to_str().unwrap_or_default().trim();
-    if text == "*" {
-        return Ok(None);
-    }
-    let instant = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    match Timestamp::parse(instant) {
-        Some(version) => Ok(Some(version)),
-        None => {
-            let detail = "If-Match is neither * nor the ETag of a queue, its quoted updatedAt";
-            Err(Rejection::argument(detail).into())
-        }
-    }
 }
 
 /// A queue, with its version as ETag.
 fn queue(status: StatusCode, described: Described) -> HttpResponse {
-    let etag = format!("\"{}\"", described.updated_at);
-    let mut response = json(status, &QueueView::from(described));
-    if let Ok(etag) = header::HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    response
+    let updated_at = described.updated_at;
+    versioned(json(status, &QueueView::from(described)), updated_at)
 }

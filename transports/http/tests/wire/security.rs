@@ -13,8 +13,8 @@ use super::server::{Plan, Server};
 
 /// Grants the rights that a token lists, and keeps what it was asked.
 #[derive(Default)]
-struct Keys {
-    asked: Mutex<Vec<(Right, String)>>,
+pub(super) struct Keys {
+    pub(super) asked: Mutex<Vec<(Right, String)>>,
 }
 
 #[async_trait]
@@ -37,7 +37,7 @@ impl Authorizer for Keys {
     }
 }
 
-async fn guarded() -> (Server, Arc<Keys>) {
+pub(super) async fn guarded() -> (Server, Arc<Keys>) {
     let keys = Arc::new(Keys::default());
     let mut plan = Plan::new();
     plan.authorizer = Arc::clone(&keys) as Arc<dyn Authorizer>;

@@ -1,4 +1,4 @@
-//! Management of queues (files 03 and 17 of the specification).
+//! Management of queues (files 03 and 17 of the specification); `topics` has the rest.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::frame::{
     CreateQueue, DeleteDeferred, ListQueues, Notice, Operation, PathOnly, Role, UpdateQueue,
 };
 
-/// Creates, reads, changes and deletes queues.
+/// Creates, reads, changes and deletes queues, topics, subscriptions and rules.
 #[derive(Clone)]
 pub struct Admin {
     core: Arc<Lifeline>,
@@ -25,6 +25,10 @@ pub struct Admin {
 impl Admin {
     pub(super) const fn new(core: Arc<Lifeline>) -> Self {
         Self { core }
+    }
+
+    pub(super) fn core(&self) -> &Lifeline {
+        &self.core
     }
 
     /// Creates a queue with all properties at their defaults (ENT-03).

@@ -14,6 +14,7 @@ use super::core::{Ask, Link};
 use super::keeper::LockKeeper;
 use super::{Received, Refusal};
 use crate::frame::message::{Delivered, Properties};
+use crate::frame::session::PeekSession;
 use crate::frame::text::{Instant, Token};
 use crate::frame::{
     Decision, DeleteBatch, FailedRange, LIST_COUNT_MAX, Notice, Numbered, Operation, Peek, Purge,
@@ -137,6 +138,25 @@ impl Receiver {
     pub async fn peek_next(&self, count_max: u32) -> Result<Vec<Received>, BrokerError> {
         let from = *self.peeked.lock().unwrap_or_else(PoisonError::into_inner);
         self.peek(from, count_max).await
+    }
+
+    /// Looks at messages of one session of the queue from a number on, whoever holds it (PEK-07).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` on a queue without sessions.
+    pub async fn peek_session(
+        &self,
+        session_id: &str,
+        from: SequenceNumber,
+        count_max: u32,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let peek = PeekSession {
+            link: self.link.number,
+            session_id: session_id.to_owned(),
+            from: from.0,
+            max_count: count_max,
+        };
+        self.messages(Operation::PeekSession(peek)).await
     }
 
     /// Ends the message: it was processed (SET-01). Completions that are under way at once share a
@@ -411,10 +431,7 @@ impl Receiver {
         })
     }
 
-    pub(super) async fn messages(
-        &self,
-        operation: Operation,
-    ) -> Result<Vec<Received>, BrokerError> {
+    async fn messages(&self, operation: Operation) -> Result<Vec<Received>, BrokerError> {
         self.read(self.link.call(operation).await?)
     }
 

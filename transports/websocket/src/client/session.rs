@@ -192,6 +192,13 @@ impl SessionReceiver {
         self.receiver.release_many(tokens).await
     }
 
+    /// The receiver over its link, which receives and settles within the session. Its messages have no
+    /// lock of their own to be renewed.
+    #[must_use]
+    pub const fn as_receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
     /// Prolongs the session lock, and with it the locks of its messages, to now plus LockDuration;
     /// returns the new end (SES-12, SES-14).
     ///

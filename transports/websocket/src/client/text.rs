@@ -1,14 +1,18 @@
-//! Messages and queues as JSON text, in the form of the protocol (`docs/websocket-protocol.md`,
+//! Messages, entities and rules as JSON text, in the form of the protocol (`docs/websocket-protocol.md`,
 //! sections 5 and 8): what tools print, store and read again.
 
-use peeklock_core::command::Described;
+use bytes::Bytes;
+use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::message::Message;
+use peeklock_core::rule::{Explanation, RuleDescription};
 
 use super::Received;
 use crate::frame::message::{Carried, Delivered, Outgoing};
 use crate::frame::queue::QueueView;
+use crate::frame::session::SessionState;
+use crate::frame::topic::{ExplanationView, RuleForm, SubscriptionView, TopicView};
 
-/// Why a text is no message.
+/// Why a text is no message, or no rule.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MessageTextError(#[from] serde_json::Error);
@@ -48,6 +52,54 @@ pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
 #[must_use]
 pub fn queue_to_json(described: &Described) -> String {
     written(&QueueView::from(described.clone()))
+}
+
+/// The state of a session as one line of JSON: `state` if it is text, `stateBase64` if not, neither if
+/// there is none.
+#[must_use]
+pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Of<'a> {
+        session_id: &'a str,
+        #[serde(flatten)]
+        state: SessionState,
+    }
+    written(&Of { session_id, state: SessionState { state: state.cloned() } })
+}
+
+/// A topic as one line of JSON.
+#[must_use]
+pub fn topic_to_json(described: &DescribedTopic) -> String {
+    written(&TopicView::from(described.clone()))
+}
+
+/// A subscription as one line of JSON.
+#[must_use]
+pub fn subscription_to_json(described: &DescribedSubscription) -> String {
+    written(&SubscriptionView::from(described.clone()))
+}
+
+/// A rule as one line of JSON.
+#[must_use]
+pub fn rule_to_json(rule: &RuleDescription) -> String {
+    written(&RuleForm::from(rule))
+}
+
+/// Reads a rule, which the broker judges when it is created.
+///
+/// # Errors
+/// When it is no JSON, or none of a rule.
+pub fn rule_from_json(text: &str) -> Result<RuleDescription, MessageTextError> {
+    let form: RuleForm = serde_json::from_str(text)?;
+    form.to_description()
+        .map_err(|rejection| MessageTextError(serde::de::Error::custom(rejection.detail())))
+}
+
+/// What a rule makes of a message, as one line of JSON.
+#[must_use]
+pub fn explanation_to_json(explanation: &Explanation) -> String {
+    written(&ExplanationView::from(explanation))
 }
 
 /// Text, numbers and maps with text keys can always be written.

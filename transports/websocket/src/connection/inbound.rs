@@ -6,6 +6,7 @@ use peeklock_core::command::{
     Command, Drain, InboundMessage, LinkEnd, PeerArrival, SessionCommand,
 };
 use peeklock_core::contract::{Principal, Right};
+use peeklock_core::description::EntityKind;
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
@@ -191,6 +192,24 @@ impl Conversation {
             Operation::PeekSession(peek) => self.peek_session(asked, peek).await,
             Operation::ListSessions(list) => self.list_sessions(asked, list).await,
             Operation::DeleteUnlocked(delete) => self.delete_unlocked(asked, delete).await,
+            Operation::CreateTopic(create) => self.create_topic(asked, create).await,
+            Operation::GetTopic(only) => self.get_topic(asked, &only.path).await,
+            Operation::UpdateTopic(update) => self.update_topic(asked, update).await,
+            Operation::DeleteTopic(only) => self.delete(asked, &only.path, EntityKind::Topic).await,
+            Operation::ListTopics(list) => self.list_topics(asked, &list).await,
+            Operation::CreateSubscription(create) => self.create_subscription(asked, create).await,
+            Operation::GetSubscription(only) => self.get_subscription(asked, &only.path).await,
+            Operation::UpdateSubscription(update) => self.update_subscription(asked, update).await,
+            Operation::DeleteSubscription(only) => {
+                self.delete(asked, &only.path, EntityKind::Subscription).await
+            }
+            Operation::ListSubscriptions(list) => self.list_subscriptions(asked, &list).await,
+            Operation::CreateRule(set) => self.create_rule(asked, set).await,
+            Operation::GetRule(named) => self.get_rule(asked, named).await,
+            Operation::UpdateRule(set) => self.update_rule(asked, set).await,
+            Operation::DeleteRule(named) => self.delete_rule(asked, named).await,
+            Operation::ListRules(list) => self.list_rules(asked, &list).await,
+            Operation::Explain(explain) => self.explain(asked, explain).await,
             Operation::BeginTransaction(_) => self.begin_transaction(&asked),
             Operation::SendIn(send) => self.send_in(asked, send).await,
             Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
@@ -595,9 +614,26 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         Operation::Attach(attach) => return Some(attach.path.as_str().into()),
         Operation::CreateQueue(create) => return Some(create.path.as_str().into()),
         Operation::UpdateQueue(update) => return Some(update.path.as_str().into()),
-        Operation::GetQueue(only) | Operation::DeleteQueue(only) => {
-            return Some(only.path.as_str().into());
+        Operation::GetQueue(only)
+        | Operation::DeleteQueue(only)
+        | Operation::GetTopic(only)
+        | Operation::DeleteTopic(only)
+        | Operation::GetSubscription(only)
+        | Operation::DeleteSubscription(only) => return Some(only.path.as_str().into()),
+        Operation::CreateTopic(create) => return Some(create.path.as_str().into()),
+        Operation::UpdateTopic(update) => return Some(update.path.as_str().into()),
+        Operation::CreateSubscription(create) => return Some(create.topic.as_str().into()),
+        Operation::UpdateSubscription(update) => return Some(update.path.as_str().into()),
+        Operation::ListSubscriptions(list) | Operation::ListRules(list) => {
+            return Some(list.path.as_str().into());
         }
+        Operation::CreateRule(set) | Operation::UpdateRule(set) => {
+            return Some(set.path.as_str().into());
+        }
+        Operation::GetRule(named) | Operation::DeleteRule(named) => {
+            return Some(named.path.as_str().into());
+        }
+        Operation::Explain(explain) => return Some(explain.path.as_str().into()),
         Operation::Detach(detach) => detach.link,
         Operation::Drain(only) => only.link,
         Operation::Credit(credit) => credit.link,
@@ -629,6 +665,7 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         | Operation::Authenticate(_)
         | Operation::Withdraw(_)
         | Operation::ListQueues(_)
+        | Operation::ListTopics(_)
         | Operation::Heartbeat(_) => return None,
     };
     conversation.links.get(&link).map(|link| Arc::clone(&link.path))

@@ -8,6 +8,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::Outcome;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Right;
+use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::path::EntityAddress;
 
@@ -41,7 +42,7 @@ impl Conversation {
     }
 
     /// The address of a queue to be managed, after the right was granted.
-    async fn managed(&mut self, path: &str) -> Result<String, Refusal> {
+    pub(super) async fn managed(&mut self, path: &str) -> Result<String, Refusal> {
         let address = EntityAddress::parse(path).map(|address| address.to_string());
         let resource = address.unwrap_or_else(|_| path.to_owned());
         self.broker.authorize(&self.principal, Right::Manage, &resource).await?;
@@ -93,7 +94,7 @@ impl Conversation {
         let path = self.managed(path).await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
-            broker.delete_entity(&path).await?;
+            broker.delete(&path, EntityKind::Queue).await?;
             Ok(Notice::Done(Default::default()))
         });
         Ok(())

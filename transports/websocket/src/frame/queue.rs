@@ -1,8 +1,12 @@
-//! Queues, which both encodings carry as JSON.
+//! Queues, topics, subscriptions and rules, which both encodings carry as JSON.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::topic::{
+    Explained, RuleForm, RuleList, SubscriptionList, SubscriptionProperties, SubscriptionView,
+    TopicList, TopicProperties, TopicView,
+};
 use super::wire::{Reader, Wire, write_part};
 use crate::error::FrameError;
 
@@ -38,6 +42,9 @@ macro_rules! json_inside {
 }
 
 json_inside!(QueueProperties, QueueView, QueueList);
+json_inside!(TopicProperties, TopicView, TopicList);
+json_inside!(SubscriptionProperties, SubscriptionView, SubscriptionList);
+json_inside!(RuleForm, RuleList, Explained);
 
 fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     serde_json::from_slice(bytes).map_err(|error| FrameError::Json(error.to_string()))

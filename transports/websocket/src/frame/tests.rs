@@ -1,5 +1,7 @@
 //! Frames of both encodings: golden ones, every truncation, random mutations, random round trips.
 
+mod topics;
+
 use bytes::Bytes;
 use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::{LockToken, SequenceNumber};
@@ -366,9 +368,11 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
 /// Every kind has a golden frame.
 #[test]
 fn no_kind_is_forgotten() {
-    let codes: Vec<u8> = operations().iter().map(Operation::code).collect();
+    let all = operations().into_iter().chain(topics::operations());
+    let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
     assert!(Operation::NAMES.iter().all(|(code, _)| codes.contains(code)));
-    let codes: Vec<u8> = notices().iter().map(Notice::code).collect();
+    let all = notices().into_iter().chain(topics::notices());
+    let codes: Vec<u8> = all.map(|notice| notice.code()).collect();
     assert!(Notice::NAMES.iter().all(|(code, _)| codes.contains(code)));
 }
 
@@ -403,11 +407,12 @@ fn mutations_do_no_harm() {
     let mut random = Random::new(1);
     for encoding in Encoding::ALL {
         let frames: Vec<Bytes> = (1..)
-            .zip(operations())
+            .zip(operations().into_iter().chain(topics::operations()))
             .map(|(id, operation)| client_frame(encoding, 3, &[Request { id, operation }]))
             .chain(
                 notices()
                     .into_iter()
+                    .chain(topics::notices())
                     .map(|notice| server_frame(encoding, 3, vec![Item { id: 1, notice }])),
             )
             .collect();

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::change::{Change, Durability};
-use crate::command::Outcome;
+use crate::change::{Came, Change, Durability};
+use crate::command::{InboundMessage, Outcome};
 use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::entity::queue::Queue;
@@ -13,7 +13,8 @@ use crate::entity::queue::settle::overlay_bytes;
 use crate::entity::slot::{Slot, SlotState};
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
-use crate::message::Overlay;
+use crate::ids::SequenceNumber;
+use crate::message::{Envelope, Overlay};
 use crate::path::SubQueue;
 use crate::transfer::{Admission, Arrival, WhenFull};
 
@@ -21,6 +22,30 @@ use crate::transfer::{Admission, Arrival, WhenFull};
 const SESSION_ID_NULL: &str = "Session ID is null.";
 /// DLQ-16, "header too large".
 const HEADER_SIZE_EXCEEDED: &str = "HeaderSizeExceeded";
+
+/// A message that was admitted, wherever it comes from.
+pub(super) struct Newcomer {
+    pub(super) envelope: Envelope,
+    /// How many overlays come with it.
+    pub(super) overlay_count: usize,
+    pub(super) enqueued_sequence: SequenceNumber,
+    pub(super) hops: u8,
+    pub(super) dead_letter_source: Option<Arc<str>>,
+    pub(super) came: Came,
+}
+
+impl From<Arrival> for Newcomer {
+    fn from(arrival: Arrival) -> Self {
+        Self {
+            envelope: arrival.message.envelope,
+            overlay_count: arrival.overlays.len(),
+            enqueued_sequence: arrival.enqueued_sequence,
+            hops: arrival.hops,
+            dead_letter_source: arrival.dead_letter_source,
+            came: Came::Here(arrival.origin),
+        }
+    }
+}
 
 impl Queue {
     /// Takes messages over in their order; each is accepted or refused by itself.
@@ -38,9 +63,9 @@ impl Queue {
                 admissions.push(Admission::NotTried);
                 continue;
             }
-            match self.admit_arrival(&arrival, ctx, step) {
+            match self.admit_arrival(&arrival.message, ctx, step) {
                 Ok(()) => {
-                    self.arrive(arrival, ctx, step);
+                    self.arrive(arrival.into(), ctx, step);
                     admissions.push(Admission::Accepted);
                 }
                 Err(rejection) => {
@@ -58,29 +83,30 @@ impl Queue {
 
     /// The checks of SND-19 that concern a transfer: status, size, quota. What the sender's client was
     /// bound to was checked when it was sent.
-    fn admit_arrival(
+    pub(super) fn admit_arrival(
         &self,
-        arrival: &Arrival,
+        message: &InboundMessage,
         ctx: &Ctx<'_>,
         step: &Step,
     ) -> Result<(), Rejection> {
         self.refuse_status()?;
-        let (size, size_max) = (u64::from(arrival.message.envelope.size), self.message_bytes_max());
+        let (size, size_max) = (u64::from(message.envelope.size), self.message_bytes_max());
         if size > size_max {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
         self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
-        self.refuse_full_history(std::slice::from_ref(&arrival.message), ctx)
+        self.refuse_full_history(std::slice::from_ref(message), ctx)
     }
 
     /// Gives an admitted message its number, or drops it as a duplicate; either removes it from where
-    /// it was (FWD-22).
-    fn arrive(&mut self, arrival: Arrival, ctx: &Ctx<'_>, step: &mut Step) {
-        let Arrival { message, overlays, enqueued_sequence, hops, dead_letter_source, origin } =
-            arrival;
-        let envelope = message.envelope;
+    /// it was in this broker (FWD-22).
+    pub(super) fn arrive(&mut self, newcomer: Newcomer, ctx: &Ctx<'_>, step: &mut Step) {
+        let Newcomer { envelope, overlay_count, enqueued_sequence, hops, dead_letter_source, came } =
+            newcomer;
         if self.find_duplicate(envelope.message_id_hash, ctx.now).is_some() {
-            self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            if let Came::Here(origin) = came {
+                self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            }
             return;
         }
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
@@ -113,7 +139,7 @@ impl Queue {
             header_size: envelope.header_size,
             delivery_count: 0,
             lock: None,
-            overlay_count: u16::try_from(overlays.len()).unwrap_or(u16::MAX),
+            overlay_count: u16::try_from(overlay_count).unwrap_or(u16::MAX),
             state: match scheduled_at {
                 Some(_) if !is_dead => SlotState::Scheduled,
                 Some(_) | None => SlotState::Active,
@@ -134,7 +160,7 @@ impl Queue {
         step.bytes_added += u64::from(envelope.size)
             + added.iter().map(|overlay| overlay_bytes(Some(overlay))).sum::<u64>();
         let is_scheduled = slot.state == SlotState::Scheduled;
-        let change = Change::Arrived { sequence, slot, session, origin, added };
+        let change = Change::Arrived { sequence, slot, session, came, added };
         self.change(change, Durability::Sync, ctx, step);
         self.remember_id(envelope.message_id_hash, sequence, is_scheduled, ctx, step);
     }

@@ -44,14 +44,23 @@ impl Queue {
         let done = Answer::Now(Outcome::Done, Gate::Open);
         let Some((exit, list)) = self.take_list(number) else { return done };
         let destination = self.list_destination(&exit);
-        let mut departures = departures.into_iter();
         let mut wait: Option<TimeSpan> = None;
         let mut has_failed = false;
+        // What was not tried because a forwarder takes a few at a time is offered again at once.
+        let has_left = departures.iter().any(|departure| {
+            matches!(
+                departure,
+                Departure::Taken | Departure::Delivered | Departure::Rejected { .. }
+            )
+        });
+        let mut departures = departures.into_iter();
         for sequence in list.sequences {
+            let is_tried = departures.len() > 0;
             let departure = departures.next().unwrap_or(Departure::Kept);
             has_failed |= matches!(departure, Departure::Failed { .. });
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
                 Next::GoOn => {}
+                Next::After(_) if has_left && !is_tried => {}
                 Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
         }
@@ -122,6 +131,9 @@ impl Queue {
             }
             Departure::Delivered => {
                 self.remove_message(sequence, Removal::Forwarded, ctx, step);
+                if let Some(lane) = self.transfers.lane_mut(exit) {
+                    lane.delivered_in = Some(ctx.stage);
+                }
                 Next::GoOn
             }
             Departure::Kept => {

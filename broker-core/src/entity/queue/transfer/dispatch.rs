@@ -16,9 +16,14 @@ const LIST_COUNT_MAX: usize = 256;
 const LIST_BYTES_MAX: u64 = 4 << 20;
 
 impl Lane {
+    /// Whether there is a list to be handed over, as soon as it is time.
+    fn can_have_list(&self) -> bool {
+        self.list.is_none() && !self.waiting.is_empty() && self.delivered_in.is_none()
+    }
+
     /// Whether a list can be handed over at `now`.
     fn is_ready(&self, now: Timestamp) -> bool {
-        self.list.is_none() && !self.waiting.is_empty() && self.not_before <= now
+        self.can_have_list() && self.not_before <= now
     }
 }
 
@@ -67,7 +72,7 @@ impl Queue {
             .exits()
             .filter(|exit| self.is_open(exit))
             .filter_map(|exit| self.transfers.lane(&exit).map(|lane| (exit, lane)))
-            .filter(|(_, lane)| lane.list.is_none() && !lane.waiting.is_empty())
+            .filter(|(_, lane)| lane.can_have_list())
             .map(|(_, lane)| lane.not_before)
             .min()
     }

@@ -14,6 +14,7 @@
 mod arrive;
 mod depart;
 mod dispatch;
+mod peer;
 mod pending;
 
 use std::collections::BTreeMap;
@@ -75,6 +76,9 @@ struct Lane {
     not_before: Timestamp,
     /// How often in a row a forwarder has failed.
     failures: u32,
+    /// The stage with the removals of what a forwarder has delivered, until it is durable. So what can be
+    /// offered again although it was delivered is one list, and another broker can know it.
+    delivered_in: Option<StageNumber>,
 }
 
 #[derive(Debug)]
@@ -196,6 +200,11 @@ impl Transfers {
     pub(super) fn committed(&mut self, stage: StageNumber) {
         if self.unsettled.is_some_and(|carried_by| carried_by <= stage) {
             self.unsettled = None;
+        }
+        for lane in [&mut self.messages, &mut self.dead_letters] {
+            if lane.delivered_in.is_some_and(|carried_by| carried_by <= stage) {
+                lane.delivered_in = None;
+            }
         }
     }
 

@@ -1,0 +1,161 @@
+//! The ways out to forwarders: a thread of its own for each source and destination, so that a forwarder
+//! that blocks, hangs or panics holds up nobody but its own source (FWD-31, FWD-32).
+//!
+//! ```text
+//!   courier ──job──► thread: route, one call at a time ──verdicts──► courier
+//!      │                  ▲ ended: idle for ten seconds, panicked, or given up
+//!      └─ time limit ─────┘
+//! ```
+//!
+//! A thread that is given up ends when its call returns; until then it counts as one of the threads
+//! that there may be. So a forwarder that hangs for ever takes a bounded part of the process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+use crate::error::Rejection;
+
+/// A thread without work ends after this.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// What became of a call.
+pub(super) type Called = Result<Vec<Verdict>, Trouble>;
+
+/// Why there are no verdicts.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The route could not be made; what is wrong concerns every message.
+    NoRoute(Rejection),
+    /// The call panicked.
+    Panicked,
+    /// There is no thread to be had just now.
+    NoThread,
+}
+
+struct Job {
+    messages: Arc<Vec<Outgoing>>,
+    answer: oneshot::Sender<Called>,
+}
+
+/// The way from one sub-queue to one destination. At most one call is under way.
+#[derive(Default)]
+pub(super) struct RouteSlot(Mutex<Option<Way>>);
+
+struct Way {
+    destination: Arc<str>,
+    jobs: mpsc::Sender<Job>,
+}
+
+impl RouteSlot {
+    /// Asks the forwarder; starts a thread if there is none. Dropping the future, as the time limit
+    /// does, gives the call up: a forwarder that waits is cancelled, one that blocks is left alone.
+    pub(super) async fn call(
+        &self,
+        forwarder: &Arc<dyn Forwarder>,
+        source: Source,
+        destination: &Arc<str>,
+        thread: impl Fn() -> Option<OwnedSemaphorePermit>,
+        messages: Arc<Vec<Outgoing>>,
+    ) -> Called {
+        let (answer, answered) = oneshot::channel();
+        let mut job = Job { messages, answer };
+        // Taken out while it is used: a call that is given up leaves no way behind.
+        let mut way = self.take().filter(|way| way.destination == *destination);
+        if let Some(known) = &way {
+            match known.jobs.try_send(job) {
+                Ok(()) => return self.wait(way, answered).await,
+                // It has just ended for having nothing to do.
+                Err(refused) => job = refused.into_inner(),
+            }
+        }
+        let Some(permit) = thread() else { return Err(Trouble::NoThread) };
+        let fresh = start(forwarder, source, destination, permit)?;
+        fresh.jobs.try_send(job).map_err(|_| Trouble::NoThread)?;
+        way = Some(fresh);
+        self.wait(way, answered).await
+    }
+
+    async fn wait(&self, way: Option<Way>, answered: oneshot::Receiver<Called>) -> Called {
+        let called = answered.await.unwrap_or(Err(Trouble::Panicked));
+        if called.is_ok() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = way;
+        }
+        called
+    }
+
+    fn take(&self) -> Option<Way> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn start(
+    forwarder: &Arc<dyn Forwarder>,
+    source: Source,
+    destination: &Arc<str>,
+    permit: OwnedSemaphorePermit,
+) -> Result<Way, Trouble> {
+    let (jobs, queue) = mpsc::channel(1);
+    let (forwarder, to) = (Arc::clone(forwarder), Arc::clone(destination));
+    std::thread::Builder::new()
+        .name(format!("forward-{}", source.entity))
+        .spawn(move || {
+            serve(&*forwarder, source, &to, queue);
+            drop(permit);
+        })
+        .map_err(|_| Trouble::NoThread)?;
+    Ok(Way { destination: Arc::clone(destination), jobs })
+}
+
+/// What the thread does until it is not needed any more.
+fn serve(
+    forwarder: &dyn Forwarder,
+    source: Source,
+    destination: &str,
+    mut queue: mpsc::Receiver<Job>,
+) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return;
+    };
+    let mut route: Option<Box<dyn Route>> = None;
+    while let Some(Job { messages, mut answer }) = runtime.block_on(next(&mut queue)) {
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            let mut made = match route.take() {
+                Some(made) => made,
+                None => forwarder.route(destination, source.clone()).map_err(Trouble::NoRoute)?,
+            };
+            let verdicts = runtime.block_on(async {
+                tokio::select! {
+                    verdicts = made.forward(&messages) => Some(verdicts),
+                    // Nobody waits any more: the call is dropped where it waits itself.
+                    () = answer.closed() => None,
+                }
+            });
+            route = Some(made);
+            Ok(verdicts)
+        }));
+        let answer_is = match called {
+            Ok(Ok(Some(verdicts))) => Ok(verdicts),
+            Ok(Ok(None)) => break,
+            Ok(Err(trouble)) => Err(trouble),
+            Err(_) => Err(Trouble::Panicked),
+        };
+        let goes_on = answer_is.is_ok();
+        if answer.send(answer_is).is_err() || !goes_on {
+            break;
+        }
+    }
+    // What the route holds may panic when it is dropped, too.
+    catch_unwind(AssertUnwindSafe(|| {
+        let _guard = runtime.enter();
+        drop(route);
+    }))
+    .ok();
+}
+
+async fn next(queue: &mut mpsc::Receiver<Job>) -> Option<Job> {
+    tokio::time::timeout(IDLE_MAX, queue.recv()).await.ok().flatten()
+}

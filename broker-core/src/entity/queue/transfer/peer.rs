@@ -1,0 +1,80 @@
+//! Messages that another broker forwards: the checks of a transfer, and a record of each that was taken,
+//! in the same batch, so that one whose answer was lost is not stored twice (FWD-09, FWD-13).
+
+use super::arrive::Newcomer;
+use crate::change::{Came, Change, Durability};
+use crate::command::{Outcome, PeerArrival};
+use crate::effect::Answer;
+use crate::entity::peers::PeerSource;
+use crate::entity::queue::Queue;
+use crate::entity::{Ctx, Step, admission};
+use crate::error::Rejection;
+use crate::path::SubQueue;
+
+impl Queue {
+    /// Takes messages over in their order, each by itself. What was taken before is taken. Ends at the
+    /// first that may be taken later, so that none overtakes it (FWD-10).
+    pub(in crate::entity::queue) fn transfer_from_peer(
+        &mut self,
+        sub_queue: SubQueue,
+        source: PeerSource,
+        messages: Vec<PeerArrival>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        let mut results = Vec::with_capacity(messages.len());
+        for arrival in messages {
+            let result = self.take_from_peer(source, arrival, ctx, step);
+            let ends = result.as_ref().is_err_and(Rejection::retryable);
+            results.push(result);
+            if ends {
+                break;
+            }
+        }
+        if results.iter().any(Result::is_ok) {
+            self.touch(ctx.now);
+        }
+        Ok(Answer::after_commit(Outcome::TakenOver(results)))
+    }
+
+    fn take_from_peer(
+        &mut self,
+        source: PeerSource,
+        arrival: PeerArrival,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<(), Rejection> {
+        let PeerArrival { message, sequence, enqueued_at, enqueued_sequence, hops, .. } = arrival;
+        if self.peers.knows(&source, sequence, enqueued_at) {
+            return Ok(());
+        }
+        if hops > self.config.forwarding.hop_count_max {
+            return Err(Rejection::invalid_operation(format!(
+                "the message has made {hops} hops, the limit is {}",
+                self.config.forwarding.hop_count_max
+            )));
+        }
+        self.admit_arrival(&message, ctx, step)?;
+        // It was checked where it was first sent; that is elsewhere, and under other limits.
+        admission::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        if let Some(surplus) = self.peers.surplus(&source) {
+            let change = Change::PeerForgotten { source: surplus };
+            self.change(change, Durability::Lazy, ctx, step);
+        }
+        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
+        let newcomer = Newcomer {
+            envelope: message.envelope,
+            // What was set on it is part of its content.
+            overlay_count: 0,
+            enqueued_sequence,
+            hops,
+            dead_letter_source: arrival.dead_letter_source,
+            came: Came::Peer(message.content),
+        };
+        self.arrive(newcomer, ctx, step);
+        self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! The forwarders of a broker, by the schemes that they serve (FWD-02, FWD-31).
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::contract::Forwarder;
+use crate::error::{Quoted, Rejection};
+
+/// All of them, and the room for their threads.
+pub(crate) struct Forwarders {
+    by_scheme: BTreeMap<&'static str, Arc<dyn Forwarder>>,
+    threads: Arc<Semaphore>,
+}
+
+impl Forwarders {
+    /// Forwarders that may have so many threads in all. Of two that serve one scheme the later does.
+    pub(crate) fn new(forwarders: Vec<Arc<dyn Forwarder>>, thread_count_max: usize) -> Self {
+        let mut by_scheme = BTreeMap::new();
+        for forwarder in forwarders {
+            for scheme in forwarder.schemes() {
+                by_scheme.insert(*scheme, Arc::clone(&forwarder));
+            }
+        }
+        let threads = Arc::new(Semaphore::new(thread_count_max.min(Semaphore::MAX_PERMITS)));
+        Self { by_scheme, threads }
+    }
+
+    /// The forwarder of a scheme.
+    pub(crate) fn get(&self, scheme: &str) -> Option<&Arc<dyn Forwarder>> {
+        self.by_scheme.get(scheme)
+    }
+
+    /// Has a destination judged by its forwarder (FWD-02).
+    pub(crate) fn check(&self, scheme: &str, destination: &str) -> Result<(), Rejection> {
+        let Some(forwarder) = self.get(scheme) else {
+            let known: Vec<String> =
+                self.by_scheme.keys().map(|known| format!("`{known}://`")).collect();
+            let known = if known.is_empty() {
+                "this broker has none".to_owned()
+            } else {
+                format!("this broker has forwarders for {}", known.join(", "))
+            };
+            return Err(Rejection::argument(format!(
+                "no forwarder serves {}: {known}",
+                Quoted(destination)
+            )));
+        };
+        catch_unwind(AssertUnwindSafe(|| forwarder.check(destination))).unwrap_or_else(|_| {
+            Err(Rejection::internal(format!(
+                "the forwarder {} panicked over the destination {}",
+                forwarder.name(),
+                Quoted(destination)
+            )))
+        })
+    }
+
+    /// Room for one more thread; `None` if all are taken.
+    pub(crate) fn thread(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.threads).try_acquire_owned().ok()
+    }
+}

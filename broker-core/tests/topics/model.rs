@@ -1,0 +1,523 @@
+//! Random work on a topic with several subscriptions, beside the oracle, with crashes.
+
+use std::collections::BTreeMap;
+
+use peeklock_core::command::{Command, Outcome, ReceiveMode, RuleCommand, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::path::SubQueue;
+use peeklock_core::rule::SubscriptionSettings;
+use peeklock_core::testing::Random;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::oracle::{Act, Oracle, Rule, Select, Sent, Subscription};
+use crate::world::{World, described, inbound, rule};
+
+const SEEDS: u64 = 150;
+const STEPS: u64 = 120;
+const NAMES: [&str; 4] = ["Alpha", "beta", "Gamma", "$Default"];
+
+/// What must be answered, once it may be.
+#[derive(Debug)]
+enum Expected {
+    Numbers(Vec<u64>),
+    Done,
+    Refused(Condition),
+    Received(Vec<u64>),
+}
+
+struct Test {
+    world: World,
+    oracle: Oracle,
+    random: Random,
+    /// The oracle as it was after all that is in stages up to this one.
+    history: Vec<(u64, Oracle)>,
+    expected: Vec<(u64, Expected)>,
+    /// Locked copies, by subscription.
+    locked: BTreeMap<EntityId, Vec<u64>>,
+    next_marker: u64,
+    next_id: u64,
+    crashes: u64,
+    copies: u64,
+}
+
+/// TOP-01 to TOP-09, TOP-24, SCH-03, SCH-10, DUP-02, DUP-09, DLQ-21, DLQ-23 to DLQ-27, MSG-13, MSG-16,
+/// FND-02, LIF-02: what a topic with random rules does is what the oracle says, over crashes, whatever
+/// becomes durable when, and each content is stored once.
+#[test]
+fn a_topic_does_what_the_oracle_says_over_crashes() {
+    let (mut crashes, mut copies) = (0, 0);
+    for seed in 0..SEEDS {
+        let test = Test::new(seed);
+        let test = test.run();
+        crashes += test.crashes;
+        copies += test.copies;
+    }
+    assert!(
+        crashes > SEEDS && copies > SEEDS * 20,
+        "{crashes} crashes, {copies} copies are little"
+    );
+}
+
+impl Test {
+    fn new(seed: u64) -> Self {
+        let detects_duplicates = seed.is_multiple_of(2);
+        Self {
+            world: World::new(detects_duplicates),
+            oracle: Oracle { detects_duplicates, ..Oracle::default() },
+            random: Random::new(seed),
+            history: Vec::new(),
+            expected: Vec::new(),
+            locked: BTreeMap::new(),
+            next_marker: 1,
+            next_id: 2,
+            crashes: 0,
+            copies: 0,
+        }
+    }
+
+    fn run(mut self) -> Self {
+        for _ in 0..3 {
+            self.create_subscription();
+        }
+        for _ in 0..STEPS {
+            match self.random.below(100) {
+                0..=29 => self.publish(),
+                30..=37 => self.schedule(),
+                38..=41 => self.cancel(),
+                42..=44 => self.create_subscription(),
+                45..=46 => self.remove_subscription(),
+                47..=56 => self.change_rules(),
+                57..=69 => self.receive(),
+                70..=74 => self.pass(),
+                75..=92 => self.store(),
+                93..=95 => self.rest(),
+                _ => self = self.crash(),
+            }
+        }
+        self.rest();
+        self
+    }
+
+    /// The topic takes a turn: what is due comes first.
+    fn before_topic(&mut self) {
+        let (now, durable, stage) = (self.world.now, self.world.durable(), self.world.stage());
+        self.oracle.materialise(now, durable, stage);
+    }
+
+    /// Notes what is in the stage now.
+    fn note(&mut self, stage: u64) {
+        self.history.push((stage, self.oracle.clone()));
+    }
+
+    fn ask_topic(&mut self, command: Command, expected: Expected, stage: u64) {
+        let number = self.world.ask_topic(command);
+        self.note(stage);
+        self.expected.push((number, expected));
+    }
+
+    fn message(&mut self) -> Sent {
+        let marker = self.next_marker;
+        self.next_marker += 1;
+        Sent {
+            marker,
+            number: i32::try_from(self.random.below(6)).unwrap(),
+            subject: self.random.below(3),
+            session: self.random.one_in(2).then(|| self.random.below(3)),
+            id: self.random.one_in(2).then(|| self.random.below(12)),
+        }
+    }
+
+    fn publish(&mut self) {
+        let (now, stage) = (self.world.now, self.world.stage());
+        self.before_topic();
+        let count = if self.random.one_in(3) { self.random.between(2, 4) } else { 1 };
+        let sent: Vec<Sent> = (0..count).map(|_| self.message()).collect();
+        let numbers = sent.iter().map(|one| self.oracle.send(one, None, now, stage)).collect();
+        let mut messages: Vec<_> = sent.iter().map(|one| inbound(one, None)).collect();
+        let command = match messages.pop() {
+            Some(message) if messages.is_empty() => Command::Send { message },
+            Some(message) => {
+                messages.push(message);
+                Command::SendBatch { messages }
+            }
+            None => return,
+        };
+        self.ask_topic(command, Expected::Numbers(numbers), stage);
+    }
+
+    fn schedule(&mut self) {
+        let (now, stage) = (self.world.now, self.world.stage());
+        self.before_topic();
+        let sent = self.message();
+        let at =
+            now.plus(TimeSpan::from_seconds(i64::try_from(self.random.between(1, 8)).unwrap()));
+        let number = self.oracle.send(&sent, Some(at), now, stage);
+        let command = Command::Send { message: inbound(&sent, Some(at)) };
+        self.ask_topic(command, Expected::Numbers(vec![number]), stage);
+    }
+
+    fn cancel(&mut self) {
+        let stage = self.world.stage();
+        self.before_topic();
+        let number = self.random.between(1, self.oracle.last.max(1));
+        let durable = self.world.durable();
+        let is_waiting = self.oracle.scheduled.get(&number).is_some_and(|one| one.0 <= durable);
+        let expected = if is_waiting {
+            self.oracle.scheduled.remove(&number);
+            Expected::Done
+        } else {
+            Expected::Refused(Condition::MessageNotFound)
+        };
+        let command = Command::CancelScheduled { sequences: vec![SequenceNumber(number)] };
+        self.ask_topic(command, expected, stage);
+    }
+
+    fn rule(&mut self) -> Rule {
+        let bound = i32::try_from(self.random.below(5)).unwrap();
+        let select = match self.random.below(8) {
+            0 | 1 => Select::All,
+            2 => Select::None,
+            3 | 4 => Select::Subject(self.random.below(3)),
+            5 | 6 => Select::Greater(bound),
+            _ => Select::Divides,
+        };
+        let act = match self.random.below(6) {
+            0 => Some(Act::Mark(self.random.below(9))),
+            1 => Some(Act::Divide),
+            2 => Some(Act::RemoveSession),
+            _ => None,
+        };
+        Rule { select, act }
+    }
+
+    fn create_subscription(&mut self) {
+        if self.oracle.subscriptions.len() >= 5 {
+            return;
+        }
+        let id = EntityId(self.next_id);
+        self.next_id += 1;
+        let settings = SubscriptionSettings {
+            dead_lettering_on_filter_errors: !self.random.one_in(3),
+            requires_session: self.random.one_in(4),
+        };
+        let count = self.random.index(NAMES.len());
+        let mut rules = BTreeMap::new();
+        for name in NAMES.iter().take(count) {
+            rules.insert(name.to_ascii_lowercase(), self.rule());
+        }
+        let given = rules.iter().map(|(name, one)| rule(name, *one)).collect();
+        if rules.is_empty() {
+            rules.insert("$default".to_owned(), Rule { select: Select::All, act: None });
+        }
+        let stage = self.world.stage();
+        self.before_topic();
+        self.oracle.subscriptions.insert(
+            id,
+            Subscription {
+                rules,
+                dead_letters_errors: settings.dead_lettering_on_filter_errors,
+                requires_session: settings.requires_session,
+                ..Subscription::default()
+            },
+        );
+        let description = Box::new(described(id, settings));
+        let command = Command::CreateSubscription { id, description, rules: given };
+        self.ask_topic(command, Expected::Done, stage);
+        // Its actor starts when its creation is durable; what is published meanwhile waits for it.
+        if self.random.one_in(2) {
+            self.publish();
+        }
+        self.settle();
+        self.world.adopt(id);
+    }
+
+    fn remove_subscription(&mut self) {
+        let ids: Vec<EntityId> = self.oracle.subscriptions.keys().copied().collect();
+        if ids.len() < 2 {
+            return;
+        }
+        let Some(id) = self.random.pick(&ids).copied() else { return };
+        self.world.retire(id);
+        self.locked.remove(&id);
+        // Until it is removed, it gets copies that nobody takes in.
+        if self.random.one_in(2) {
+            self.publish();
+        }
+        self.settle();
+        let stage = self.world.stage();
+        self.before_topic();
+        self.oracle.subscriptions.remove(&id);
+        self.ask_topic(Command::RemoveSubscription { id }, Expected::Done, stage);
+        self.settle();
+    }
+
+    fn change_rules(&mut self) {
+        let ids: Vec<EntityId> = self.oracle.subscriptions.keys().copied().collect();
+        let Some(id) = self.random.pick(&ids).copied() else { return };
+        let name = *self.random.pick(&NAMES).unwrap();
+        let key = name.to_ascii_lowercase();
+        let new = self.rule();
+        let stage = self.world.stage();
+        self.before_topic();
+        let rules = &mut self.oracle.subscriptions.get_mut(&id).unwrap().rules;
+        let is_there = rules.contains_key(&key);
+        let described = Box::new(rule(name, new));
+        let (command, expected) = match self.random.below(3) {
+            0 => {
+                let expected = if is_there {
+                    Expected::Refused(Condition::EntityAlreadyExists)
+                } else {
+                    rules.insert(key, new);
+                    Expected::Done
+                };
+                (RuleCommand::Create(described), expected)
+            }
+            1 if is_there => {
+                rules.insert(key, new);
+                (RuleCommand::Update(described), Expected::Done)
+            }
+            1 => {
+                let expected = Expected::Refused(Condition::EntityNotFound);
+                (RuleCommand::Update(described), expected)
+            }
+            _ => {
+                let expected = match rules.remove(&key) {
+                    Some(_) => Expected::Done,
+                    None => Expected::Refused(Condition::EntityNotFound),
+                };
+                (RuleCommand::Delete(name.into()), expected)
+            }
+        };
+        let command = Command::InSubscription { subscription: id, command };
+        self.ask_topic(command, expected, stage);
+    }
+
+    /// Receives from a subscription without sessions: what is durable, lowest numbers first, whatever
+    /// mail its actor has had.
+    fn receive(&mut self) {
+        let ids: Vec<EntityId> = self
+            .oracle
+            .subscriptions
+            .iter()
+            .filter(|(_, one)| !one.requires_session)
+            .map(|(id, _)| *id)
+            .collect();
+        let Some(id) = self.random.pick(&ids).copied() else { return };
+        let dead = self.random.one_in(4);
+        let sub_queue = if dead { SubQueue::DeadLetter } else { SubQueue::Main };
+        let count = self.random.between(1, 4);
+        let (durable, stage) = (self.world.durable(), self.world.stage());
+        let locked = self.locked.entry(id).or_default();
+        let of = self.oracle.subscriptions.get_mut(&id).unwrap();
+        let available: Vec<u64> = of
+            .copies
+            .iter()
+            .filter(|(number, (born, seen))| {
+                *born <= durable && seen.reason.is_some() == dead && !locked.contains(number)
+            })
+            .map(|(number, _)| *number)
+            .take(usize::try_from(count).unwrap())
+            .collect();
+        let takes = self.random.one_in(2);
+        let mode = if takes { ReceiveMode::ReceiveAndDelete } else { ReceiveMode::PeekLock };
+        if takes {
+            available.iter().for_each(|number| drop(of.copies.remove(number)));
+        } else {
+            locked.extend(&available);
+        }
+        let number = self.world.ask(
+            id,
+            sub_queue,
+            Command::Receive {
+                mode,
+                count_max: u32::try_from(count).unwrap(),
+                bytes_max: u64::MAX,
+                wait: TimeSpan::ZERO,
+                holder: None,
+            },
+        );
+        self.note(stage);
+        if !takes && self.random.one_in(2) {
+            self.complete(id, sub_queue, number, &available);
+            return;
+        }
+        self.expected.push((number, Expected::Received(available)));
+    }
+
+    /// Completes what was just received under lock. Its answer is there at once: a lock on what is
+    /// durable rests on nothing.
+    fn complete(&mut self, id: EntityId, sub_queue: SubQueue, number: u64, expected: &[u64]) {
+        let answer = self.world.answer(number);
+        let received = match answer {
+            Some(Ok(Outcome::Received(received))) => received,
+            // An empty one may have to wait for what was staged before.
+            None if expected.is_empty() => {
+                self.expected.push((number, Expected::Received(Vec::new())));
+                return;
+            }
+            other => panic!("a receive is answered by {other:?}"),
+        };
+        for (one, number) in received.iter().zip(expected) {
+            assert_eq!(one.facts.sequence.0, *number);
+            let token = one.facts.lock.unwrap().token;
+            let stage = self.world.stage();
+            self.oracle.subscriptions.get_mut(&id).unwrap().copies.remove(number);
+            self.locked.entry(id).or_default().retain(|locked| locked != number);
+            let command = Command::Settle { token, settlement: Settlement::Complete };
+            let number = self.world.ask(id, sub_queue, command);
+            self.note(stage);
+            self.expected.push((number, Expected::Done));
+        }
+        assert_eq!(received.len(), expected.len());
+    }
+
+    fn pass(&mut self) {
+        let ms = i64::try_from(self.random.below(4_000)).unwrap();
+        self.world.now = self.world.now.plus(TimeSpan::from_ms(ms));
+        let stage = self.world.stage();
+        self.before_topic();
+        self.world.wake_topic();
+        self.note(stage);
+    }
+
+    /// Something is submitted, something becomes durable; sometimes nobody is told.
+    fn store(&mut self) {
+        self.world.submit();
+        for _ in 0..self.random.below(3) {
+            let notices = !self.random.one_in(4);
+            self.complete_one(notices);
+        }
+        self.hear(false);
+    }
+
+    fn complete_one(&mut self, notices: bool) -> bool {
+        // A notice is a turn of the topic, if it has something in the stage.
+        let before = self.world.topic.machine().counts().scheduled;
+        let stage = self.world.stage();
+        let completed = self.world.complete_one(notices);
+        if self.world.topic.machine().counts().scheduled != before {
+            let (now, durable) = (self.world.now, self.world.durable());
+            self.oracle.materialise(now, durable, stage);
+            self.note(stage);
+        }
+        completed
+    }
+
+    /// Everything becomes durable, and what is due by now happens.
+    fn settle(&mut self) {
+        loop {
+            self.world.tree.borrow_mut().flush();
+            self.world.submit();
+            let completed = self.complete_one(true);
+            let stage = self.world.stage();
+            self.before_topic();
+            self.world.wake_topic();
+            self.note(stage);
+            if !completed && self.world.tree.borrow().is_quiet() {
+                break;
+            }
+        }
+        self.hear(true);
+    }
+
+    /// Compares the answers that have come.
+    fn hear(&mut self, all: bool) {
+        let waiting = std::mem::take(&mut self.expected);
+        for (number, expected) in waiting {
+            let Some(answer) = self.world.answer(number) else {
+                assert!(!all, "{expected:?} is not answered");
+                self.expected.push((number, expected));
+                continue;
+            };
+            match (&expected, answer) {
+                (Expected::Numbers(numbers), Ok(Outcome::Accepted(sequence))) => {
+                    assert_eq!(*numbers, [sequence.0]);
+                }
+                (Expected::Numbers(numbers), Ok(Outcome::AcceptedBatch(sequences))) => {
+                    assert!(numbers.iter().eq(sequences.iter().map(|sequence| &sequence.0)));
+                }
+                (Expected::Done, Ok(Outcome::Done)) => {}
+                (Expected::Refused(condition), Err(rejection)) => {
+                    assert_eq!(rejection.condition(), *condition);
+                }
+                (Expected::Received(numbers), Ok(Outcome::Received(received))) => {
+                    let got: Vec<u64> = received.iter().map(|one| one.facts.sequence.0).collect();
+                    assert_eq!(got, *numbers);
+                }
+                (expected, answer) => panic!("{expected:?} is answered by {answer:?}"),
+            }
+        }
+    }
+
+    /// Everything is durable, and compared.
+    fn rest(&mut self) {
+        self.settle();
+        // Those that were not told of a stage look when they are asked.
+        self.world.wake_subscriptions();
+        self.world.check();
+        let mut places: BTreeMap<u64, usize> = BTreeMap::new();
+        for (id, of) in self.oracle.subscriptions.clone() {
+            for (sub_queue, dead) in [(SubQueue::Main, false), (SubQueue::DeadLetter, true)] {
+                let looked = self.world.look(id, sub_queue);
+                let expected = of.copies.iter().filter(|(_, one)| one.1.reason.is_some() == dead);
+                let expected: Vec<_> = expected.map(|(number, one)| (*number, &one.1)).collect();
+                let got: Vec<_> = looked.iter().map(|one| (one.0, &one.1)).collect();
+                assert_eq!(got, expected, "subscription {id}, {sub_queue:?}");
+                for (_, seen, place) in &looked {
+                    self.copies += 1;
+                    let known = *places.entry(seen.published_as).or_insert(*place);
+                    assert_eq!(known, *place, "{} is stored twice (DESIGN D8)", seen.marker);
+                }
+            }
+            let last = self.world.subscriptions[&id].machine().last_sequence().0;
+            assert_eq!(last, of.last, "subscription {id} has given other numbers (MSG-13)");
+        }
+        let scheduled = self.world.topic.machine().counts().scheduled;
+        assert_eq!(scheduled, self.oracle.scheduled.len() as u64);
+        // The log of what is durable anyhow is needed no more.
+        self.history.clear();
+        let stage = self.world.stage();
+        self.note(stage.saturating_sub(1));
+    }
+
+    /// The process dies, and the next one finds what was durable: the oracle goes back to it.
+    fn crash(mut self) -> Self {
+        self.crashes += 1;
+        if self.random.one_in(2) {
+            self.world.submit();
+        }
+        let landed = self.random.index(4);
+        let (world, durable) = self.world.crash(landed);
+        let oracle = self
+            .history
+            .iter()
+            .rev()
+            .find(|(stage, _)| *stage <= durable)
+            .map(|(_, oracle)| oracle.clone())
+            .unwrap_or(Oracle {
+                detects_duplicates: self.oracle.detects_duplicates,
+                ..Oracle::default()
+            });
+        let mut test = Self {
+            world,
+            oracle: born_anew(oracle),
+            history: Vec::new(),
+            expected: Vec::new(),
+            locked: BTreeMap::new(),
+            ..self
+        };
+        test.note(0);
+        test.rest();
+        test
+    }
+}
+
+/// What was found in the store is durable, whatever stage brought it.
+fn born_anew(mut oracle: Oracle) -> Oracle {
+    for subscription in oracle.subscriptions.values_mut() {
+        subscription.copies.values_mut().for_each(|copy| copy.0 = 0);
+    }
+    oracle.scheduled.values_mut().for_each(|one: &mut (u64, Timestamp, Sent)| one.0 = 0);
+    oracle
+}

@@ -1,0 +1,457 @@
+//! A topic's tree as its actors drive it: shells that share a tree, on a store whose driver says when
+//! something is durable.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use peeklock_core::change::codec::{self, RecordKey};
+use peeklock_core::command::{Command, InboundMessage, Outcome, ReceivedMessage};
+use peeklock_core::description::{SubscriptionDescription, TopicDescription};
+use peeklock_core::entity::Machine;
+use peeklock_core::entity::family::Family;
+use peeklock_core::entity::queue::{Queue, QueueConfig};
+use peeklock_core::entity::topic::Topic;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{EntityId, Ticket};
+use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::message::{Content, Message, MessageId, Overlay, PropertyLimits, Value};
+use peeklock_core::path::SubQueue;
+use peeklock_core::permits::Budget;
+use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
+use peeklock_core::rule::codec::read_rule;
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SubscriptionSettings};
+use peeklock_core::shell::tree::{StageCompletion, Tree};
+use peeklock_core::shell::writer::ShardWriter;
+use peeklock_core::shell::{Failure, Shell, Turn};
+use peeklock_core::store::{Batch, Key, Shard, Store};
+use peeklock_core::testing::{Crash, Fate, FaultStore};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::oracle::{Act, Rule, Seen, Select, Sent, WINDOW};
+
+const TOPIC: EntityId = EntityId(1);
+const KEY: [u8; 16] = *b"tests of topics.";
+
+type Answers = Arc<Mutex<HashMap<u64, Result<Outcome, Rejection>>>>;
+type Done = Arc<Mutex<Vec<peeklock_core::entity::StageNumber>>>;
+
+/// Keeps what is released.
+struct Ear(Answers);
+
+impl Outlet for Ear {
+    fn release(&self, group: Vec<Released>) {
+        for item in group {
+            if let Released::Answer { correlation, result } = item {
+                let before = self.0.lock().unwrap().insert(correlation, result);
+                assert!(before.is_none(), "a command is answered twice");
+            }
+        }
+    }
+}
+
+pub struct World {
+    pub store: Arc<FaultStore>,
+    pub tree: Rc<RefCell<Tree>>,
+    pub topic: Shell<Topic>,
+    pub subscriptions: BTreeMap<EntityId, Shell<Queue>>,
+    pub now: Timestamp,
+    answers: Answers,
+    done: Done,
+    next: u64,
+    limits: Arc<Limits>,
+}
+
+/// What the store has of a tree, as machines.
+struct Restored {
+    topic: Topic,
+    subscriptions: BTreeMap<EntityId, Queue>,
+    family: Family,
+    stored_bytes: u64,
+}
+
+fn config() -> QueueConfig {
+    QueueConfig {
+        release_on_detach: false,
+        expire_whole_sessions: true,
+        duplicate_key: KEY,
+        forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+    }
+}
+
+impl World {
+    pub fn new(detects_duplicates: bool) -> Self {
+        let now = Timestamp::from_unix_ms(1_700_000_000_000);
+        let limits = Arc::new(Limits::of(Tier::Premium));
+        let store = FaultStore::at_once(1, u64::MAX);
+        let description = TopicDescription {
+            requires_duplicate_detection: detects_duplicates,
+            duplicate_detection_history_time_window: WINDOW,
+            ..TopicDescription::new("events", &limits)
+        };
+        let mut creation = Batch::default();
+        Topic::new(TOPIC, description, config(), now).write_creation(&mut creation);
+        creation.require_sync();
+        writer(&store).submit(creation, Box::new(|result| result.unwrap()));
+        store.complete_at_once(false);
+        Self::open(store, now, 1, limits)
+    }
+
+    /// Restores every machine of the tree from the store, as the namespace does.
+    fn open(store: Arc<FaultStore>, now: Timestamp, next: u64, limits: Arc<Limits>) -> Self {
+        let Restored { topic, subscriptions, family, stored_bytes } = restore(&store, now);
+        let tree = Tree::of_family(writer(&store), stored_bytes, family);
+        let tree = Rc::new(RefCell::new(tree));
+        let topic = shell(topic, &tree, &store, &limits);
+        let subscriptions = subscriptions
+            .into_iter()
+            .map(|(id, queue)| {
+                let shell = shell(queue, &tree, &store, &limits);
+                tree.borrow_mut().join_family(id, shell.number());
+                (id, shell)
+            })
+            .collect();
+        Self {
+            store,
+            tree,
+            topic,
+            subscriptions,
+            now,
+            answers: Arc::default(),
+            done: Arc::default(),
+            next,
+            limits,
+        }
+    }
+
+    /// The process dies; of what is submitted `landed` batches are stored, and nobody was told.
+    /// Returns the last stage that is durable.
+    pub fn crash(self, landed: usize) -> (Self, u64) {
+        for _ in 0..landed {
+            self.store.complete_next(Shard(0), Fate::Store);
+        }
+        let last = self.done.lock().unwrap().last().map_or(0, |stage| stage.0);
+        let durable = self.tree.borrow().durable_stage().0.max(last);
+        let store = self.store.crash(Crash::Loses);
+        (Self::open(store, self.now, self.next, self.limits), durable)
+    }
+
+    pub fn stage(&self) -> u64 {
+        self.tree.borrow().stage_number().0
+    }
+
+    pub fn durable(&self) -> u64 {
+        self.tree.borrow().durable_stage().0
+    }
+
+    fn request(&mut self, sub_queue: SubQueue, command: Command) -> (u64, Request) {
+        let number = self.next;
+        self.next += 1;
+        let outlet: Arc<dyn Outlet> = Arc::new(Ear(Arc::clone(&self.answers)));
+        let reply = Reply::new(outlet, number, None);
+        (number, Request { ticket: Ticket(number), sub_queue, command, reply })
+    }
+
+    /// Asks the topic; the answer comes when it may.
+    pub fn ask_topic(&mut self, command: Command) -> u64 {
+        let (number, request) = self.request(SubQueue::Main, command);
+        let now = self.now;
+        turn(&mut self.topic, |shell, out| shell.run([request], now, out));
+        self.topic.machine().check_invariants().unwrap();
+        number
+    }
+
+    /// Asks a subscription.
+    pub fn ask(&mut self, id: EntityId, sub_queue: SubQueue, command: Command) -> u64 {
+        let (number, request) = self.request(sub_queue, command);
+        let now = self.now;
+        let shell = self.subscriptions.get_mut(&id).unwrap();
+        turn(shell, |shell, out| shell.run([request], now, out));
+        shell.machine().check_invariants().unwrap();
+        number
+    }
+
+    /// The topic's timer.
+    pub fn wake_topic(&mut self) {
+        let now = self.now;
+        turn(&mut self.topic, |shell, out| shell.run([], now, out));
+    }
+
+    /// A new subscription joins the tree, after the topic has answered that it is stored. What has come
+    /// for it meanwhile waits.
+    pub fn adopt(&mut self, id: EntityId) {
+        let topic = Arc::clone(self.tree.borrow_mut().family().unwrap().topic());
+        let named = SubscriptionDescription::new("events", id.0.to_string(), &self.limits);
+        let mut queue = Queue::subscription(id, named, topic, config(), self.now);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let kind = codec::read_key(key).unwrap();
+            if matches!(kind, RecordKey::Description | RecordKey::Counters) {
+                queue.restore(key, value).unwrap();
+            }
+        };
+        self.store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
+        queue.restored(self.now);
+        let shell = shell(queue, &self.tree, &self.store, &self.limits);
+        self.tree.borrow_mut().join_family(id, shell.number());
+        self.subscriptions.insert(id, shell);
+    }
+
+    /// Every subscription takes a turn, as it does whenever it is asked something.
+    pub fn wake_subscriptions(&mut self) {
+        let now = self.now;
+        for shell in self.subscriptions.values_mut() {
+            turn(shell, |shell, out| shell.run([], now, out));
+        }
+    }
+
+    /// The machine of a subscription is retired, to be removed.
+    pub fn retire(&mut self, id: EntityId) {
+        self.subscriptions.remove(&id);
+        self.tree.borrow_mut().leave_family(id);
+        self.tree.borrow_mut().flush();
+    }
+
+    pub fn submit(&mut self) {
+        let done = Arc::clone(&self.done);
+        let completion = || {
+            let done = Arc::clone(&done);
+            Box::new(move |stage, result: Result<(), _>| {
+                result.unwrap();
+                done.lock().unwrap().push(stage);
+            }) as StageCompletion
+        };
+        self.tree.borrow_mut().submit(self.now, &completion);
+    }
+
+    /// The oldest stage becomes durable: those that have something in it are told, if `notices`, and
+    /// then what rests on it is released. Returns whether there was one.
+    pub fn complete_one(&mut self, notices: bool) -> bool {
+        self.store.complete_next(Shard(0), Fate::Store);
+        let done = std::mem::take(&mut *self.done.lock().unwrap());
+        for stage in &done {
+            let members = self.tree.borrow().members_of(*stage);
+            let mut held = self.tree.borrow_mut().completed(*stage);
+            release_all(&mut held);
+            let now = self.now;
+            let topic = members.contains(&self.topic.number());
+            if notices && topic {
+                turn(&mut self.topic, |shell, out| shell.committed(*stage, now, out));
+            }
+            for shell in self.subscriptions.values_mut() {
+                if notices && members.contains(&shell.number()) {
+                    turn(shell, |shell, out| shell.committed(*stage, now, out));
+                }
+            }
+        }
+        !done.is_empty()
+    }
+
+    /// Everything becomes durable.
+    pub fn settle(&mut self) {
+        loop {
+            self.tree.borrow_mut().flush();
+            self.submit();
+            if !self.complete_one(true) && self.tree.borrow().is_quiet() {
+                return;
+            }
+        }
+    }
+
+    pub fn answer(&self, number: u64) -> Option<Result<Outcome, Rejection>> {
+        self.answers.lock().unwrap().remove(&number)
+    }
+
+    /// Everything in a sub-queue, by number, with the address of its content.
+    pub fn look(&mut self, id: EntityId, sub_queue: SubQueue) -> Vec<(u64, Seen, usize)> {
+        let mut all = Vec::new();
+        let mut from = peeklock_core::ids::SequenceNumber(0);
+        loop {
+            let number = self.ask(id, sub_queue, Command::Peek { from, count_max: 250 });
+            self.settle();
+            let Some(Ok(Outcome::Peeked(peeked))) = self.answer(number) else {
+                panic!("a peek is answered");
+            };
+            let Some(last) = peeked.last() else { return all };
+            from = last.facts.sequence.next();
+            all.extend(peeked.iter().map(seen));
+        }
+    }
+
+    /// Every machine is as the store would restore it, and the bytes are those of the messages.
+    pub fn check(&mut self) {
+        self.topic.machine().check_invariants().unwrap();
+        let mut bytes = self.topic.machine().size_bytes();
+        for shell in self.subscriptions.values() {
+            shell.machine().check_invariants().unwrap();
+            bytes += shell.machine().size_bytes();
+        }
+        assert_eq!(self.tree.borrow().stored_bytes(), bytes, "bytes are counted wrong (TOP-10)");
+        assert_eq!(self.tree.borrow().size_bytes(), bytes, "bytes are counted wrong (CNT-08)");
+        let restored = restore(&self.store, self.now);
+        assert_eq!(restored.stored_bytes, bytes, "other bytes are stored");
+        assert!(
+            restored.topic.subscription_ids().eq(self.topic.machine().subscription_ids()),
+            "other subscriptions are stored"
+        );
+        for (id, shell) in &self.subscriptions {
+            let stored = &restored.subscriptions[id];
+            let machine = shell.machine();
+            assert_eq!(stored.counts(), machine.counts(), "{id} has other counts in the store");
+            assert_eq!(stored.last_sequence(), machine.last_sequence(), "{id} (MSG-13)");
+            let rules = |topic: &Topic| {
+                let rules = topic.matcher().rules(*id);
+                rules.map(|rule| rule.description().clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(rules(&restored.topic), rules(self.topic.machine()), "rules of {id}");
+        }
+    }
+}
+
+fn turn<M: Machine>(
+    shell: &mut Shell<M>,
+    run: impl FnOnce(&mut Shell<M>, &mut Vec<Release>) -> Result<Turn, Failure>,
+) {
+    let mut out = Vec::new();
+    let turn = run(shell, &mut out).unwrap();
+    assert!(!turn.wants_load, "the memory store has every content at hand");
+    release_all(&mut out);
+}
+
+fn writer(store: &Arc<FaultStore>) -> Arc<ShardWriter> {
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    ShardWriter::acquire(store, Shard(0), Box::new(|_| panic!("no outcome is unknown"))).unwrap()
+}
+
+fn shell<M: Machine>(
+    machine: M,
+    tree: &Rc<RefCell<Tree>>,
+    store: &Arc<FaultStore>,
+    limits: &Arc<Limits>,
+) -> Shell<M> {
+    let mut bits = 0u64;
+    let tokens = Box::new(move || {
+        bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        bits
+    });
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    let waker = Box::new(|| Box::new(|| {}) as Box<dyn FnOnce() + Send>);
+    let budget = Budget::new(1 << 20);
+    Shell::new(machine, Rc::clone(tree), store, Arc::clone(limits), tokens, budget, waker)
+}
+
+fn restore(store: &Arc<FaultStore>, now: Timestamp) -> Restored {
+    let limits = Limits::of(Tier::Premium);
+    let empty = TopicDescription::new("events", &limits);
+    let mut topic = Topic::new(TOPIC, empty, config(), now);
+    let mut visit = |key: &[u8], value: &[u8]| topic.restore(key, value).unwrap();
+    store.scan(codec::space_key(TOPIC).as_bytes(), &mut visit).unwrap();
+    topic.restored(now);
+    let mut names = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        let id = EntityId(u64::from_be_bytes(key[9..].try_into().unwrap()));
+        let (of, name) = codec::read_subscription_entry(value).unwrap();
+        assert_eq!((of, &*name), (TOPIC, &*id.0.to_string()));
+        names.push((id, name));
+    };
+    store.scan(Key::of_space(0).as_bytes(), &mut visit).unwrap();
+    let mut family = Family::new(Arc::clone(topic.description()));
+    let mut stored_bytes = topic.size_bytes();
+    let mut subscriptions = BTreeMap::new();
+    for (id, name) in names {
+        let description = SubscriptionDescription::new("events", name, &limits);
+        let described = Arc::clone(topic.description());
+        let mut queue = Queue::subscription(id, description, described, config(), now);
+        let mut rules = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| match codec::read_key(key).unwrap() {
+            RecordKey::Rule => {
+                let rule = read_rule(value).unwrap();
+                rules.push(peeklock_core::rule::Rule::restore(rule).unwrap());
+            }
+            _ => queue.restore(key, value).unwrap(),
+        };
+        store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
+        queue.restored(now);
+        let description = queue.subscription_description().unwrap();
+        topic.adopt(id, description, queue.last_sequence(), rules);
+        family.enter(id);
+        queue.give_out(&mut family);
+        stored_bytes += queue.size_bytes();
+        subscriptions.insert(id, queue);
+    }
+    Restored { topic, subscriptions, family, stored_bytes }
+}
+
+/// A description of a subscription, whose name is its number.
+pub fn described(id: EntityId, settings: SubscriptionSettings) -> SubscriptionDescription {
+    SubscriptionDescription {
+        enable_dead_lettering_on_filter_evaluation_exceptions: settings
+            .dead_lettering_on_filter_errors,
+        requires_session: settings.requires_session,
+        // Nobody holds a lock so long here.
+        lock_duration: TimeSpan::from_minutes(5),
+        ..SubscriptionDescription::new("events", id.0.to_string(), &Limits::of(Tier::Premium))
+    }
+}
+
+/// A rule as clients give it.
+pub fn rule(name: &str, rule: Rule) -> RuleDescription {
+    let filter = match rule.select {
+        Select::All => Filter::True,
+        Select::None => Filter::False,
+        Select::Subject(subject) => Filter::Correlation(CorrelationFilter {
+            subject: Some(subject.to_string().into()),
+            ..CorrelationFilter::default()
+        }),
+        Select::Greater(bound) => Filter::sql(format!("number > {bound}")),
+        Select::Divides => Filter::sql("10 / number > 3"),
+    };
+    let described = RuleDescription::new(name, filter, Timestamp::NONE);
+    match rule.act {
+        None => described,
+        Some(Act::Mark(mark)) => described.with_action(format!("SET mark = {mark}").as_str()),
+        Some(Act::Divide) => described.with_action("SET half = 10 / number"),
+        Some(Act::RemoveSession) => described.with_action("REMOVE sys.SessionId"),
+    }
+}
+
+/// A message as a client sends it.
+pub fn inbound(sent: &Sent, at: Option<Timestamp>) -> InboundMessage {
+    let message = Message {
+        message_id: sent.id.map(|id| MessageId::String(id.to_string())),
+        session_id: sent.session.map(|session| session.to_string()),
+        subject: Some(sent.subject.to_string()),
+        scheduled_enqueue_time: at,
+        ..Message::new(sent.marker.to_string())
+    };
+    let content = message.with_application_property("number", Value::I32(sent.number)).encode();
+    let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+    InboundMessage { content, envelope }
+}
+
+fn seen(received: &ReceivedMessage) -> (u64, Seen, usize) {
+    let bytes = received.content.loaded().unwrap();
+    let place = bytes.as_ptr() as usize;
+    let mut message = Content::parse(bytes.clone()).unwrap().decode().unwrap();
+    for overlay in &received.overlays {
+        Overlay::from_bytes(overlay.loaded().unwrap().clone()).apply_to(&mut message);
+    }
+    let text = |key: &str| match message.application_property(key) {
+        Some(Value::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let reason = text("DeadLetterReason");
+    let reasons = ["FilterException", "RuleActionException", "Session ID is null."];
+    let seen = Seen {
+        marker: std::str::from_utf8(message.body.as_bytes()).unwrap().parse().unwrap(),
+        published_as: received.facts.enqueued_sequence.0,
+        rule: text("RuleName").map(|name| name.to_ascii_lowercase()),
+        mark: match message.application_property("mark") {
+            Some(Value::I64(mark)) => Some(mark.unsigned_abs()),
+            _ => None,
+        },
+        session: message.session_id.as_deref().map(|session| session.parse().unwrap()),
+        reason: reason.map(|reason| *reasons.iter().find(|one| **one == reason).unwrap()),
+    };
+    (received.facts.sequence.0, seen, place)
+}

@@ -1,0 +1,161 @@
+//! What the store holds, over all queues, and what may change between two looks at it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use peeklock_core::change::codec::{self, RecordKey};
+use peeklock_core::entity::slot::SlotState;
+use peeklock_core::ids::EntityId;
+use peeklock_core::message::Content;
+use peeklock_core::path::SubQueue;
+use peeklock_core::store::{Key, Store};
+use peeklock_core::testing::FaultStore;
+
+/// Where a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub entity: u64,
+    pub sequence: u64,
+    pub sub_queue: SubQueue,
+    pub state: SlotState,
+    pub hops: u8,
+    pub size: u64,
+}
+
+/// All messages of all queues by the marker in their bodies.
+#[derive(Clone, Default, Debug)]
+pub struct Image {
+    pub places: BTreeMap<u64, Place>,
+    pub entities: BTreeSet<u64>,
+}
+
+impl Image {
+    /// Reads the spaces of all ids up to `last_id`.
+    pub fn read(store: &FaultStore, last_id: u64) -> Self {
+        let mut image = Self::default();
+        for id in 1..=last_id {
+            let mut keys = Vec::new();
+            let mut places = Vec::new();
+            let (mut overlays, mut counted) = (0, 0);
+            store
+                .scan(codec::space_key(EntityId(id)).as_bytes(), &mut |key, value| {
+                    match codec::read_key(key).expect("every key can be read") {
+                        RecordKey::Description => {
+                            image.entities.insert(id);
+                        }
+                        RecordKey::Slot(sequence) => {
+                            let (slot, _) = codec::read_slot(value).expect("a slot can be read");
+                            keys.push(Key::from_bytes(key).unwrap());
+                            counted += u64::from(slot.overlay_count);
+                            places.push(Place {
+                                entity: id,
+                                sequence: sequence.0,
+                                sub_queue: slot.sub_queue,
+                                state: slot.state,
+                                hops: slot.hops,
+                                size: u64::from(slot.size),
+                            });
+                        }
+                        RecordKey::Overlay => overlays += 1,
+                        _ => {}
+                    }
+                })
+                .expect("the store can be scanned");
+            assert_eq!(overlays, counted, "overlays of {id} are not with their messages");
+            assert!(
+                places.is_empty() || image.entities.contains(&id),
+                "messages are stored in {id}, which is no entity"
+            );
+            let mut contents = Vec::new();
+            store.pin(&keys, &mut contents);
+            for (place, content) in places.into_iter().zip(contents) {
+                let content = content.unwrap_or_else(|| panic!("{place:?} has no content"));
+                let bytes = content.loaded().expect("it is in memory").clone();
+                let marker = marker(bytes);
+                if let Some(other) = image.places.insert(marker, place) {
+                    panic!("message {marker} is in two places: {other:?} and {place:?} (FND-03)");
+                }
+            }
+        }
+        image
+    }
+}
+
+/// The number that a client wrote into the body, before the filling.
+pub fn marker(content: bytes::Bytes) -> u64 {
+    let body = Content::parse(content).expect("content is kept as it was").body_bytes();
+    let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).copied().collect();
+    String::from_utf8(digits).ok().and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// Judges the way from one durable state to the next.
+#[derive(Default)]
+pub struct Judge {
+    pub last: Image,
+    /// Acknowledged to a sender.
+    pub acknowledged: BTreeSet<u64>,
+    /// Somebody has asked to remove it, or may have.
+    pub may_go: BTreeSet<u64>,
+    /// The highest number that went by each way, from source to destination.
+    pub passed: BTreeMap<(u64, bool, u64), u64>,
+    /// Whether numbers pass in order: nobody has locked anything.
+    pub in_order: bool,
+    /// Whether a duplicate may disappear in a transfer.
+    pub may_absorb: bool,
+    pub moved: u64,
+    pub hops_max: u8,
+}
+
+impl Judge {
+    /// Looks at what is durable now.
+    pub fn look(&mut self, store: &FaultStore, last_id: u64) {
+        let now = Image::read(store, last_id);
+        let before = std::mem::take(&mut self.last);
+        // In the order of their new numbers, so that what arrived together is judged in its order.
+        let mut arrived = Vec::new();
+        for (marker, place) in &now.places {
+            assert!(place.hops <= 4, "{marker} has made {} hops (FWD-12)", place.hops);
+            self.hops_max = self.hops_max.max(place.hops);
+            if let Some(old) = before.places.get(marker)
+                && old.entity != place.entity
+            {
+                assert_eq!(place.hops, old.hops + 1, "{marker}: {old:?} to {place:?} (FWD-13)");
+                arrived.push((place.entity, place.sequence, *old));
+                self.moved += 1;
+            }
+        }
+        arrived.sort_unstable_by_key(|(entity, sequence, _)| (*entity, *sequence));
+        for (to, _, old) in arrived {
+            let is_pending = old.state == SlotState::Pending;
+            if !is_pending && (old.sub_queue != SubQueue::Main || !self.in_order) {
+                continue;
+            }
+            let last = self.passed.entry((old.entity, is_pending, to)).or_default();
+            assert!(
+                *last < old.sequence,
+                "{} after {last} from {old:?} to {to} (FWD-10)",
+                old.sequence
+            );
+            *last = old.sequence;
+        }
+        for (marker, place) in &before.places {
+            let is_gone = !now.places.contains_key(marker);
+            let entity_is_gone = !now.entities.contains(&place.entity);
+            if is_gone && !entity_is_gone && !self.may_absorb {
+                assert!(
+                    self.may_go.contains(marker),
+                    "{marker} is lost, it was at {place:?} (FND-03)"
+                );
+            }
+            if is_gone {
+                self.may_go.insert(*marker);
+            }
+        }
+        for marker in &self.acknowledged {
+            assert!(
+                now.places.contains_key(marker) || self.may_go.contains(marker),
+                "{marker} was acknowledged and is not stored (FND-02)"
+            );
+        }
+        self.last = now;
+    }
+}

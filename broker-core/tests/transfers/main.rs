@@ -1,0 +1,103 @@
+//! Many queues that forward to each other, over a store that fails at any instant: a message is always
+//! in exactly one place.
+//!
+//! No actix, no threads, no clock of the system: [`world`] drives shells, trees, shard writers and
+//! lists on their way as the actors do, in an order that a seed gives, and [`judge`] looks at what the
+//! store holds after every batch.
+//!
+//! Proven for every seed that runs: FND-03 and LIF-02 (never none, never both), FWD-10 (order), FWD-12
+//! and FWD-13 (hops), FWD-16, FWD-24, FWD-25, FWD-28, MSG-12, VIA-01, VIA-03, and that whatever can be
+//! forwarded is forwarded once the store works again.
+//!
+//! `PEEKLOCK_TRANSFER_SEEDS=5000` runs more seeds, `PEEKLOCK_TRANSFER_SEED=17` replays one with its
+//! trace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking and says which seed"
+)]
+
+mod judge;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const SEEDS: u64 = 400;
+const STEPS: u64 = 700;
+const TRACE_LINES: usize = 200;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn run(seed: u64, traced: bool) -> Result<world::Seen, (String, Vec<String>)> {
+    let mut world = world::World::new(seed, traced);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.come_to_rest();
+        world.restart_and_rest();
+    }));
+    match result {
+        Ok(()) => Ok(world.seen().clone()),
+        Err(panic) => {
+            let what = panic
+                .downcast_ref::<&str>()
+                .map(ToString::to_string)
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "panic".to_owned());
+            Err((what, world.trace()))
+        }
+    }
+}
+
+fn report(seed: u64) -> ! {
+    let Err((what, trace)) = run(seed, true) else {
+        panic!("seed {seed} failed, and did not fail again: the run is not deterministic");
+    };
+    for line in &trace[trace.len().saturating_sub(TRACE_LINES)..] {
+        eprintln!("{line}");
+    }
+    panic!("seed {seed}: {what}\nreplay with PEEKLOCK_TRANSFER_SEED={seed}");
+}
+
+/// Panics that a seed has planned are not printed.
+fn silence_planned_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.payload().downcast_ref::<&str>() != Some(&world::PLANNED) {
+            print(panic);
+        }
+    }));
+}
+
+#[test]
+fn no_seed_loses_or_doubles_a_message() {
+    silence_planned_panics();
+    if let Some(seed) = number("PEEKLOCK_TRANSFER_SEED") {
+        match run(seed, true) {
+            Ok(seen) => eprintln!("seed {seed} holds: {seen:?}"),
+            Err(_) => report(seed),
+        }
+        return;
+    }
+    let count = number("PEEKLOCK_TRANSFER_SEEDS").unwrap_or(SEEDS);
+    let mut total = world::Seen::default();
+    for seed in 1..=count {
+        match run(seed, false) {
+            Ok(seen) => total.add(&seen),
+            Err((what, _)) => {
+                eprintln!("seed {seed}: {what}");
+                report(seed);
+            }
+        }
+    }
+    eprintln!("{count} seeds hold: {total:?}");
+    if count >= SEEDS {
+        total.check_that_enough_happened();
+    }
+}

@@ -1,0 +1,75 @@
+//! An actor that works off sessions, each in its order and several side by side: prints the steps of
+//! three orders as they are done, one of which fails at first and comes again before the step behind it.
+//!
+//! `cargo run --example session_worker`
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+
+use std::time::Duration;
+
+use actix::{Actor, Context, Handler, ResponseFuture};
+use peeklock::description::QueueUpdate;
+use peeklock::message::Message;
+use peeklock::{Broker, Client, Refusal, SessionConsumerOptions, SessionDelivery};
+use tokio::sync::mpsc;
+
+struct Warehouse {
+    shipped: mpsc::UnboundedSender<String>,
+}
+
+impl Actor for Warehouse {
+    type Context = Context<Self>;
+}
+
+impl Handler<SessionDelivery> for Warehouse {
+    type Result = ResponseFuture<Result<(), Refusal>>;
+
+    // The next step of an order comes when this one is settled.
+    fn handle(&mut self, delivery: SessionDelivery, _: &mut Self::Context) -> Self::Result {
+        let SessionDelivery { message, session } = delivery;
+        let shipped = self.shipped.clone();
+        Box::pin(async move {
+            let again = || Refusal::Abandon { properties: Vec::new() };
+            let step = String::from_utf8_lossy(message.body()).into_owned();
+            if step == "pay" && session.session_id() == "order-2" && message.delivery_count() == 1 {
+                return Err(again());
+            }
+            // What was done before is kept with the session, not in the actor.
+            let done = session.state().await.map_err(|_| again())?.unwrap_or_default();
+            let done = format!("{}{step} ", String::from_utf8_lossy(&done));
+            if step == "ship" {
+                shipped.send(format!("{}: {done}", session.session_id())).ok();
+                return session.set_state(None).await.map_err(|_| again());
+            }
+            session.set_state(Some(done.into())).await.map_err(|_| again())
+        })
+    }
+}
+
+#[actix::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let broker = Broker::builder().start().await?;
+    let client = Client::new(&broker);
+    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    client.admin().create_queue_with("steps", by_session).await?;
+
+    let sender = client.sender("steps")?;
+    for step in ["pick", "pay", "ship"] {
+        for order in ["order-1", "order-2", "order-3"] {
+            sender.send(Message::new(step).with_session_id(order)).await?;
+        }
+    }
+
+    let (shipped, mut orders) = mpsc::unbounded_channel();
+    let warehouse = Warehouse { shipped }.start();
+    let options = SessionConsumerOptions { sessions_max: 2, ..SessionConsumerOptions::default() };
+    let consumer = client.consume_sessions("steps", warehouse.recipient(), options)?;
+    for _ in 0..3 {
+        if let Some(order) = orders.recv().await {
+            println!("{order}");
+        }
+    }
+    consumer.stop().await;
+    broker.stop(Duration::from_secs(1)).await?;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! A topic and three subscriptions: prints what each of them gets, by an SQL filter, by a correlation
+//! filter, and by no filter, with a copy marked by an action; then why a rule did not select.
+//!
+//! `cargo run --example topic`
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+
+use peeklock::description::SubscriptionUpdate;
+use peeklock::message::Message;
+use peeklock::path::subscription_path;
+use peeklock::rule::{CorrelationFilter, Filter, RuleDescription};
+use peeklock::time::{TimeSpan, Timestamp};
+use peeklock::{Broker, Client};
+
+fn order(text: &'static str, region: &str, price: i32) -> Message {
+    Message::new(text)
+        .with_subject("order")
+        .with_application_property("region", region)
+        .with_application_property("price", price)
+}
+
+fn rule(name: &str, filter: Filter) -> RuleDescription {
+    // The broker says when it was created.
+    RuleDescription::new(name, filter, Timestamp::NONE)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let broker = Broker::builder().start().await?;
+    let client = Client::new(&broker);
+    let admin = client.admin();
+    let defaults = SubscriptionUpdate::default;
+    admin.create_topic("orders").await?;
+
+    // Everything, and once more what is dear, marked: two rules, and the second one changes its copy.
+    let dear = rule("dear", Filter::sql("price > 100")).with_action("SET priority = 'high'");
+    let audit = vec![rule("all", Filter::True), dear];
+    admin.create_subscription_with("orders", "audit", defaults(), audit).await?;
+    // What an expression selects.
+    let eu = vec![rule("eu", Filter::sql("region = 'eu' AND sys.Label = 'order'"))];
+    admin.create_subscription_with("orders", "eu", defaults(), eu).await?;
+    // What has exactly these values: one look-up, however many subscriptions there are.
+    let filter = CorrelationFilter::property("region", "us");
+    let us = vec![rule("us", Filter::Correlation(filter))];
+    admin.create_subscription_with("orders", "us", defaults(), us).await?;
+
+    let sender = client.sender("orders")?;
+    sender.send(order("two coffees", "eu", 7)).await?;
+    sender.send(order("an espresso machine", "us", 700)).await?;
+
+    for name in ["audit", "eu", "us"] {
+        let receiver = client.receiver(&subscription_path("orders", name))?;
+        for message in receiver.receive_many(10, TimeSpan::from_seconds(1)).await? {
+            let priority = message.message().application_property("priority");
+            let mark = if priority.is_some() { " (marked)" } else { "" };
+            println!("{name}: {}{mark}", String::from_utf8_lossy(message.body()));
+            receiver.complete(&message).await?;
+        }
+    }
+
+    // Why not? Nothing is sent for the answer.
+    let eu = subscription_path("orders", "eu");
+    for explanation in admin.explain(&eu, order("a filter", "us", 5)).await? {
+        println!("{explanation}");
+    }
+    broker.stop(std::time::Duration::ZERO).await?;
+    Ok(())
+}

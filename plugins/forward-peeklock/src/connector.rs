@@ -1,0 +1,32 @@
+//! Connects the client where it may.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use peeklock_reach::{Place, Reach};
+use peeklock_websocket::client::{Connector, Stream};
+
+/// The way to one broker.
+pub struct Way {
+    pub reach: Reach,
+    pub place: Place,
+    pub time: Duration,
+}
+
+#[async_trait]
+impl Connector for Way {
+    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        match self.reach.connect(&self.place, self.time).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Way").field("place", &self.place).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,275 @@
+//! One list after the other: the next is handed over when the one before was answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use peeklock_core::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+use peeklock_core::entity::peers::PeerSource;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::ContentError;
+use peeklock_websocket::client::{Client, ClientOptions, PeerMessage, PeerSender};
+use tokio::time::{Instant, timeout_at};
+
+use crate::config::PeerConfig;
+use crate::connector::Way;
+use crate::target::{PLAIN, SECURE, Target};
+use crate::verdict;
+
+/// A call waits for answers so long, within the broker's limit for a call.
+const CALL_TIME: Duration = Duration::from_secs(15);
+/// A list that is handed over at once has at most so many bytes, or one message.
+const LIST_BYTES_MAX: usize = 1 << 20;
+/// How long the other broker is asked to keep a lost connection.
+const GRACE: Duration = Duration::from_secs(10);
+/// The longest pause before a connection is made anew.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Forwards to queues of other brokers, for the schemes `peeklock+wss` and `peeklock+ws`.
+pub struct PeerForwarder {
+    config: PeerConfig,
+}
+
+impl PeerForwarder {
+    /// A forwarder of these settings.
+    #[must_use]
+    pub const fn new(config: PeerConfig) -> Self {
+        Self { config }
+    }
+}
+
+impl Forwarder for PeerForwarder {
+    fn name(&self) -> &'static str {
+        "peeklock"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &[SECURE, PLAIN]
+    }
+
+    fn check(&self, destination: &str) -> Result<(), Rejection> {
+        Target::parse(destination, &self.config.reach).map(|_| ())
+    }
+
+    fn route(&self, destination: &str, source: Source) -> Result<Box<dyn Route>, Rejection> {
+        let target = Target::parse(destination, &self.config.reach)?;
+        Ok(Box::new(PeerRoute {
+            name: format!("{}/{}", target.authority, target.path),
+            target,
+            source,
+            config: self.config.clone(),
+            link: None,
+            is_away: false,
+        }))
+    }
+}
+
+/// The way from one entity to one queue of another broker.
+struct PeerRoute {
+    target: Target,
+    /// The destination for people.
+    name: String,
+    source: Source,
+    config: PeerConfig,
+    /// The connection, once there is one; it is made anew by itself for a while.
+    link: Option<PeerSender>,
+    /// Whether it was told that the other broker is away.
+    is_away: bool,
+}
+
+#[async_trait]
+impl Route for PeerRoute {
+    async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
+        let deadline = Instant::now() + CALL_TIME;
+        let mut verdicts = Vec::with_capacity(messages.len());
+        while verdicts.len() < messages.len() {
+            let rest = messages.get(verdicts.len()..).unwrap_or_default();
+            let is_done = self.hand_over(rest, deadline, &mut verdicts).await;
+            if is_done == Progress::Stopped {
+                break;
+            }
+        }
+        verdicts
+    }
+}
+
+/// Whether the list goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    GoesOn,
+    Stopped,
+}
+
+impl PeerRoute {
+    /// Hands the first of these messages over, as many as go together, and adds what became of them.
+    async fn hand_over(
+        &mut self,
+        messages: &[Outgoing],
+        deadline: Instant,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Progress {
+        let list = match list(messages) {
+            Ok(list) => list,
+            Err(error) => {
+                // Content that was sent can always be read; and if not, it will not be next time.
+                verdicts.push(Verdict::Refused {
+                    reason: "UnreadableMessage".into(),
+                    description: error.to_string().into(),
+                });
+                return Progress::GoesOn;
+            }
+        };
+        let count = list.len();
+        let answer = match timeout_at(deadline, self.ask(list)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // The answer that may still come would be missed: the list is handed over again.
+                self.link = None;
+                self.tell_away("it did not answer in time");
+                return Progress::Stopped;
+            }
+        };
+        match answer {
+            Ok(results) => {
+                self.is_away = false;
+                let is_whole = results.len() >= count;
+                for result in results {
+                    let verdict = match result {
+                        Ok(()) => Verdict::Delivered,
+                        Err(error) => {
+                            match verdict::of_error(&error, &self.name, self.source.sub_queue) {
+                                Some(verdict) => verdict,
+                                None => return Progress::Stopped,
+                            }
+                        }
+                    };
+                    let has_failed = matches!(verdict, Verdict::Failed { .. });
+                    verdicts.push(verdict);
+                    if has_failed {
+                        return Progress::Stopped;
+                    }
+                }
+                if is_whole { Progress::GoesOn } else { Progress::Stopped }
+            }
+            Err(error) => self.list_failed(&error, count, verdicts),
+        }
+    }
+
+    /// A whole list was refused, or it is not known what became of it.
+    fn list_failed(
+        &mut self,
+        error: &BrokerError,
+        count: usize,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Progress {
+        use peeklock_core::condition::Condition;
+        // A message that is too large for a frame comes alone.
+        let is_alone = count == 1 && error.condition() == Condition::MessageSizeExceeded;
+        let verdict = if is_alone {
+            verdict::of_error(error, &self.name, self.source.sub_queue)
+        } else {
+            verdict::of_list_error(error, &self.name, self.source.sub_queue)
+        };
+        match verdict {
+            None => {
+                self.link = None;
+                self.tell_away(error.detail());
+                Progress::Stopped
+            }
+            Some(verdict @ Verdict::Refused { .. }) => {
+                verdicts.extend(std::iter::repeat_n(verdict, count));
+                Progress::GoesOn
+            }
+            Some(verdict) => {
+                self.link = None;
+                verdicts.push(verdict);
+                Progress::Stopped
+            }
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        list: Vec<PeerMessage>,
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => self.connect().await?,
+        };
+        self.link.insert(link).forward(list).await
+    }
+
+    async fn connect(&self) -> Result<PeerSender, BrokerError> {
+        let (host, port) = (self.target.place.host(), self.target.place.port());
+        let token = self.config.tokens.iter().find(|(pattern, _)| pattern.fits(host, port));
+        let mut options = ClientOptions::default();
+        options.token = token.map(|(_, token)| token.text());
+        options.name = Some(format!("forwarder of {}", self.source.path).into());
+        options.grace = GRACE;
+        options.pause_max = PAUSE_MAX;
+        options.give_up_after = Some(CALL_TIME);
+        options.connect_timeout = self.config.connect_timeout;
+        options.connector = Some(Arc::new(Way {
+            reach: self.config.reach.clone(),
+            place: self.target.place.clone(),
+            time: self.config.connect_timeout,
+        }));
+        let client = Client::connect_with(&self.target.url(), options).await?;
+        let source = PeerSource {
+            broker: self.source.broker,
+            entity: self.source.entity,
+            sub_queue: self.source.sub_queue,
+        };
+        client.peer_sender(&self.target.path, source)
+    }
+
+    /// Tells an operator once that messages wait for the other broker.
+    fn tell_away(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_away, true) {
+            let (entity, destination) = (&*self.source.path, &*self.name);
+            tracing::warn!(entity, destination, why, "broker is away, messages wait for it");
+        }
+    }
+}
+
+/// The first messages that go together.
+fn list(messages: &[Outgoing]) -> Result<Vec<PeerMessage>, ContentError> {
+    let mut list = Vec::new();
+    let mut bytes = 0;
+    for outgoing in messages {
+        let message = match peer_message(outgoing) {
+            Ok(message) => message,
+            Err(error) if list.is_empty() => return Err(error),
+            // It comes first next time.
+            Err(_) => break,
+        };
+        bytes += message.content.as_bytes().len();
+        if bytes > LIST_BYTES_MAX && !list.is_empty() {
+            break;
+        }
+        list.push(message);
+    }
+    Ok(list)
+}
+
+fn peer_message(outgoing: &Outgoing) -> Result<PeerMessage, ContentError> {
+    let facts = &outgoing.facts;
+    let first = match facts.enqueued_sequence {
+        SequenceNumber(0) => facts.sequence,
+        first => first,
+    };
+    // What nothing was changed of goes on byte for byte (AMQ-20).
+    let content = match outgoing.overlays.is_empty() {
+        true => outgoing.content.clone(),
+        false => outgoing.message()?.encode(),
+    };
+    Ok(PeerMessage {
+        sequence: facts.sequence,
+        enqueued_sequence: first,
+        enqueued_at: facts.enqueued_at,
+        hops: outgoing.hops,
+        dead_letter_source: outgoing.dead_letter_source.clone(),
+        content,
+    })
+}

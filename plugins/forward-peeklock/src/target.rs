@@ -1,0 +1,132 @@
+//! What a destination says: a broker, and a queue there.
+
+use peeklock_core::error::Rejection;
+use peeklock_core::limits::Limits;
+use peeklock_core::path::validate_entity_path;
+use peeklock_reach::{Place, Reach};
+use url::Url;
+
+/// With TLS.
+pub const SECURE: &str = "peeklock+wss";
+/// Without.
+pub const PLAIN: &str = "peeklock+ws";
+/// Longer ones are refused.
+const CHARS_MAX: usize = 2_048;
+/// The port of the protocol, where TLS is not spoken.
+const PORT: u16 = 5_301;
+/// The port where it is: what stands in front of a broker listens there.
+const SECURE_PORT: u16 = 443;
+
+/// A destination that was found valid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    pub place: Place,
+    /// Host and port, as they stand in a URL.
+    pub authority: String,
+    /// The queue there.
+    pub path: String,
+}
+
+impl Target {
+    /// Reads and judges a destination, without connecting.
+    pub fn parse(destination: &str, reach: &Reach) -> Result<Self, Rejection> {
+        let refuse = |what: &str| Rejection::argument(format!("destination {what}"));
+        if destination.len() > CHARS_MAX {
+            return Err(refuse(&format!("has more than {CHARS_MAX} characters")));
+        }
+        let scheme = destination.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let is_secure = match scheme.as_deref() {
+            Some(SECURE) => true,
+            Some(PLAIN) => false,
+            _ => return Err(refuse("begins neither with peeklock+wss:// nor peeklock+ws://")),
+        };
+        let plain = destination.split_once('+').map_or("", |(_, url)| url);
+        let url = Url::parse(plain).map_err(|error| refuse(&format!("is not a URL: {error}")))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refuse("has a user name or password; a token belongs into peers.tokens"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(refuse("has a query or fragment, which mean nothing here"));
+        }
+        let host = url.host_str().ok_or_else(|| refuse("has no host"))?;
+        // The parser takes the default ports of WebSocket away, as browsers do.
+        let port = url.port().or_else(|| written_port(plain));
+        let port = port.unwrap_or(if is_secure { SECURE_PORT } else { PORT });
+        let place =
+            Place::new(host, port, is_secure).map_err(|error| refuse(&error.to_string()))?;
+        let path = url.path().trim_start_matches('/');
+        let path = validate_entity_path(path, &Limits::default())?.to_string();
+        reach.judge(&place).map_err(|forbidden| {
+            Rejection::argument(format!(
+                "destination \"{host}:{port}\" is not allowed: {forbidden} in peers.allowed_hosts"
+            ))
+        })?;
+        Ok(Self { authority: format!("{host}:{port}"), place, path })
+    }
+
+    /// Where the client connects to.
+    pub fn url(&self) -> String {
+        let scheme = if self.place.is_secure() { "wss" } else { "ws" };
+        format!("{scheme}://{}", self.authority)
+    }
+}
+
+/// The port that stands in a URL, if one does.
+fn written_port(url: &str) -> Option<u16> {
+    let authority = url.split_once("://")?.1.split(['/', '\\', '?', '#']).next()?;
+    let (_, port) = authority.rsplit_once(':')?;
+    port.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(destination: &str, allowed: &[&str]) -> Result<Target, Rejection> {
+        let allowed = allowed.iter().map(|host| host.parse().unwrap()).collect();
+        Target::parse(destination, &Reach::new(allowed, Vec::new()))
+    }
+
+    #[test]
+    fn a_destination_is_a_broker_and_a_queue() {
+        for (destination, url, path) in [
+            ("peeklock+wss://b.example.com/orders", "wss://b.example.com:443", "orders"),
+            ("Peeklock+WSS://b.example.com:5301/a/b.c", "wss://b.example.com:5301", "a/b.c"),
+            ("peeklock+ws://b.example.com/orders", "ws://b.example.com:5301", "orders"),
+            ("peeklock+ws://b.example.com:80/orders", "ws://b.example.com:80", "orders"),
+            ("peeklock+wss://[::1]:443/orders", "wss://[::1]:443", "orders"),
+        ] {
+            let target = parse(destination, &["*"]).unwrap();
+            assert_eq!((target.url().as_str(), target.path.as_str()), (url, path));
+        }
+    }
+
+    /// FWD-02.
+    #[test]
+    fn what_is_not_a_destination_is_refused() {
+        for (destination, word) in [
+            ("ws://b.example.com/orders", "begins neither"),
+            ("peeklock+http://b.example.com/orders", "begins neither"),
+            ("peeklock+wss://", "is not a URL"),
+            ("peeklock+wss://b.example.com", "path"),
+            ("peeklock+wss://b.example.com/", "path"),
+            ("peeklock+wss://b.example.com/a//b", "path"),
+            ("peeklock+wss://b.example.com/a%20b", "character"),
+            ("peeklock+wss://b.example.com/a/Subscriptions/b", "reserved"),
+            ("peeklock+wss://b.example.com/a?b", "query"),
+            ("peeklock+wss://b.example.com/a#b", "fragment"),
+            ("peeklock+wss://me:hush@b.example.com/a", "peers.tokens"),
+        ] {
+            let rejection = parse(destination, &["*"]).unwrap_err();
+            assert!(rejection.detail().contains(word), "{destination}: {rejection}");
+            assert!(!rejection.detail().contains("hush"), "{rejection}");
+        }
+        assert!(parse("peeklock+wss://b.example.com/orders", &[]).is_ok());
+        for destination in
+            ["peeklock+ws://b.example.com/orders", "peeklock+wss://127.0.0.1:5301/orders"]
+        {
+            let rejection = parse(destination, &[]).unwrap_err();
+            assert!(rejection.detail().contains("peers.allowed_hosts"), "{rejection}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! A route to another broker: what arrives there, whatever is lost on the way.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "brokers/away.rs"]
+mod away;
+#[path = "brokers/peer.rs"]
+mod peer;
+#[path = "brokers/proxy.rs"]
+mod proxy;
+
+#[path = "brokers/arrival.rs"]
+mod arrival;
+#[path = "brokers/losses.rs"]
+mod losses;
+#[path = "brokers/tls.rs"]
+mod tls;

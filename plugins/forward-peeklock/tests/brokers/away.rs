@@ -1,0 +1,20 @@
+//! An outage of the other broker is no fault of a message.
+
+use std::net::SocketAddr;
+
+use crate::peer::*;
+
+#[test]
+fn a_broker_that_is_away_costs_no_message_a_delivery() {
+    run(async {
+        // Nobody listens there.
+        let nowhere: SocketAddr = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let mut way = route(nowhere);
+        for _ in 0..3 {
+            assert_eq!(way.forward(&messages(2)).await, []);
+        }
+    });
+}

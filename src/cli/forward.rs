@@ -1,0 +1,114 @@
+//! `peeklock forward`: who forwards to whom, and what waits or could not be moved.
+
+use clap::Args;
+use peeklock::command::Counts;
+
+use super::connect::{Common, Output, Patience};
+use super::message::{Form, Writer};
+use super::terminal::{Cell, Table, Wrote, note};
+use super::{Failure, queue, subscription, topic};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock forward
+  peeklock forward -o ndjson | jq -r 'select(.transferDeadLetterMessageCount > 0) | .from'
+  peeklock queue update orders --forward-to archive
+  peeklock subscription create orders eu --forward-to eu-orders
+
+WAITING is what is on its way; a destination that is full or disabled keeps it there. FAILED is what \
+could not be moved: it rests in the transfer dead-letter queue, with a reason.
+
+  peeklock receive 'orders/$Transfer/$deadletterqueue'
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ForwardFlags {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// One way that messages go.
+struct Way {
+    from: String,
+    what: &'static str,
+    to: String,
+    counts: Counts,
+}
+
+pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let mut ways = Vec::new();
+        for queue in queue::all(&session.client).await? {
+            let description = queue.description;
+            let to = [
+                ("messages", description.forward_to),
+                ("dead letters", description.forward_dead_lettered_messages_to),
+            ];
+            add(&mut ways, &description.path, to, queue.counts);
+        }
+        for topic in topic::all(&session.client).await? {
+            let topic = &topic.description.path;
+            for one in subscription::all(&session.client, topic).await? {
+                let path = one.description.path();
+                let description = one.description;
+                let to = [
+                    ("messages", description.forward_to),
+                    ("dead letters", description.forward_dead_lettered_messages_to),
+                ];
+                add(&mut ways, &path, to, one.counts);
+            }
+        }
+        let form = match flags.common.output {
+            Output::Table if ways.is_empty() => {
+                note(
+                    "nothing is forwarded; `peeklock queue update orders --forward-to archive` \
+                     would do it",
+                );
+                return Ok(());
+            }
+            Output::Table => {
+                let heads = ["FROM", "WHAT", "TO", "WAITING", "FAILED"];
+                let mut table = Table::new(&heads, heads.len(), session.out.colours);
+                for way in ways {
+                    table.row(vec![
+                        Cell::Text(way.from),
+                        Cell::Text(way.what.to_owned()),
+                        Cell::Text(way.to),
+                        Cell::Number(way.counts.transfer),
+                        Cell::Alarm(way.counts.transfer_dead_letter),
+                    ]);
+                }
+                return session.out.say(&table.text(&session.out).0);
+            }
+            Output::Json => Form::Json,
+            Output::Ndjson => Form::Ndjson,
+        };
+        let mut writer = Writer::new(session.out, form);
+        for way in ways {
+            let object = serde_json::json!({
+                "from": way.from,
+                "what": if way.what == "messages" { "messages" } else { "deadLetters" },
+                "to": way.to,
+                "transferMessageCount": way.counts.transfer,
+                "transferDeadLetterMessageCount": way.counts.transfer_dead_letter,
+            });
+            if writer.object(&object.to_string())? == Wrote::Gone {
+                return Ok(());
+            }
+        }
+        writer.end()
+    })
+}
+
+/// The ways out of one entity. Its counts stand with each: nobody tells them apart.
+fn add(ways: &mut Vec<Way>, from: &str, to: [(&'static str, Option<Box<str>>); 2], counts: Counts) {
+    for (what, to) in to {
+        if let Some(to) = to {
+            ways.push(Way { from: from.to_owned(), what, to: to.into(), counts });
+        }
+    }
+}

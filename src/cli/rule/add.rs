@@ -1,0 +1,66 @@
+//! `peeklock rule add`
+
+use clap::Args;
+use peeklock::condition::Condition;
+use peeklock::websocket::client::rule_to_json;
+
+use super::super::Failure;
+use super::super::arguments::SubscriptionName;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{line, object};
+use super::filter::FilterFlags;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock rule add orders eu dear --sql 'price > @limit' --parameter @limit:i32=100
+  peeklock rule add orders eu coffee --correlation sys.Label=coffee --correlation region=eu
+  peeklock rule add orders eu marked --sql 'price > 100' --action \"SET priority = 'high'\"
+
+The rule applies to what is sent from now on. If a subscription has `$Default` still, it gets every \
+message whatever other rules say: `peeklock rule delete orders eu '$Default'`.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct AddFlags {
+    #[command(flatten)]
+    of: SubscriptionName,
+    /// Name of the rule, such as `dear`
+    rule: String,
+    /// Be content with a rule of that name, whatever it is
+    #[arg(long)]
+    if_not_exists: bool,
+    #[command(flatten)]
+    filter: FilterFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &AddFlags) -> Result<(), Failure> {
+    if !flags.filter.is_given() {
+        return Err(Failure::usage(
+            "what does it select? Give --sql, --correlation, --all or --none",
+        ));
+    }
+    let rule = flags.filter.rule(&flags.rule);
+    flags.common.run(Patience::Limited, async |session| {
+        let admin = session.client.admin();
+        let path = flags.of.path();
+        let (rule, said) = match admin.create_rule(&path, rule).await {
+            Ok(rule) => (rule, "added"),
+            Err(error)
+                if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
+            {
+                (admin.rule(&path, &flags.rule).await?, "is there already")
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if flags.common.output == Output::Table {
+            return session.out.say(&format!("rule `{}` {said}\n", line(&rule.name)));
+        }
+        session.out.say(&object(&rule_to_json(&rule), flags.common.output))
+    })
+}

@@ -1,0 +1,51 @@
+//! `peeklock rule update`
+
+use clap::Args;
+use peeklock::websocket::client::rule_to_json;
+
+use super::super::Failure;
+use super::super::arguments::SubscriptionName;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{line, object};
+use super::filter::FilterFlags;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock rule update orders eu dear --sql 'price > 200'
+  peeklock rule update orders eu dear --sql 'price > 200' --action \"SET priority = 'high'\"
+
+Filter and action are replaced as a whole: what is not given is gone. Messages that are there stay.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct UpdateFlags {
+    #[command(flatten)]
+    of: SubscriptionName,
+    /// Name of the rule
+    rule: String,
+    #[command(flatten)]
+    filter: FilterFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
+    if flags.filter.filter().is_none() {
+        return Err(Failure::usage(
+            "a rule is replaced as a whole: give --sql, --correlation, --all or --none, and its \
+             --action if it has one",
+        ));
+    }
+    let rule = flags.filter.rule(&flags.rule);
+    flags.common.run(Patience::Limited, async |session| {
+        let rule = session.client.admin().update_rule(&flags.of.path(), rule).await?;
+        if flags.common.output == Output::Table {
+            return session.out.say(&format!("rule `{}` updated\n", line(&rule.name)));
+        }
+        session.out.say(&object(&rule_to_json(&rule), flags.common.output))
+    })
+}

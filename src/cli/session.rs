@@ -1,0 +1,42 @@
+//! `peeklock session`: the sessions of a queue, and what their holders leave for each other.
+
+mod list;
+mod state;
+
+use clap::Subcommand;
+
+use super::Failure;
+
+pub const HELP: &str = "\
+Examples:
+  peeklock queue create steps --requires-session
+  peeklock send steps pack --session order-17        into a session
+  peeklock session list steps
+  peeklock receive steps --next-session --all        the session with the oldest message
+  peeklock receive steps --session order-17
+  peeklock session state steps order-17              what its last holder has left
+  peeklock session set-state steps order-17 packed
+
+A queue that requires sessions gives its messages out by session: each session to one receiver at \
+a time, its messages in order. A session is there as long as it has a message or a state.";
+
+#[derive(Subcommand)]
+pub enum SessionCommand {
+    /// List the sessions of a queue, by id
+    #[command(after_help = list::HELP, visible_alias = "ls")]
+    List(list::ListFlags),
+    /// Show the state of a session; locks it meanwhile
+    #[command(after_help = state::SHOW_HELP)]
+    State(state::ShowFlags),
+    /// Set the state of a session, or clear it; locks it meanwhile
+    #[command(after_help = state::SET_HELP)]
+    SetState(state::SetFlags),
+}
+
+pub fn run(command: &SessionCommand) -> Result<(), Failure> {
+    match command {
+        SessionCommand::List(flags) => list::run(flags),
+        SessionCommand::State(flags) => state::show(flags),
+        SessionCommand::SetState(flags) => state::set(flags),
+    }
+}

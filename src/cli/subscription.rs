@@ -1,0 +1,56 @@
+//! `peeklock subscription`: subscriptions of a topic and what is set on them.
+
+mod create;
+mod delete;
+mod list;
+mod properties;
+mod show;
+mod update;
+
+use clap::Subcommand;
+
+use super::Failure;
+
+pub use list::{all, table};
+
+pub const HELP: &str = "\
+Examples:
+  peeklock subscription create orders audit                      gets every message
+  peeklock subscription create orders eu --sql \"region = 'eu'\"
+  peeklock subscription create orders coffee --correlation sys.Label=coffee
+  peeklock subscription list orders
+  peeklock subscription show orders eu
+  peeklock receive orders/subscriptions/eu
+  peeklock dlq list orders/subscriptions/eu
+  peeklock subscription delete orders eu
+
+`peeklock subscription COMMAND --help` has all flags, `peeklock rule --help` tells of filters.";
+
+#[derive(Subcommand)]
+pub enum SubscriptionCommand {
+    /// Create a subscription, with a filter or for every message
+    #[command(after_help = create::HELP)]
+    Create(create::CreateFlags),
+    /// Show what is set on a subscription, what is in it, and its rules
+    #[command(after_help = show::HELP)]
+    Show(show::ShowFlags),
+    /// List the subscriptions of a topic
+    #[command(after_help = list::HELP, visible_alias = "ls")]
+    List(list::ListFlags),
+    /// Change what is given and keep the rest
+    #[command(after_help = update::HELP)]
+    Update(update::UpdateFlags),
+    /// Delete a subscription with everything in it; asks
+    #[command(after_help = delete::HELP)]
+    Delete(delete::DeleteFlags),
+}
+
+pub fn run(command: &SubscriptionCommand) -> Result<(), Failure> {
+    match command {
+        SubscriptionCommand::Create(flags) => create::run(flags),
+        SubscriptionCommand::Show(flags) => show::run(flags),
+        SubscriptionCommand::List(flags) => list::run(flags),
+        SubscriptionCommand::Update(flags) => update::run(flags),
+        SubscriptionCommand::Delete(flags) => delete::run(flags),
+    }
+}

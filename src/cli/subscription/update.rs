@@ -1,0 +1,70 @@
+//! `peeklock subscription update`
+
+use clap::{Args, ValueEnum};
+use peeklock::description::SubscriptionUpdate;
+use peeklock::websocket::client::{Cleared, subscription_to_json};
+
+use super::super::Failure;
+use super::super::arguments::SubscriptionName;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{line, object};
+use super::properties::Properties;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock subscription update orders eu --max-delivery-count 5
+  peeklock subscription update orders eu --status ReceiveDisabled
+  peeklock subscription update orders eu --clear forward-to
+
+What a subscription gets is changed with `peeklock rule`.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct UpdateFlags {
+    #[command(flatten)]
+    of: SubscriptionName,
+    /// Take the value of a property away. Can be given several times
+    #[arg(long, value_name = "PROPERTY")]
+    clear: Vec<Clearable>,
+    #[command(flatten)]
+    properties: Properties,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Clearable {
+    ForwardTo,
+    ForwardDeadLetteredMessagesTo,
+    UserMetadata,
+}
+
+pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
+    let update = flags.properties.update();
+    if update == SubscriptionUpdate::default() && flags.clear.is_empty() {
+        return Err(Failure::usage(
+            "nothing to change: give a property, such as --max-delivery-count 5; filters are \
+             changed with `peeklock rule`",
+        ));
+    }
+    let cleared = Cleared {
+        forward_to: flags.clear.contains(&Clearable::ForwardTo),
+        forward_dead_lettered_messages_to: flags
+            .clear
+            .contains(&Clearable::ForwardDeadLetteredMessagesTo),
+        user_metadata: flags.clear.contains(&Clearable::UserMetadata),
+    };
+    flags.common.run(Patience::Limited, async |session| {
+        let admin = session.client.admin();
+        let described = admin.change_subscription(&flags.of.path(), update, cleared).await?;
+        if flags.common.output == Output::Table {
+            let path = described.description.path();
+            return session.out.say(&format!("subscription `{}` updated\n", line(&path)));
+        }
+        session.out.say(&object(&subscription_to_json(&described), flags.common.output))
+    })
+}

@@ -1,0 +1,68 @@
+//! `peeklock topic create`
+
+use clap::Args;
+use peeklock::condition::Condition;
+
+use super::super::Failure;
+use super::super::arguments::topic_of;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{line, object};
+use super::properties::Properties;
+use peeklock::websocket::client::topic_to_json;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock topic create orders
+  peeklock topic create orders --ttl P1D --max-size-in-megabytes 2048
+  peeklock topic create orders --if-not-exists     in scripts that run again
+
+Without a subscription, what is sent to a topic is accepted and dropped: `peeklock subscription \
+create` makes one.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct CreateFlags {
+    /// Path of the topic, such as `orders` or `eu/orders`
+    #[arg(value_parser = topic_of)]
+    topic: String,
+    /// Be content with a topic that is there, whatever is set on it
+    #[arg(long)]
+    if_not_exists: bool,
+    #[command(flatten)]
+    properties: Properties,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let admin = session.client.admin();
+        let created = admin.create_topic_with(&flags.topic, flags.properties.update()).await;
+        let (described, said) = match created {
+            Ok(described) => (described, "created"),
+            Err(error)
+                if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
+            {
+                // A queue of that path is none to be content with.
+                (admin.topic(&flags.topic).await?, "is there already")
+            }
+            Err(error) if error.condition() == Condition::EntityAlreadyExists => {
+                let failure = Failure::from(error);
+                return Err(failure.hint(&format!(
+                    "`peeklock topic update {}` changes it, --if-not-exists is content with it",
+                    flags.topic
+                )));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if flags.common.output == Output::Table {
+            let path = line(&described.description.path).into_owned();
+            return session.out.say(&format!("topic `{path}` {said}\n"));
+        }
+        session.out.say(&object(&topic_to_json(&described), flags.common.output))
+    })
+}

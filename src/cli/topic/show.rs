@@ -1,0 +1,78 @@
+//! `peeklock topic show`
+
+use clap::Args;
+use indicatif::BinaryBytes;
+use peeklock::command::DescribedTopic;
+use peeklock::time::Timestamp;
+use peeklock::websocket::client::topic_to_json;
+
+use super::super::Failure;
+use super::super::arguments::topic_of;
+use super::super::connect::{Common, Output, Patience};
+use super::super::subscription;
+use super::super::terminal::{object, sheet};
+use crate::config::span_text;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock topic show orders
+  peeklock topic show orders -o json | jq .runtime.subscriptionCount
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ShowFlags {
+    /// Topic, such as `orders`
+    #[arg(value_parser = topic_of)]
+    topic: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let described = session.client.admin().topic(&flags.topic).await?;
+        if flags.common.output != Output::Table {
+            return session.out.say(&object(&topic_to_json(&described), flags.common.output));
+        }
+        session.out.say(&sheet(&rows(&described), &session.out))?;
+        let subscriptions = subscription::all(&session.client, &flags.topic).await?;
+        if subscriptions.is_empty() {
+            return Ok(());
+        }
+        let table = subscription::table(&subscriptions, &session.out);
+        session.out.say(&format!("\n{table}"))
+    })
+}
+
+fn rows(described: &DescribedTopic) -> [(&'static str, String); 19] {
+    let description = &described.description;
+    let at = |at: Timestamp| {
+        if at == Timestamp::NONE { "never".to_owned() } else { at.to_string() }
+    };
+    let metadata = description.user_metadata.as_deref().unwrap_or("-").to_owned();
+    [
+        ("topic", description.path.to_string()),
+        ("status", description.status.name().to_owned()),
+        ("subscriptions", described.subscription_count.to_string()),
+        ("scheduled", described.scheduled.to_string()),
+        ("size", BinaryBytes(described.size_bytes).to_string()),
+        ("last sequence number", described.last_sequence.to_string()),
+        ("default time to live", span_text(description.default_message_time_to_live)),
+        ("max size", format!("{} MiB", description.max_size_in_megabytes)),
+        ("max message size", format!("{} KiB", description.max_message_size_in_kilobytes)),
+        ("duplicate detection", description.requires_duplicate_detection.to_string()),
+        ("duplicate window", span_text(description.duplicate_detection_history_time_window)),
+        ("auto-delete on idle", span_text(description.auto_delete_on_idle)),
+        ("batched operations", description.enable_batched_operations.to_string()),
+        ("partitioning", description.enable_partitioning.to_string()),
+        ("express", description.enable_express.to_string()),
+        ("user metadata", metadata),
+        ("created", at(described.created_at)),
+        ("updated", at(described.updated_at)),
+        ("last used", at(described.accessed_at)),
+    ]
+}

@@ -1,0 +1,58 @@
+//! `peeklock topic update`
+
+use clap::{Args, ValueEnum};
+use peeklock::description::TopicUpdate;
+use peeklock::websocket::client::{Cleared, topic_to_json};
+
+use super::super::Failure;
+use super::super::arguments::topic_of;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{line, object};
+use super::properties::Properties;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock topic update orders --ttl 1h
+  peeklock topic update orders --status SendDisabled
+  peeklock topic update orders --clear user-metadata
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct UpdateFlags {
+    /// Topic, such as `orders`
+    #[arg(value_parser = topic_of)]
+    topic: String,
+    /// Take the value of a property away
+    #[arg(long, value_name = "PROPERTY")]
+    clear: Vec<Clearable>,
+    #[command(flatten)]
+    properties: Properties,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Clearable {
+    UserMetadata,
+}
+
+pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
+    let update = flags.properties.update();
+    if update == TopicUpdate::default() && flags.clear.is_empty() {
+        return Err(Failure::usage("nothing to change: give a property, such as --ttl 1h"));
+    }
+    let user_metadata = flags.clear.contains(&Clearable::UserMetadata);
+    let cleared = Cleared { user_metadata, ..Cleared::default() };
+    flags.common.run(Patience::Limited, async |session| {
+        let described = session.client.admin().change_topic(&flags.topic, update, cleared).await?;
+        if flags.common.output == Output::Table {
+            let path = line(&described.description.path).into_owned();
+            return session.out.say(&format!("topic `{path}` updated\n"));
+        }
+        session.out.say(&object(&topic_to_json(&described), flags.common.output))
+    })
+}

@@ -1,0 +1,282 @@
+//! `peeklock topic`, `subscription`, `rule`, `forward`
+
+use serde_json::Value;
+
+use super::broker::Broker;
+use super::program::Program;
+
+fn with_topic() -> Broker {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "orders"]);
+    broker
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// ENT-03, ENT-07, ENT-17, ENT-30
+#[test]
+fn a_topic_is_created_shown_listed_changed_and_deleted() {
+    let broker = Broker::start();
+    let created = json(&broker.ok(&[
+        "topic",
+        "create",
+        "eu/orders",
+        "--ttl",
+        "P1D",
+        "--max-size-in-megabytes",
+        "2048",
+        "--requires-duplicate-detection",
+        "--user-metadata",
+        "ours",
+        "-o",
+        "json",
+    ]));
+    assert_eq!(created["defaultMessageTimeToLive"], "P1D");
+    assert_eq!(created["maxSizeInMegabytes"], 2048);
+    assert_eq!(created["requiresDuplicateDetection"], true);
+    broker.ok(&["topic", "update", "eu/orders", "--status", "SendDisabled"]);
+    let shown = json(&broker.ok(&["topic", "show", "eu/orders", "-o", "ndjson"]));
+    assert_eq!(
+        (&shown["status"], &shown["userMetadata"]),
+        (&"SendDisabled".into(), &"ours".into())
+    );
+    broker.ok(&["topic", "update", "eu/orders", "--clear", "user-metadata"]);
+    let table = broker.ok(&["topic", "show", "eu/orders"]);
+    assert!(table.contains("\nuser metadata         -\n"), "{table}");
+
+    broker.ok(&["topic", "create", "b"]);
+    let list = broker.ok(&["topic", "list"]);
+    let lines: Vec<_> = list.lines().map(words).collect();
+    assert_eq!(lines[0], ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "SIZE"]);
+    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "B"]);
+    assert_eq!(lines[2][..2], ["eu/orders", "SendDisabled"]);
+    assert_eq!(broker.ok(&["topic", "list", "-o", "ndjson"]).lines().count(), 2);
+
+    broker.ends(5, &["topic", "create", "b"]);
+    broker.ok(&["topic", "create", "b", "--if-not-exists"]);
+    let (_, log) = broker.ends(2, &["topic", "delete", "b"]);
+    assert!(log.contains("--yes"), "{log}");
+    broker.ok(&["topic", "delete", "b", "--yes"]);
+    broker.ends(4, &["topic", "delete", "b", "--yes"]);
+    broker.ok(&["topic", "delete", "b", "--yes", "--if-exists"]);
+}
+
+/// TOP-01, TOP-03, TOP-12, TOP-14: what is sent to a topic is received from its subscriptions.
+#[test]
+fn subscriptions_get_what_their_rules_select() {
+    let broker = with_topic();
+    broker.ok(&["subscription", "create", "orders", "audit"]);
+    let sql = "region = 'eu' AND price > @limit";
+    let limit = ["--parameter", "@limit:i32=5"];
+    broker.ok(&[&["sub", "create", "orders", "eu", "--sql", sql][..], &limit].concat());
+    let coffee = ["--correlation", "sys.Label=coffee", "--rule-name", "coffee"];
+    broker.ok(&[&["subscription", "create", "orders", "coffee"][..], &coffee].concat());
+    let action = ["--sql", "price > 100", "--action", "SET priority = 'high'"];
+    broker.ok(&[&["rule", "add", "orders", "audit", "dear"][..], &action].concat());
+
+    let dear = ["--property", "region=eu", "--property", "price:i32=120", "--subject", "coffee"];
+    broker.ok(&[&["send", "orders", "dear"][..], &dear].concat());
+    broker.ok(&["send", "orders", "cheap", "--property", "region=eu", "--property", "price:i32=1"]);
+    let bodies = |name: &str| -> Vec<Value> {
+        let messages = broker.peek(&format!("orders/subscriptions/{name}"));
+        messages.iter().map(|message| message["body"].clone()).collect()
+    };
+    assert_eq!(bodies("audit"), ["dear", "dear", "cheap"]);
+    assert_eq!(bodies("eu"), ["dear"]);
+    assert_eq!(bodies("coffee"), ["dear"]);
+    let copies = broker.peek("orders/subscriptions/audit");
+    assert_eq!(copies[1]["applicationProperties"]["priority"], "high");
+
+    let table = broker.ok(&["subscription", "list", "orders"]);
+    let lines: Vec<_> = table.lines().map(words).collect();
+    let heads = ["SUBSCRIPTION", "STATUS", "ACTIVE", "DEAD", "DEFERRED", "FORWARDS", "TO"];
+    assert_eq!(lines[0], heads);
+    assert_eq!(lines[1], ["audit", "Active", "3", "0", "0", "-"]);
+    assert!(broker.ok(&["topic", "show", "orders"]).contains("\ncoffee        Active       1"));
+
+    let out = broker.ok(&["receive", "orders/subscriptions/eu", "--body-only"]);
+    assert_eq!(out, "dear\n");
+    broker.ends(6, &["receive", "orders/subscriptions/eu"]);
+    let (_, log) = broker.ends(1, &["receive", "orders"]);
+    assert!(log.contains("subscriptions"), "{log}");
+    broker.ok(&["subscription", "update", "orders", "coffee", "--max-delivery-count", "1"]);
+    broker.ok(&["receive", "orders/subscriptions/coffee", "--settle", "abandon"]);
+    let dead = broker.ok(&["dlq", "list", "orders/subscriptions/coffee"]);
+    assert!(dead.contains("MaxDeliveryCountExceeded"), "{dead}");
+    let shown = broker.ok(&["subscription", "show", "orders", "coffee"]);
+    assert!(shown.contains("\ndead-lettered               1\n"), "{shown}");
+    assert!(shown.contains("\ncoffee  sys.Subject = 'coffee'  -\n"), "{shown}");
+
+    broker.ok(&["subscription", "delete", "orders", "coffee", "--yes"]);
+    broker.ends(4, &["subscription", "show", "orders", "coffee"]);
+    broker.ok(&["subscription", "delete", "orders", "coffee", "--yes", "--if-exists"]);
+}
+
+/// TOP-13, TOP-16, TOP-24
+#[test]
+fn rules_are_added_shown_replaced_and_removed() {
+    let broker = with_topic();
+    broker.ok(&["subscription", "create", "orders", "eu"]);
+    let of = |command: &'static str, more: &[&'static str]| {
+        [&["rule", command, "orders", "eu"][..], more].concat()
+    };
+    broker.ok(&of("add", &["b", "--sql", "price > 5"]));
+    broker.ends(5, &of("add", &["B", "--all"]));
+    broker.ok(&of("add", &["B", "--all", "--if-not-exists"]));
+    let correlated = ["a", "--correlation", "region=eu", "--correlation", "paid:bool=true"];
+    broker.ok(&of("add", &correlated));
+    let list = broker.ok(&of("list", &[]));
+    let expected = [
+        "RULE      SELECTS                         ACTION",
+        "$Default  every message                   -",
+        "a         region = 'eu' AND paid = true   -",
+        "b         price > 5                       -",
+    ];
+    let squeezed = |text: &str| words(text).join(" ");
+    let shown: Vec<_> = list.lines().map(squeezed).collect();
+    assert_eq!(shown, expected.map(squeezed));
+
+    broker.ok(&of("update", &["b", "--sql", "price > 7", "--action", "SET a = 1"]));
+    let rule = json(&broker.ok(&of("show", &["B", "-o", "json"])));
+    assert_eq!((&rule["name"], &rule["filter"]["sql"]), (&"b".into(), &"price > 7".into()));
+    assert_eq!(rule["action"]["sql"], "SET a = 1");
+    let (_, log) = broker.ends(2, &of("update", &["b", "--sql", "price >"]));
+    assert!(log.contains("column 8") && log.contains("`b`"), "{log}");
+    let (_, log) = broker.ends(2, &of("update", &["b", "--action", "SET a = 1"]));
+    assert!(log.contains("as a whole"), "{log}");
+    let (_, log) = broker.ends(2, &of("add", &["c"]));
+    assert!(log.contains("--correlation"), "{log}");
+    broker.ok(&of("delete", &["$default"]));
+    broker.ends(4, &of("delete", &["$default"]));
+    broker.ok(&of("delete", &["$default", "--if-exists"]));
+    let names: Vec<Value> = broker
+        .ok(&of("list", &["-o", "ndjson"]))
+        .lines()
+        .map(|line| json(line)["name"].clone())
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+/// TOP-17: a wrong filter, or a topic that is not there, is told before anything is made.
+#[test]
+fn a_subscription_that_cannot_be_is_not_created() {
+    let broker = with_topic();
+    let (_, log) = broker.ends(2, &["subscription", "create", "orders", "eu", "--sql", "a ="]);
+    assert!(log.contains("line 1, column 4"), "{log}");
+    broker.ends(4, &["subscription", "show", "orders", "eu"]);
+    let (_, log) = broker.ends(4, &["subscription", "create", "order", "eu"]);
+    assert!(log.contains("`peeklock topic create order`"), "{log}");
+    let (_, log) = broker.ends(4, &["rule", "list", "orders", "us"]);
+    assert!(log.contains("peeklock subscription list orders"), "{log}");
+    for (arguments, expected) in [
+        (&["topic", "create", "a/subscriptions/b"][..], "name the topic alone"),
+        (&["topic", "show", "a/$deadletterqueue"], "sub-queue"),
+        (&["topic", "update", "orders"], "nothing to change"),
+        (&["subscription", "update", "orders", "eu"], "`peeklock rule`"),
+        (&["subscription", "create", "orders", "eu", "--sql", "1=1", "--all"], "--all"),
+        (&["rule", "add", "orders", "eu", "r", "--correlation", "sys.Size=1"], "CorrelationId"),
+        (&["rule", "test", "--property", "a=1"], "which rules"),
+        (&["rule", "test", "orders"], "SUBSCRIPTION"),
+        (&["rule", "test", "orders", "eu", "--sql", "1=1", "--subject", "x"], "--sql"),
+        (&["rule", "test", "--all", "--message", "{\"subjct\":1}"], "subjct"),
+    ] {
+        let (_, log) = broker.ends(2, arguments);
+        assert!(log.contains(expected), "{arguments:?}: {log}");
+    }
+}
+
+/// SQL-15, TOP-02, TOP-03: each test with what it saw, asked of the broker.
+#[test]
+fn rule_test_tells_which_rules_select_a_message_and_why() {
+    let broker = with_topic();
+    broker.ok(&["subscription", "create", "orders", "eu", "--sql", "region = 'eu'"]);
+    let dear = ["--sql", "price > 100 AND region = 'eu'", "--action", "SET priority = 'high'"];
+    broker.ok(&[&["rule", "add", "orders", "eu", "dear"][..], &dear].concat());
+    let test = ["rule", "test", "orders", "eu"];
+    let message = ["--property", "price:i32=120", "--property", "region=eu"];
+    let out = broker.ok(&[&test[..], &message].concat());
+    let expected = "\
+rule $Default selects it
+  true     region = 'eu'   saw 'eu' and 'eu'
+  region is 'eu'
+
+rule dear selects it
+  true     price > 100     saw 120 and 100
+  true     region = 'eu'   saw 'eu' and 'eu'
+  price is 120
+  region is 'eu'
+  SET priority = 'high'
+  SET RuleName = 'dear'
+
+2 copies
+";
+    assert_eq!(out, expected);
+    // Nothing was sent.
+    assert!(broker.peek("orders/subscriptions/eu").is_empty());
+
+    let (out, _) =
+        broker.ends(6, &[&test[..], &["--rule", "DEAR", "--property", "region=us"]].concat());
+    assert!(out.starts_with("rule dear does not select it"), "{out}");
+    assert!(out.contains("  unknown  price > 100     saw NULL and 100\n"), "{out}");
+    assert!(out.contains("  price is not there\n"), "{out}");
+    assert!(out.ends_with("no rule selects it: no copy\n"), "{out}");
+    broker.ends(4, &[&test[..], &["--rule", "none", "--property", "region=us"]].concat());
+
+    let input = br#"{"applicationProperties":{"region":"eu"},"sequenceNumber":7}"#;
+    let ended = broker.program(&[&test[..], &["-o", "ndjson"]].concat()).input(input).run();
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    let rules: Vec<Value> = ended.out.lines().map(json).collect();
+    assert_eq!(rules[0]["verdict"], "matches");
+    assert_eq!(rules[1]["verdict"], "unknown");
+    assert_eq!(rules[1]["tests"][0]["operands"], serde_json::json!(["NULL", "100"]));
+}
+
+/// The same without a broker: a rule of the command line.
+#[test]
+fn rule_test_tries_a_filter_without_a_broker() {
+    let test = |arguments: &[&str]| {
+        let ended = Program::new(&[&["rule", "test"], arguments].concat())
+            .variable("PEEKLOCK_URL", "ws://127.0.0.1:1")
+            .run();
+        (ended.code, ended.out, ended.log)
+    };
+    let (code, out, _) = test(&["--sql", "sys.Label LIKE 'or%'", "--subject", "order"]);
+    assert_eq!(code, 0);
+    let expected = "\
+rule given selects it
+  true     sys.Label LIKE 'or%'   saw 'order'
+  sys.Subject is 'order'
+
+1 copy
+";
+    assert_eq!(out, expected);
+    let (code, out, _) =
+        test(&["--correlation", "sys.Label=tea", "--subject", "coffee", "-o", "json"]);
+    assert_eq!(code, 6);
+    assert_eq!(json(&out)[0]["verdict"], "doesNotMatch");
+    let (code, out, _) = test(&["--sql", "a / 0 = 1", "--property", "a:i32=1"]);
+    assert_eq!(code, 6);
+    assert!(out.contains("rule given fails: "), "{out}");
+    let (code, _, log) = test(&["--sql", "a >", "--property", "a:i32=1"]);
+    assert_eq!(code, 2);
+    assert!(log.contains("line 1, column 4"), "{log}");
+    // What comes from others does nothing to a terminal.
+    let (_, out, _) = test(&["--sql", "a = 'b'", "--property", "a=\u{1b}[31mred"]);
+    assert!(out.contains("\\x1b[31mred") && !out.contains('\u{1b}'), "{out}");
+}
+
+#[test]
+fn forward_shows_nothing_where_nothing_is_forwarded() {
+    let broker = with_topic();
+    broker.ok(&["subscription", "create", "orders", "eu"]);
+    let (out, log) = broker.ends(0, &["forward"]);
+    assert_eq!(out, "");
+    assert!(log.contains("--forward-to"), "{log}");
+    assert_eq!(broker.ok(&["forward", "-o", "json"]), "[]\n");
+}

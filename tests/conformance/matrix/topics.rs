@@ -1,0 +1,262 @@
+//! The columns of topics and of subscriptions with their sub-queues, and the rows of rules.
+
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::time::Timestamp;
+
+use super::*;
+
+/// What a place does not have.
+const NONE: &str = "-";
+
+const EVENTS: &str = "events";
+const AUDIT: &str = "events/Subscriptions/audit";
+const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
+const AUDIT_TDLQ: &str = "events/Subscriptions/audit/$Transfer/$DeadLetterQueue";
+
+/// The columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Topic,
+    DisabledTopic,
+    SendDisabledTopic,
+    Subscription,
+    DisabledSubscription,
+    ReceiveDisabledSubscription,
+    SubscriptionOfDisabledTopic,
+    DeadLetterQueue,
+    TransferDeadLetterQueue,
+    DeadLetterQueueOfDisabled,
+    Absent,
+    AbsentOfAbsent,
+}
+
+/// The rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Line {
+    Messages(Operation),
+    Create,
+    Update,
+    Describe,
+    Delete,
+    AddRule,
+    UpdateRule,
+    RemoveRule,
+    ListRules,
+    Explain,
+}
+
+#[rustfmt::skip]
+const MATRIX: [(Line, [&str; 12]); 26] = {
+    use Operation::*;
+    use self::Line::Messages as M;
+    const N: &str = ABSENT;
+    const I: &str = INVALID;
+    const D: &str = DISABLED;
+    const Z: &str = NONE;
+    [
+    //                             topic   disabled no send  subscr. disabled no receive of disabled DLQ    TDLQ     DLQ of    absent, of absent
+    //                                                                                   topic                      disabled
+    (M(Send),                     [YES,    D,       D,       I,      I,       I,         I,          I,     I,       I,        N,      N]),
+    (M(SendBatch),                [YES,    D,       D,       I,      I,       I,         I,          I,     I,       I,        N,      N]),
+    (M(Schedule),                 [YES,    D,       D,       I,      I,       I,         I,          I,     I,       I,        N,      N]),
+    (M(CancelSchedule),           [YES,    YES,     YES,     I,      I,       I,         I,          I,     I,       I,        N,      N]),
+    (M(ReceiveUnderLock),         [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
+    (M(ReceiveAndDelete),         [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
+    (M(ReceiveByNumber),          [I,      I,       I,       YES,    D,       D,         YES,        YES,   UNKNOWN, D,        N,      N]),
+    (M(ReceiveAndDeleteByNumber), [I,      I,       I,       YES,    D,       D,         YES,        YES,   UNKNOWN, D,        N,      N]),
+    (M(Complete),                 [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
+    (M(Abandon),                  [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
+    (M(Defer),                    [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
+    (M(DeadLetter),               [Z,      Z,       Z,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (M(Renew),                    [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
+    (M(Peek),                     [I,      I,       I,       YES,    YES,     YES,       YES,        YES,   YES,     YES,      N,      N]),
+    (M(BatchDelete),              [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
+    (M(Purge),                    [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
+    (M(DeleteByNumber),           [I,      I,       I,       YES,    YES,     YES,       YES,        YES,   UNKNOWN, YES,      N,      N]),
+    (Line::Create,                 [EXISTS, EXISTS,  EXISTS,  EXISTS, EXISTS,  EXISTS,    EXISTS,     Z,     Z,       Z,        YES,    N]),
+    (Line::Update,                 [YES,    YES,     YES,     YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::Describe,               [YES,    YES,     YES,     YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::Delete,                 [YES,    YES,     YES,     YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::AddRule,                [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::UpdateRule,             [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::RemoveRule,             [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::ListRules,              [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    (Line::Explain,                [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    ]
+};
+
+impl Place {
+    const ALL: [Self; 12] = [
+        Self::Topic,
+        Self::DisabledTopic,
+        Self::SendDisabledTopic,
+        Self::Subscription,
+        Self::DisabledSubscription,
+        Self::ReceiveDisabledSubscription,
+        Self::SubscriptionOfDisabledTopic,
+        Self::DeadLetterQueue,
+        Self::TransferDeadLetterQueue,
+        Self::DeadLetterQueueOfDisabled,
+        Self::Absent,
+        Self::AbsentOfAbsent,
+    ];
+
+    const fn is_topic(self) -> bool {
+        matches!(self, Self::Topic | Self::DisabledTopic | Self::SendDisabledTopic)
+    }
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Topic | Self::DisabledTopic | Self::SendDisabledTopic => EVENTS,
+            Self::Subscription
+            | Self::DisabledSubscription
+            | Self::ReceiveDisabledSubscription
+            | Self::SubscriptionOfDisabledTopic => AUDIT,
+            Self::DeadLetterQueue | Self::DeadLetterQueueOfDisabled => AUDIT_DLQ,
+            Self::TransferDeadLetterQueue => AUDIT_TDLQ,
+            Self::Absent => "events/Subscriptions/absent",
+            Self::AbsentOfAbsent => "absent/Subscriptions/absent",
+        }
+    }
+
+    /// Topic and name of a subscription that is to be created here.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Absent => (EVENTS, "absent"),
+            Self::AbsentOfAbsent => ("absent", "absent"),
+            _ => (EVENTS, "audit"),
+        }
+    }
+
+    /// The statuses of the topic and of the subscription.
+    const fn statuses(self) -> (EntityStatus, EntityStatus) {
+        use EntityStatus::{Active, Disabled, ReceiveDisabled, SendDisabled};
+        match self {
+            Self::DisabledTopic | Self::SubscriptionOfDisabledTopic => (Disabled, Active),
+            Self::SendDisabledTopic => (SendDisabled, Active),
+            Self::DisabledSubscription | Self::DeadLetterQueueOfDisabled => (Active, Disabled),
+            Self::ReceiveDisabledSubscription => (Active, ReceiveDisabled),
+            _ => (Active, Active),
+        }
+    }
+}
+
+/// A topic with a scheduled message, and a subscription with an available, a locked and a deferred one
+/// in the place.
+async fn furnish(s: &Stage, place: Place) -> Found {
+    s.create_topic(EVENTS).await.unwrap();
+    s.create_subscription(EVENTS, "audit").await.unwrap();
+    let at = s.now().plus(minutes(5));
+    let scheduled = s.schedule(EVENTS, message("scheduled"), at).await.unwrap();
+    for text in ["deferred", "locked", "available"] {
+        s.put(EVENTS, text).await;
+    }
+    let holder = if place.path() == AUDIT_DLQ { AUDIT_DLQ } else { AUDIT };
+    if holder == AUDIT_DLQ {
+        for seen in s.take_all(AUDIT).await {
+            s.dead_letter(AUDIT, &seen).await;
+        }
+    }
+    let deferred = s.take(holder).await;
+    s.defer(holder, &deferred).await;
+    let locked = s.take(holder).await;
+    s.advance(ms(1)).await;
+    let (of_topic, of_subscription) = place.statuses();
+    let update = TopicUpdate { status: Some(of_topic), ..TopicUpdate::default() };
+    s.update_topic(EVENTS, update).await.unwrap();
+    let update = SubscriptionUpdate { status: Some(of_subscription), ..Default::default() };
+    s.update_subscription(AUDIT, update).await.unwrap();
+    Found { token: locked.token().to_owned(), deferred: deferred.sequence, scheduled }
+}
+
+async fn carry_out(s: &Stage, row: Line, place: Place, found: Found) -> Answer<()> {
+    let path = place.path();
+    let rule = |name: &str| RuleDescription::new(name, Filter::True, Timestamp::NONE);
+    if place.is_topic() {
+        match row {
+            Line::Create => return s.create_topic(path).await.map(drop),
+            Line::Update => return s.update_topic(path, TopicUpdate::default()).await.map(drop),
+            Line::Describe => return s.topic(path).await.map(drop),
+            Line::Delete => return s.delete_topic(path).await,
+            _ => {}
+        }
+    }
+    match row {
+        Line::Messages(operation) => super::carry_out(s, operation, path, found).await,
+        Line::Create => {
+            let (topic, name) = place.names();
+            s.create_subscription(topic, name).await.map(drop)
+        }
+        Line::Update => s.update_subscription(path, SubscriptionUpdate::default()).await.map(drop),
+        Line::Describe => s.subscription(path).await.map(drop),
+        Line::Delete => s.delete_subscription(path).await,
+        Line::AddRule => s.create_rule(path, rule("new")).await.map(drop),
+        Line::UpdateRule => s.update_rule(path, rule("$Default")).await.map(drop),
+        Line::RemoveRule => s.delete_rule(path, "$Default").await,
+        Line::ListRules => s.rules(path, 0, 10).await.map(drop),
+        Line::Explain => s.explain(path, message("x")).await.map(drop),
+    }
+}
+
+/// Whether a transport has an address for it: over HTTP, rules are below a subscription.
+fn is_offered(transport: Transport, row: Line, place: Place) -> bool {
+    let of_rules = matches!(
+        row,
+        Line::AddRule | Line::UpdateRule | Line::RemoveRule | Line::ListRules | Line::Explain
+    );
+    !(transport == Transport::Http && of_rules && place.is_topic())
+}
+
+/// MAT-01, MAT-02, ENT-21, ENT-22, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20, RCV-30,
+/// PEK-11: every cell of one column holds; all that do not are told together.
+pub fn column(transport: Transport, place: Place) {
+    block_on(async {
+        let s = Stage::open(transport, Setup::default()).await;
+        let column = Place::ALL.iter().position(|one| *one == place).unwrap();
+        let mut wrong = Vec::new();
+        for (row, cells) in MATRIX {
+            let expected = cells[column];
+            if expected == NONE || !is_offered(transport, row, place) {
+                continue;
+            }
+            let found = furnish(&s, place).await;
+            let answer = carry_out(&s, row, place, found).await;
+            let got = match &answer {
+                Ok(()) => YES,
+                Err(refusal) => {
+                    identity(&refusal.text);
+                    &refusal.condition
+                }
+            };
+            if got != expected {
+                wrong.push(format!("{row:?}: {expected} expected, {got} given"));
+            }
+            for path in s.broker.topic_paths(0, 10) {
+                s.broker.delete_entity(&path).await.unwrap();
+            }
+        }
+        s.stop().await;
+        assert!(wrong.is_empty(), "{place:?} over {transport:?}:\n{}", wrong.join("\n"));
+    });
+}
+
+/// Over what can ask it, a queue has no rules.
+pub fn rules_of_a_queue(transport: Transport) {
+    block_on(async {
+        let s = Stage::open(transport, Setup::default()).await;
+        s.open_queue(ORDERS).await;
+        let rule = RuleDescription::new("new", Filter::True, Timestamp::NONE);
+        for answer in [
+            s.create_rule(ORDERS, rule.clone()).await.map(drop),
+            s.update_rule(ORDERS, rule).await.map(drop),
+            s.delete_rule(ORDERS, "new").await,
+            s.rules(ORDERS, 0, 10).await.map(drop),
+        ] {
+            let condition = answer.unwrap_err().condition;
+            let expected = if transport == Transport::Http { ABSENT } else { INVALID };
+            assert_eq!(condition, expected);
+        }
+        s.stop().await;
+    });
+}

@@ -1,0 +1,416 @@
+//! Topics over the JSON API.
+
+use async_trait::async_trait;
+use peeklock_core::command::{Counts, DescribedSubscription, DescribedTopic, SessionCounts};
+use peeklock_core::description::{
+    EntityStatus, SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
+};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::rule::sql::Parameters;
+use peeklock_core::rule::{
+    CorrelationFilter, Explanation, Filter, Read, RuleDescription, SqlText, Tested, Verdict,
+};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    Http, flag_of, instant_of, number_of, of_subscription, read_value, segment, span_of,
+    subscription_at, text_of, write_message, write_properties,
+};
+use crate::subject::{Answer, Topics};
+
+fn topic_at(path: &str) -> String {
+    format!("/topics/{}", segment(path))
+}
+
+/// The address of a subscription by its path; of anything else one that there is not.
+fn at(path: &str) -> String {
+    of_subscription(path).map_or_else(
+        || format!("{}/subscriptions/%24none", topic_at(path)),
+        |(topic, name)| subscription_at(topic, name),
+    )
+}
+
+fn given(all: Json) -> Map<String, Json> {
+    let Json::Object(all) = all else { unreachable!("an object was written") };
+    all.into_iter().filter(|(_, value)| !value.is_null()).collect()
+}
+
+fn write_topic(properties: &TopicUpdate) -> Map<String, Json> {
+    let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
+    given(json!({
+        "maxSizeInMegabytes": properties.max_size_in_megabytes,
+        "requiresDuplicateDetection": properties.requires_duplicate_detection,
+        "duplicateDetectionHistoryTimeWindow":
+            span(properties.duplicate_detection_history_time_window),
+        "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
+        "enableBatchedOperations": properties.enable_batched_operations,
+        "status": properties.status.map(EntityStatus::name),
+        "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
+        "enablePartitioning": properties.enable_partitioning,
+        "enableExpress": properties.enable_express,
+        "supportOrdering": properties.support_ordering,
+        "maxMessageSizeInKilobytes": properties.max_message_size_in_kilobytes,
+        "userMetadata": properties.user_metadata,
+    }))
+}
+
+fn read_topic(topic: &Json) -> DescribedTopic {
+    let text = |key| text_of(topic, key).map(Box::from);
+    let runtime = &topic["runtime"];
+    DescribedTopic {
+        description: TopicDescription {
+            path: text("path").unwrap(),
+            max_size_in_megabytes: number_of(topic, "maxSizeInMegabytes"),
+            requires_duplicate_detection: flag_of(topic, "requiresDuplicateDetection"),
+            duplicate_detection_history_time_window: span_of(
+                topic,
+                "duplicateDetectionHistoryTimeWindow",
+            )
+            .unwrap(),
+            default_message_time_to_live: span_of(topic, "defaultMessageTimeToLive").unwrap(),
+            enable_batched_operations: flag_of(topic, "enableBatchedOperations"),
+            status: EntityStatus::parse(&text_of(topic, "status").unwrap()).unwrap(),
+            auto_delete_on_idle: span_of(topic, "autoDeleteOnIdle").unwrap(),
+            enable_partitioning: flag_of(topic, "enablePartitioning"),
+            enable_express: flag_of(topic, "enableExpress"),
+            support_ordering: flag_of(topic, "supportOrdering"),
+            max_message_size_in_kilobytes: number_of(topic, "maxMessageSizeInKilobytes"),
+            user_metadata: text("userMetadata"),
+        },
+        subscription_count: number_of(runtime, "subscriptionCount"),
+        scheduled: number_of(runtime, "scheduledMessageCount"),
+        size_bytes: number_of(runtime, "sizeInBytes"),
+        last_sequence: SequenceNumber(number_of(runtime, "lastSequenceNumber")),
+        created_at: instant_of(runtime, "createdAt").unwrap(),
+        updated_at: instant_of(runtime, "updatedAt").unwrap(),
+        accessed_at: instant_of(runtime, "accessedAt").unwrap(),
+    }
+}
+
+fn write_subscription(properties: &SubscriptionUpdate) -> Map<String, Json> {
+    let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
+    given(json!({
+        "lockDuration": span(properties.lock_duration),
+        "requiresSession": properties.requires_session,
+        "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
+        "deadLetteringOnMessageExpiration": properties.dead_lettering_on_message_expiration,
+        "enableDeadLetteringOnFilterEvaluationExceptions":
+            properties.enable_dead_lettering_on_filter_evaluation_exceptions,
+        "maxDeliveryCount": properties.max_delivery_count,
+        "enableBatchedOperations": properties.enable_batched_operations,
+        "status": properties.status.map(EntityStatus::name),
+        "forwardTo": properties.forward_to,
+        "forwardDeadLetteredMessagesTo": properties.forward_dead_lettered_messages_to,
+        "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
+        "userMetadata": properties.user_metadata,
+    }))
+}
+
+fn read_subscription(subscription: &Json) -> DescribedSubscription {
+    let text = |key| text_of(subscription, key).map(Box::from);
+    let runtime = &subscription["runtime"];
+    let counts = Counts {
+        active: number_of(runtime, "activeMessageCount"),
+        deferred: number_of(runtime, "deferredMessageCount"),
+        scheduled: 0,
+        dead_letter: number_of(runtime, "deadLetterMessageCount"),
+        transfer: number_of(runtime, "transferMessageCount"),
+        transfer_dead_letter: number_of(runtime, "transferDeadLetterMessageCount"),
+    };
+    assert_eq!(number_of(runtime, "totalMessageCount"), counts.total());
+    let description = SubscriptionDescription {
+        topic: text("topic").unwrap(),
+        name: text("name").unwrap(),
+        lock_duration: span_of(subscription, "lockDuration").unwrap(),
+        requires_session: flag_of(subscription, "requiresSession"),
+        default_message_time_to_live: span_of(subscription, "defaultMessageTimeToLive").unwrap(),
+        dead_lettering_on_message_expiration: flag_of(
+            subscription,
+            "deadLetteringOnMessageExpiration",
+        ),
+        enable_dead_lettering_on_filter_evaluation_exceptions: flag_of(
+            subscription,
+            "enableDeadLetteringOnFilterEvaluationExceptions",
+        ),
+        max_delivery_count: u32::try_from(number_of(subscription, "maxDeliveryCount")).unwrap(),
+        enable_batched_operations: flag_of(subscription, "enableBatchedOperations"),
+        status: EntityStatus::parse(&text_of(subscription, "status").unwrap()).unwrap(),
+        forward_to: text("forwardTo"),
+        forward_dead_lettered_messages_to: text("forwardDeadLetteredMessagesTo"),
+        auto_delete_on_idle: span_of(subscription, "autoDeleteOnIdle").unwrap(),
+        user_metadata: text("userMetadata"),
+    };
+    assert_eq!(text_of(subscription, "path"), Some(description.path()));
+    DescribedSubscription {
+        description,
+        counts,
+        size_bytes: number_of(runtime, "sizeInBytes"),
+        last_sequence: SequenceNumber(number_of(runtime, "lastSequenceNumber")),
+        created_at: instant_of(runtime, "createdAt").unwrap(),
+        updated_at: instant_of(runtime, "updatedAt").unwrap(),
+        accessed_at: instant_of(runtime, "accessedAt").unwrap(),
+        sessions: runtime["sessionCount"].as_u64().map(|existing| SessionCounts {
+            existing,
+            locked: number_of(runtime, "lockedSessionCount"),
+        }),
+    }
+}
+
+fn write_sql(sql: &SqlText) -> Json {
+    let pairs: Vec<(String, Value)> =
+        sql.parameters.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    json!({ "sql": sql.text, "parameters": write_properties(&pairs) })
+}
+
+/// A rule without its name, which the address has.
+fn write_rule(rule: &RuleDescription) -> Json {
+    let filter = match &rule.filter {
+        Filter::True => json!({ "type": "true" }),
+        Filter::False => json!({ "type": "false" }),
+        Filter::Sql(sql) => {
+            let mut filter = write_sql(sql);
+            filter["type"] = "sql".into();
+            filter
+        }
+        Filter::Correlation(filter) => {
+            let pairs = filter.properties.iter();
+            let pairs: Vec<_> =
+                pairs.map(|(key, value)| (key.to_string(), value.clone())).collect();
+            json!({
+                "type": "correlation",
+                "correlationId": filter.correlation_id,
+                "messageId": filter.message_id,
+                "to": filter.to,
+                "replyTo": filter.reply_to,
+                "subject": filter.subject,
+                "sessionId": filter.session_id,
+                "replyToSessionId": filter.reply_to_session_id,
+                "contentType": filter.content_type,
+                "properties": write_properties(&pairs),
+            })
+        }
+    };
+    json!({ "filter": filter, "action": rule.action.as_ref().map(write_sql) })
+}
+
+fn read_pairs(object: &Json) -> Vec<(String, Value)> {
+    let pairs = object.as_object().into_iter().flatten();
+    pairs.map(|(key, value)| (key.clone(), read_value(value))).collect()
+}
+
+fn read_sql(sql: &Json) -> SqlText {
+    let parameters = read_pairs(&sql["parameters"])
+        .into_iter()
+        .fold(Parameters::new(), |all, (name, value)| all.with(&name, value));
+    SqlText { text: text_of(sql, "sql").unwrap().into(), parameters }
+}
+
+fn read_rule(rule: &Json) -> RuleDescription {
+    let filter = &rule["filter"];
+    let text = |key| text_of(filter, key).map(Box::from);
+    let filter = match filter["type"].as_str().unwrap() {
+        "true" => Filter::True,
+        "false" => Filter::False,
+        "sql" => Filter::Sql(read_sql(filter)),
+        "correlation" => Filter::Correlation(CorrelationFilter {
+            correlation_id: text("correlationId"),
+            message_id: text("messageId"),
+            to: text("to"),
+            reply_to: text("replyTo"),
+            subject: text("subject"),
+            session_id: text("sessionId"),
+            reply_to_session_id: text("replyToSessionId"),
+            content_type: text("contentType"),
+            properties: read_pairs(&filter["properties"])
+                .into_iter()
+                .map(|(key, value)| (key.into(), value))
+                .collect(),
+        }),
+        other => panic!("unknown filter {other}"),
+    };
+    RuleDescription {
+        name: text_of(rule, "name").unwrap().into(),
+        filter,
+        action: rule["action"].is_object().then(|| read_sql(&rule["action"])),
+        created_at: instant_of(rule, "createdAt").unwrap(),
+    }
+}
+
+fn read_explanation(view: &Json) -> Explanation {
+    let error = text_of(view, "error").unwrap_or_default();
+    let list = |key: &str| view[key].as_array().unwrap().clone();
+    let texts = |list: &Json| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    };
+    Explanation {
+        rule: text_of(view, "rule").unwrap(),
+        verdict: match view["verdict"].as_str().unwrap() {
+            "matches" => Verdict::Matches,
+            "doesNotMatch" => Verdict::DoesNotMatch,
+            "unknown" => Verdict::Unknown,
+            "filterFailed" => Verdict::FilterFailed(error),
+            "actionFailed" => Verdict::ActionFailed(error),
+            other => panic!("unknown verdict {other}"),
+        },
+        reads: list("reads")
+            .iter()
+            .map(|read| Read {
+                name: text_of(read, "name").unwrap(),
+                value: text_of(read, "value"),
+            })
+            .collect(),
+        tests: list("tests")
+            .iter()
+            .map(|test| Tested {
+                text: text_of(test, "text").unwrap(),
+                operands: texts(&test["operands"]),
+                result: test["result"].as_bool(),
+            })
+            .collect(),
+        changes: texts(&view["changes"]),
+    }
+}
+
+impl Http {
+    /// An update of the suite replaces the description (ENT-17); this one merges.
+    async fn merge(
+        &self,
+        path: &str,
+        mut body: Map<String, Json>,
+        clearable: &[&str],
+        read_at: Option<Timestamp>,
+    ) -> Answer<Json> {
+        for name in clearable {
+            body.entry(*name).or_insert(Json::Null);
+        }
+        let version = read_at.map(|read_at| format!("\"{read_at}\""));
+        let headers: Vec<_> =
+            version.iter().map(|version| ("If-Match", version.as_str())).collect();
+        self.ask("PATCH", path, &headers, Some(body.into())).await
+    }
+}
+
+#[async_trait(?Send)]
+impl Topics for Http {
+    async fn create_topic_with(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+    ) -> Answer<DescribedTopic> {
+        let body = write_topic(&properties).into();
+        let topic = read_topic(&self.ask("PUT", &topic_at(path), &[], Some(body)).await?);
+        self.topics.borrow_mut().insert(path.to_lowercase());
+        Ok(topic)
+    }
+
+    async fn topic(&self, path: &str) -> Answer<DescribedTopic> {
+        let topic = read_topic(&self.ask("GET", &topic_at(path), &[], None).await?);
+        self.topics.borrow_mut().insert(path.to_lowercase());
+        Ok(topic)
+    }
+
+    async fn update_topic_of(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+        read_at: Option<Timestamp>,
+    ) -> Answer<DescribedTopic> {
+        let body = write_topic(&properties);
+        Ok(read_topic(&self.merge(&topic_at(path), body, &["userMetadata"], read_at).await?))
+    }
+
+    async fn delete_topic(&self, path: &str) -> Answer<()> {
+        self.ask("DELETE", &topic_at(path), &[], None).await.map(drop)
+    }
+
+    async fn topic_paths(&self, skip: usize, top: usize) -> Answer<Vec<String>> {
+        let answer = self.ask("GET", &format!("/topics?skip={skip}&top={top}"), &[], None).await?;
+        let topics = answer["topics"].as_array().unwrap();
+        Ok(topics.iter().map(|topic| text_of(topic, "path").unwrap()).collect())
+    }
+
+    async fn create_subscription_with(
+        &self,
+        topic: &str,
+        name: &str,
+        properties: SubscriptionUpdate,
+        rules: Vec<RuleDescription>,
+    ) -> Answer<DescribedSubscription> {
+        let mut body = write_subscription(&properties);
+        if !rules.is_empty() {
+            let rules = rules.iter().map(|rule| {
+                let mut form = write_rule(rule);
+                form["name"] = (*rule.name).into();
+                form
+            });
+            body.insert("rules".to_owned(), rules.collect());
+        }
+        let path = subscription_at(topic, name);
+        Ok(read_subscription(&self.ask("PUT", &path, &[], Some(body.into())).await?))
+    }
+
+    async fn subscription(&self, path: &str) -> Answer<DescribedSubscription> {
+        Ok(read_subscription(&self.ask("GET", &at(path), &[], None).await?))
+    }
+
+    async fn update_subscription_of(
+        &self,
+        path: &str,
+        properties: SubscriptionUpdate,
+        read_at: Option<Timestamp>,
+    ) -> Answer<DescribedSubscription> {
+        let body = write_subscription(&properties);
+        let clearable = ["forwardTo", "forwardDeadLetteredMessagesTo", "userMetadata"];
+        Ok(read_subscription(&self.merge(&at(path), body, &clearable, read_at).await?))
+    }
+
+    async fn delete_subscription(&self, path: &str) -> Answer<()> {
+        self.ask("DELETE", &at(path), &[], None).await.map(drop)
+    }
+
+    async fn subscription_paths(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Answer<Vec<String>> {
+        let path = format!("{}/subscriptions?skip={skip}&top={top}", topic_at(topic));
+        let answer = self.ask("GET", &path, &[], None).await?;
+        let subscriptions = answer["subscriptions"].as_array().unwrap();
+        Ok(subscriptions.iter().map(|one| text_of(one, "path").unwrap()).collect())
+    }
+
+    async fn create_rule(&self, path: &str, rule: RuleDescription) -> Answer<RuleDescription> {
+        let target = format!("{}/rules/{}", at(path), segment(&rule.name));
+        Ok(read_rule(&self.ask("PUT", &target, &[], Some(write_rule(&rule))).await?))
+    }
+
+    async fn update_rule(&self, path: &str, rule: RuleDescription) -> Answer<RuleDescription> {
+        let target = format!("{}/rules/{}", at(path), segment(&rule.name));
+        Ok(read_rule(&self.ask("PATCH", &target, &[], Some(write_rule(&rule))).await?))
+    }
+
+    async fn delete_rule(&self, path: &str, name: &str) -> Answer<()> {
+        let target = format!("{}/rules/{}", at(path), segment(name));
+        self.ask("DELETE", &target, &[], None).await.map(drop)
+    }
+
+    async fn rule(&self, path: &str, name: &str) -> Answer<RuleDescription> {
+        let target = format!("{}/rules/{}", at(path), segment(name));
+        Ok(read_rule(&self.ask("GET", &target, &[], None).await?))
+    }
+
+    async fn rules(&self, path: &str, skip: usize, top: usize) -> Answer<Vec<RuleDescription>> {
+        let target = format!("{}/rules?skip={skip}&top={top}", at(path));
+        let answer = self.ask("GET", &target, &[], None).await?;
+        Ok(answer["rules"].as_array().unwrap().iter().map(read_rule).collect())
+    }
+
+    async fn explain(&self, path: &str, message: Message) -> Answer<Vec<Explanation>> {
+        let body = json!({ "message": write_message(&message) });
+        let answer = self.ask("POST", &format!("{}/explain", at(path)), &[], Some(body)).await?;
+        Ok(answer["rules"].as_array().unwrap().iter().map(read_explanation).collect())
+    }
+}

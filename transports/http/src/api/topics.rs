@@ -1,0 +1,136 @@
+//! Management of topics.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::web;
+use peeklock_core::command::DescribedTopic;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Right;
+use peeklock_core::description::EntityKind;
+use peeklock_core::time::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::version::{located, outrun, page, version, versioned};
+use super::{json, no_content};
+use crate::body;
+use crate::error::{Answer, Problem};
+use crate::route::encode_segment;
+use crate::serve::Exchange;
+use peeklock_json::{TopicProperties, TopicView};
+
+/// A page of topics in case-insensitive order of their paths.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TopicPage {
+    topics: Vec<TopicView>,
+    skip: usize,
+    top: usize,
+}
+
+/// List topics.
+#[utoipa::path(get, operation_id = "list_topics",
+    path = "/topics", tag = "topics",
+    params(("skip" = Option<usize>, Query, description = "by default 0"),
+        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
+pub(super) async fn list(exchange: &Exchange) -> Answer {
+    exchange.authorize(Right::Manage, "").await?;
+    let broker = &exchange.site.broker;
+    let (skip, top) = page(exchange)?;
+    let mut topics = Vec::new();
+    for path in broker.topic_paths(skip, top) {
+        match broker.describe_topic(&path).await {
+            Ok(described) => topics.push(described.into()),
+            // It was deleted meanwhile.
+            Err(error) if error.condition() == Condition::EntityNotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(json(StatusCode::OK, &TopicPage { topics, skip, top }))
+}
+
+/// Create a topic.
+#[utoipa::path(put, operation_id = "create_topic",
+    path = "/topics/{topic}", tag = "topics",
+    params(("topic" = String, Path)), request_body = TopicProperties,
+    responses((status = 201, body = TopicView), (status = "default", body = Problem)))]
+pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    exchange.managed(path).await?;
+    let (properties, _room): (TopicProperties, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let described = exchange.site.broker.create_topic(path, properties.to_update()?).await?;
+    let segment = encode_segment(&described.description.path);
+    let location = format!("{}/$api/v1/topics/{segment}", exchange.base_url());
+    Ok(located(topic(StatusCode::CREATED, described), &location))
+}
+
+/// Read a topic's properties, counts and instants.
+#[utoipa::path(get, operation_id = "get_topic",
+    path = "/topics/{topic}", tag = "topics",
+    params(("topic" = String, Path)),
+    responses((status = 200, body = TopicView), (status = "default", body = Problem)))]
+pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
+    let path = exchange.managed(path).await?;
+    let described = exchange.site.broker.describe_topic(&path).await?;
+    Ok(topic(StatusCode::OK, described))
+}
+
+/// Change properties of a topic.
+///
+/// A merge patch (RFC 7396): a property that is not named keeps its value, `null` clears
+/// `userMetadata`. What was fixed at creation may only be repeated. Without `If-Match` the patch is
+/// applied to whatever is there.
+#[utoipa::path(patch, operation_id = "update_topic",
+    path = "/topics/{topic}", tag = "topics",
+    params(("topic" = String, Path),
+        ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \
+        updatedAt, of the version to be changed; a later one gives UpdateConflict")),
+    request_body = TopicProperties,
+    responses((status = 200, body = TopicView), (status = "default", body = Problem)))]
+pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    let path = exchange.managed(path).await?;
+    let version = version(exchange)?;
+    let (properties, _room): (TopicProperties, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match try_update(exchange, &path, &properties, version).await {
+            Err(error) if outrun(&error, version, attempts) => {}
+            answer => return answer,
+        }
+    }
+}
+
+async fn try_update(
+    exchange: &Exchange,
+    path: &str,
+    properties: &TopicProperties,
+    version: Option<Timestamp>,
+) -> Answer {
+    let broker = &exchange.site.broker;
+    let current = broker.describe_topic(path).await?;
+    let mut properties = properties.clone();
+    properties.keep(&current);
+    let read_at = version.unwrap_or(current.updated_at);
+    let described = broker.update_topic(path, properties.to_update()?, Some(read_at)).await?;
+    Ok(topic(StatusCode::OK, described))
+}
+
+/// Delete a topic with its subscriptions and everything in them.
+#[utoipa::path(delete, operation_id = "delete_topic",
+    path = "/topics/{topic}", tag = "topics",
+    params(("topic" = String, Path)),
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    let path = exchange.managed(path).await?;
+    body::discard(&exchange.site, payload).await?;
+    exchange.site.broker.delete(&path, EntityKind::Topic).await?;
+    Ok(no_content())
+}
+
+/// A topic, with its version as ETag.
+fn topic(status: StatusCode, described: DescribedTopic) -> HttpResponse {
+    let updated_at = described.updated_at;
+    versioned(json(status, &TopicView::from(described)), updated_at)
+}

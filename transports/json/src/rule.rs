@@ -1,0 +1,391 @@
+//! Rules in JSON: what they select, how they change it, and why they did or did not.
+
+use peeklock_core::error::Rejection;
+use peeklock_core::rule::sql::Parameters;
+use peeklock_core::rule::{
+    CorrelationFilter, Explanation, Filter, Read, RuleDescription, SqlText, Tested, Verdict,
+};
+use peeklock_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::property::PropertyMap;
+#[cfg(feature = "schema")]
+use crate::property::PropertyValueSchema;
+use crate::text::Instant;
+
+/// A rule: what it selects, and how it changes that (TOP-14).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RuleForm {
+    /// Unique in the subscription, ignoring case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// What it selects; without it, every message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<FilterForm>,
+    /// How it changes what it selects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<SqlForm>,
+    /// Told by the broker, ignored when it is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, read_only))]
+    created_at: Option<Instant>,
+}
+
+/// A filter. Of the properties, those belong to a type that its name says: `sql` and `parameters` to
+/// `sql`, the others to `correlation`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FilterForm {
+    /// `true` selects every message, `false` none, `sql` those for which a text is true, `correlation`
+    /// those with exactly the values given.
+    #[serde(rename = "type")]
+    kind: FilterKind,
+    /// The text of an SQL filter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(example = "region = 'eu' AND price > @limit"))]
+    sql: Option<String>,
+    /// Values of the parameters of the text; names with or without `@`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
+    parameters: Option<PropertyMap>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to_session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<String>,
+    /// Values of application properties.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
+    properties: Option<PropertyMap>,
+}
+
+/// The types of filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+enum FilterKind {
+    True,
+    False,
+    Sql,
+    Correlation,
+}
+
+/// An SQL text with the values of its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SqlForm {
+    #[cfg_attr(feature = "schema", schema(example = "SET priority = 'high'"))]
+    sql: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema",
+        schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
+    parameters: Option<PropertyMap>,
+}
+
+/// What became of one rule with one message, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ExplanationView {
+    /// The name of the rule.
+    rule: String,
+    verdict: VerdictView,
+    /// What failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// The tests that were made, in that order; what was skipped is not there.
+    tests: Vec<TestView>,
+    /// The properties that were read, in that order.
+    reads: Vec<ReadView>,
+    /// What the action changes.
+    changes: Vec<String>,
+}
+
+/// `matches` and `actionFailed` select the message; `unknown` does not, because something that the
+/// filter asks for is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+enum VerdictView {
+    Matches,
+    DoesNotMatch,
+    Unknown,
+    FilterFailed,
+    ActionFailed,
+}
+
+/// One test of a filter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+struct TestView {
+    /// The test as the rule has it.
+    text: String,
+    /// What its operands were, in SQL.
+    operands: Vec<String>,
+    /// What it gave; `null` is unknown.
+    result: Option<bool>,
+}
+
+/// A property that a rule looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+struct ReadView {
+    name: String,
+    /// Its value in SQL; `null` if the message does not have it.
+    value: Option<String>,
+}
+
+impl RuleForm {
+    /// The name, if one is given.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// This rule under the name that an address gives.
+    ///
+    /// # Errors
+    /// `ArgumentError` if it has another one already.
+    pub fn named(self, name: &str) -> Result<Self, Rejection> {
+        match &self.name {
+            Some(given) if !given.eq_ignore_ascii_case(name) => {
+                Err(Rejection::argument("the rule has another name than its address"))
+            }
+            Some(_) => Ok(self),
+            None => Ok(Self { name: Some(name.to_owned()), ..self }),
+        }
+    }
+
+    /// The rule as the broker takes it, which judges it.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a rule without a name, and for a filter with properties of another type.
+    pub fn to_description(&self) -> Result<RuleDescription, Rejection> {
+        let Some(name) = self.name.as_deref() else {
+            return Err(Rejection::argument("the rule has no name"));
+        };
+        let filter = self.filter.as_ref().map_or(Ok(Filter::True), FilterForm::to_filter)?;
+        let rule = RuleDescription::new(name, filter, Timestamp::NONE);
+        Ok(match &self.action {
+            Some(action) => rule.with_action(action.to_text()),
+            None => rule,
+        })
+    }
+}
+
+impl From<&RuleDescription> for RuleForm {
+    fn from(rule: &RuleDescription) -> Self {
+        let is_known = rule.created_at != Timestamp::NONE;
+        Self {
+            name: Some(rule.name.to_string()),
+            filter: Some(FilterForm::from(&rule.filter)),
+            action: rule.action.as_ref().map(SqlForm::from),
+            created_at: is_known.then_some(Instant(rule.created_at)),
+        }
+    }
+}
+
+impl TryFrom<&RuleForm> for RuleDescription {
+    type Error = Rejection;
+
+    /// A rule as the broker tells it.
+    fn try_from(form: &RuleForm) -> Result<Self, Rejection> {
+        let rule = form.to_description()?;
+        Ok(Self { created_at: form.created_at.map_or(Timestamp::NONE, |Instant(at)| at), ..rule })
+    }
+}
+
+impl FilterForm {
+    const fn of(kind: FilterKind) -> Self {
+        Self {
+            kind,
+            sql: None,
+            parameters: None,
+            correlation_id: None,
+            message_id: None,
+            to: None,
+            reply_to: None,
+            subject: None,
+            session_id: None,
+            reply_to_session_id: None,
+            content_type: None,
+            properties: None,
+        }
+    }
+
+    fn to_filter(&self) -> Result<Filter, Rejection> {
+        let of_sql = self.sql.is_some() || self.parameters.is_some();
+        let texts = [
+            &self.correlation_id,
+            &self.message_id,
+            &self.to,
+            &self.reply_to,
+            &self.subject,
+            &self.session_id,
+            &self.reply_to_session_id,
+            &self.content_type,
+        ];
+        let of_correlation = self.properties.is_some() || texts.into_iter().any(Option::is_some);
+        match self.kind {
+            FilterKind::Sql if of_correlation => {
+                Err(Rejection::argument("a filter of the type sql has `sql` and `parameters` only"))
+            }
+            FilterKind::Correlation if of_sql => Err(Rejection::argument(
+                "a filter of the type correlation has neither `sql` nor `parameters`",
+            )),
+            FilterKind::True | FilterKind::False if of_sql || of_correlation => Err(
+                Rejection::argument("a filter of the type true or false has no other properties"),
+            ),
+            FilterKind::True => Ok(Filter::True),
+            FilterKind::False => Ok(Filter::False),
+            FilterKind::Sql => match &self.sql {
+                Some(text) => Ok(Filter::Sql(sql_text(text, self.parameters.as_ref()))),
+                None => Err(Rejection::argument("a filter of the type sql has no `sql`")),
+            },
+            FilterKind::Correlation => Ok(Filter::Correlation(self.correlation())),
+        }
+    }
+
+    fn correlation(&self) -> CorrelationFilter {
+        let text = |text: &Option<String>| text.as_deref().map(Box::from);
+        let properties = self.properties.clone().unwrap_or_default().0;
+        CorrelationFilter {
+            correlation_id: text(&self.correlation_id),
+            message_id: text(&self.message_id),
+            to: text(&self.to),
+            reply_to: text(&self.reply_to),
+            subject: text(&self.subject),
+            session_id: text(&self.session_id),
+            reply_to_session_id: text(&self.reply_to_session_id),
+            content_type: text(&self.content_type),
+            properties: properties.into_iter().map(|(key, value)| (key.into(), value)).collect(),
+        }
+    }
+}
+
+impl From<&Filter> for FilterForm {
+    fn from(filter: &Filter) -> Self {
+        match filter {
+            Filter::True => Self::of(FilterKind::True),
+            Filter::False => Self::of(FilterKind::False),
+            Filter::Sql(sql) => Self {
+                sql: Some(sql.text.to_string()),
+                parameters: parameters(sql),
+                ..Self::of(FilterKind::Sql)
+            },
+            Filter::Correlation(filter) => {
+                let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+                let pairs = filter.properties.iter();
+                let pairs: Vec<_> =
+                    pairs.map(|(key, value)| (key.to_string(), value.clone())).collect();
+                Self {
+                    correlation_id: text(&filter.correlation_id),
+                    message_id: text(&filter.message_id),
+                    to: text(&filter.to),
+                    reply_to: text(&filter.reply_to),
+                    subject: text(&filter.subject),
+                    session_id: text(&filter.session_id),
+                    reply_to_session_id: text(&filter.reply_to_session_id),
+                    content_type: text(&filter.content_type),
+                    properties: (!pairs.is_empty()).then_some(PropertyMap(pairs)),
+                    ..Self::of(FilterKind::Correlation)
+                }
+            }
+        }
+    }
+}
+
+impl SqlForm {
+    fn to_text(&self) -> SqlText {
+        sql_text(&self.sql, self.parameters.as_ref())
+    }
+}
+
+impl From<&SqlText> for SqlForm {
+    fn from(sql: &SqlText) -> Self {
+        Self { sql: sql.text.to_string(), parameters: parameters(sql) }
+    }
+}
+
+fn sql_text(text: &str, values: Option<&PropertyMap>) -> SqlText {
+    let values = values.iter().flat_map(|PropertyMap(values)| values);
+    let parameters = values
+        .fold(Parameters::new(), |parameters, (name, value)| parameters.with(name, value.clone()));
+    SqlText { text: text.into(), parameters }
+}
+
+/// Under their names with the `@` that stands in the text.
+fn parameters(sql: &SqlText) -> Option<PropertyMap> {
+    let pairs = sql.parameters.iter().map(|(name, value)| (format!("@{name}"), value.clone()));
+    let pairs: Vec<_> = pairs.collect();
+    (!pairs.is_empty()).then_some(PropertyMap(pairs))
+}
+
+impl From<&Explanation> for ExplanationView {
+    fn from(explanation: &Explanation) -> Self {
+        let Explanation { rule, verdict, reads, tests, changes } = explanation;
+        let (verdict, error) = match verdict {
+            Verdict::Matches => (VerdictView::Matches, None),
+            Verdict::DoesNotMatch => (VerdictView::DoesNotMatch, None),
+            Verdict::Unknown => (VerdictView::Unknown, None),
+            Verdict::FilterFailed(error) => (VerdictView::FilterFailed, Some(error.clone())),
+            Verdict::ActionFailed(error) => (VerdictView::ActionFailed, Some(error.clone())),
+        };
+        let test = |Tested { text, operands, result }: &Tested| TestView {
+            text: text.clone(),
+            operands: operands.clone(),
+            result: *result,
+        };
+        let read =
+            |Read { name, value }: &Read| ReadView { name: name.clone(), value: value.clone() };
+        Self {
+            rule: rule.clone(),
+            verdict,
+            error,
+            tests: tests.iter().map(test).collect(),
+            reads: reads.iter().map(read).collect(),
+            changes: changes.clone(),
+        }
+    }
+}
+
+impl From<ExplanationView> for Explanation {
+    fn from(view: ExplanationView) -> Self {
+        let error = view.error.unwrap_or_default();
+        let verdict = match view.verdict {
+            VerdictView::Matches => Verdict::Matches,
+            VerdictView::DoesNotMatch => Verdict::DoesNotMatch,
+            VerdictView::Unknown => Verdict::Unknown,
+            VerdictView::FilterFailed => Verdict::FilterFailed(error),
+            VerdictView::ActionFailed => Verdict::ActionFailed(error),
+        };
+        let test = |TestView { text, operands, result }| Tested { text, operands, result };
+        let read = |ReadView { name, value }| Read { name, value };
+        Self {
+            rule: view.rule,
+            verdict,
+            reads: view.reads.into_iter().map(read).collect(),
+            tests: view.tests.into_iter().map(test).collect(),
+            changes: view.changes,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Subscriptions in JSON: what can be set, and what is shown.
+
+use peeklock_core::command::{Counts, DescribedSubscription, SessionCounts};
+use peeklock_core::description::{EntityStatus, SubscriptionDescription, SubscriptionUpdate};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::time::TimeSpan;
+use serde::{Deserialize, Serialize};
+
+use crate::queue::{Cleared, named, span};
+use crate::text::{Instant, Span};
+
+/// Properties of a subscription to be created or updated. On create an absent property has its
+/// default; on update it keeps its value, and `null` clears one that can be without a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SubscriptionProperties {
+    /// An ISO 8601 duration of 5 s to 5 min.
+    #[cfg_attr(feature = "schema", schema(example = "PT1M"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock_duration: Option<String>,
+    /// Fixed at creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requires_session: Option<bool>,
+    /// An ISO 8601 duration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_message_time_to_live: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dead_lettering_on_message_expiration: Option<bool>,
+    /// Whether a message on which a rule fails is dead-lettered; by default it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enable_dead_lettering_on_filter_evaluation_exceptions: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_delivery_count: Option<u32>,
+    /// Stored, without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enable_batched_operations: Option<bool>,
+    /// Active, Disabled or ReceiveDisabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    forward_to: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    forward_dead_lettered_messages_to: Option<Option<String>>,
+    /// An ISO 8601 duration of at least 5 min.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_delete_on_idle: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    user_metadata: Option<Option<String>>,
+}
+
+/// A subscription: its properties with their effective values, and its runtime part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionView {
+    /// Where it is received from: `<topic>/Subscriptions/<name>`.
+    pub path: String,
+    /// The path of its topic.
+    pub topic: String,
+    /// As it was created.
+    pub name: String,
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    lock_duration: Span,
+    requires_session: bool,
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    default_message_time_to_live: Span,
+    dead_lettering_on_message_expiration: bool,
+    enable_dead_lettering_on_filter_evaluation_exceptions: bool,
+    max_delivery_count: u32,
+    enable_batched_operations: bool,
+    status: String,
+    forward_to: Option<String>,
+    forward_dead_lettered_messages_to: Option<String>,
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    auto_delete_on_idle: Span,
+    user_metadata: Option<String>,
+    runtime: SubscriptionRuntime,
+}
+
+/// Counts and instants of a subscription.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionRuntime {
+    /// Locked messages included.
+    active_message_count: u64,
+    deferred_message_count: u64,
+    dead_letter_message_count: u64,
+    transfer_message_count: u64,
+    transfer_dead_letter_message_count: u64,
+    /// The sum of all counts.
+    total_message_count: u64,
+    /// Counts for the topic's quota.
+    size_in_bytes: u64,
+    last_sequence_number: u64,
+    /// Sessions that exist; of a subscription that requires them (CNT-11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_count: Option<u64>,
+    /// Those of them that a receiver holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    locked_session_count: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    created_at: Instant,
+    /// The version that `If-Match` states on an update over HTTP.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    updated_at: Instant,
+    /// `0001-01-01T00:00:00Z` if there was no activity yet.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    accessed_at: Instant,
+}
+
+impl SubscriptionProperties {
+    /// Keeps what an update does not name where the broker takes absence for a wish (ENT-17).
+    pub fn keep(&mut self, current: &DescribedSubscription) {
+        let keep = |field: &mut Option<Option<String>>, value: &Option<Box<str>>| {
+            field.get_or_insert_with(|| value.as_deref().map(str::to_owned));
+        };
+        let description = &current.description;
+        keep(&mut self.forward_to, &description.forward_to);
+        keep(
+            &mut self.forward_dead_lettered_messages_to,
+            &description.forward_dead_lettered_messages_to,
+        );
+        keep(&mut self.user_metadata, &description.user_metadata);
+    }
+
+    /// As an update that replaces: what can be without a value and has none is cleared.
+    #[must_use]
+    pub fn replacing(self) -> Self {
+        self.clearing(Cleared {
+            forward_to: true,
+            forward_dead_lettered_messages_to: true,
+            user_metadata: true,
+        })
+    }
+
+    /// What is named here and has no new value loses its value.
+    #[must_use]
+    pub fn clearing(mut self, cleared: Cleared) -> Self {
+        let clear = |property: &mut Option<Option<String>>, wanted: bool| {
+            if wanted {
+                property.get_or_insert(None);
+            }
+        };
+        clear(&mut self.forward_to, cleared.forward_to);
+        clear(
+            &mut self.forward_dead_lettered_messages_to,
+            cleared.forward_dead_lettered_messages_to,
+        );
+        clear(&mut self.user_metadata, cleared.user_metadata);
+        self
+    }
+
+    /// The properties as the broker takes them.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a status that subscriptions do not have, and for what is no duration.
+    pub fn to_update(&self) -> Result<SubscriptionUpdate, Rejection> {
+        let status = match self.status.as_deref() {
+            None => None,
+            Some(name) => Some(EntityStatus::parse(name).ok_or_else(|| {
+                Rejection::argument("status is not Active, Disabled or ReceiveDisabled")
+            })?),
+        };
+        let text = |field: &Option<Option<String>>| field.clone().flatten().map(Box::from);
+        Ok(SubscriptionUpdate {
+            lock_duration: span("lockDuration", self.lock_duration.as_deref())?,
+            requires_session: self.requires_session,
+            default_message_time_to_live: span(
+                "defaultMessageTimeToLive",
+                self.default_message_time_to_live.as_deref(),
+            )?,
+            dead_lettering_on_message_expiration: self.dead_lettering_on_message_expiration,
+            enable_dead_lettering_on_filter_evaluation_exceptions: self
+                .enable_dead_lettering_on_filter_evaluation_exceptions,
+            max_delivery_count: self.max_delivery_count,
+            enable_batched_operations: self.enable_batched_operations,
+            status,
+            forward_to: text(&self.forward_to),
+            forward_dead_lettered_messages_to: text(&self.forward_dead_lettered_messages_to),
+            auto_delete_on_idle: span("autoDeleteOnIdle", self.auto_delete_on_idle.as_deref())?,
+            user_metadata: text(&self.user_metadata),
+        })
+    }
+}
+
+impl From<&SubscriptionUpdate> for SubscriptionProperties {
+    fn from(update: &SubscriptionUpdate) -> Self {
+        let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
+        let text = |text: &Option<Box<str>>| text.as_deref().map(|text| Some(text.to_owned()));
+        Self {
+            lock_duration: span(update.lock_duration),
+            requires_session: update.requires_session,
+            default_message_time_to_live: span(update.default_message_time_to_live),
+            dead_lettering_on_message_expiration: update.dead_lettering_on_message_expiration,
+            enable_dead_lettering_on_filter_evaluation_exceptions: update
+                .enable_dead_lettering_on_filter_evaluation_exceptions,
+            max_delivery_count: update.max_delivery_count,
+            enable_batched_operations: update.enable_batched_operations,
+            status: update.status.map(|status| status.name().to_owned()),
+            forward_to: text(&update.forward_to),
+            forward_dead_lettered_messages_to: text(&update.forward_dead_lettered_messages_to),
+            auto_delete_on_idle: span(update.auto_delete_on_idle),
+            user_metadata: text(&update.user_metadata),
+        }
+    }
+}
+
+impl From<DescribedSubscription> for SubscriptionView {
+    fn from(described: DescribedSubscription) -> Self {
+        let path = described.description.path();
+        let DescribedSubscription {
+            description,
+            counts,
+            size_bytes,
+            last_sequence,
+            created_at,
+            updated_at,
+            accessed_at,
+            sessions,
+        } = described;
+        let text = |text: Option<Box<str>>| text.map(String::from);
+        Self {
+            path,
+            topic: description.topic.into(),
+            name: description.name.into(),
+            lock_duration: Span(description.lock_duration),
+            requires_session: description.requires_session,
+            default_message_time_to_live: Span(description.default_message_time_to_live),
+            dead_lettering_on_message_expiration: description.dead_lettering_on_message_expiration,
+            enable_dead_lettering_on_filter_evaluation_exceptions: description
+                .enable_dead_lettering_on_filter_evaluation_exceptions,
+            max_delivery_count: description.max_delivery_count,
+            enable_batched_operations: description.enable_batched_operations,
+            status: description.status.name().to_owned(),
+            forward_to: text(description.forward_to),
+            forward_dead_lettered_messages_to: text(description.forward_dead_lettered_messages_to),
+            auto_delete_on_idle: Span(description.auto_delete_on_idle),
+            user_metadata: text(description.user_metadata),
+            runtime: SubscriptionRuntime {
+                active_message_count: counts.active,
+                deferred_message_count: counts.deferred,
+                dead_letter_message_count: counts.dead_letter,
+                transfer_message_count: counts.transfer,
+                transfer_dead_letter_message_count: counts.transfer_dead_letter,
+                total_message_count: counts.total(),
+                size_in_bytes: size_bytes,
+                last_sequence_number: last_sequence.0,
+                session_count: sessions.map(|counts| counts.existing),
+                locked_session_count: sessions.map(|counts| counts.locked),
+                created_at: Instant(created_at),
+                updated_at: Instant(updated_at),
+                accessed_at: Instant(accessed_at),
+            },
+        }
+    }
+}
+
+impl From<SubscriptionView> for DescribedSubscription {
+    fn from(view: SubscriptionView) -> Self {
+        let text = |text: Option<String>| text.map(Box::from);
+        let runtime = view.runtime;
+        Self {
+            description: SubscriptionDescription {
+                topic: view.topic.into(),
+                name: view.name.into(),
+                lock_duration: view.lock_duration.0,
+                requires_session: view.requires_session,
+                default_message_time_to_live: view.default_message_time_to_live.0,
+                dead_lettering_on_message_expiration: view.dead_lettering_on_message_expiration,
+                enable_dead_lettering_on_filter_evaluation_exceptions: view
+                    .enable_dead_lettering_on_filter_evaluation_exceptions,
+                max_delivery_count: view.max_delivery_count,
+                enable_batched_operations: view.enable_batched_operations,
+                status: EntityStatus::parse(&view.status).unwrap_or(EntityStatus::Unknown),
+                forward_to: text(view.forward_to),
+                forward_dead_lettered_messages_to: text(view.forward_dead_lettered_messages_to),
+                auto_delete_on_idle: view.auto_delete_on_idle.0,
+                user_metadata: text(view.user_metadata),
+            },
+            counts: Counts {
+                active: runtime.active_message_count,
+                deferred: runtime.deferred_message_count,
+                // What is scheduled waits at the topic.
+                scheduled: 0,
+                dead_letter: runtime.dead_letter_message_count,
+                transfer: runtime.transfer_message_count,
+                transfer_dead_letter: runtime.transfer_dead_letter_message_count,
+            },
+            size_bytes: runtime.size_in_bytes,
+            last_sequence: SequenceNumber(runtime.last_sequence_number),
+            created_at: runtime.created_at.0,
+            updated_at: runtime.updated_at.0,
+            accessed_at: runtime.accessed_at.0,
+            sessions: runtime.session_count.map(|existing| SessionCounts {
+                existing,
+                locked: runtime.locked_session_count.unwrap_or(0),
+            }),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The frames of topics, subscriptions and rules.
+
+use super::*;
+use crate::frame::topic::{RuleForm, SubscriptionProperties, TopicProperties};
+
+/// As `golden.txt`, of these kinds.
+const GOLDEN: &str = include_str!("../golden_topics.txt");
+
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).unwrap()
+}
+
+fn rule() -> RuleForm {
+    read(
+        r#"{"name":"dear","filter":{"type":"sql","sql":"price > @limit",
+        "parameters":{"@limit":{"type":"i32","value":100}}},"action":{"sql":"SET priority = 'high'"},
+        "createdAt":"2026-05-01T12:00:00Z"}"#,
+    )
+}
+
+fn correlation() -> RuleForm {
+    read(
+        r#"{"name":"coffee","filter":{"type":"correlation","subject":"coffee",
+        "properties":{"region":"eu"}}}"#,
+    )
+}
+
+/// One request of each kind.
+pub(super) fn operations() -> Vec<Operation> {
+    let path = || "orders/Subscriptions/eu".to_owned();
+    let topic = || "orders".to_owned();
+    let properties: TopicProperties = read(r#"{"status":"SendDisabled","userMetadata":null}"#);
+    let of_subscription: SubscriptionProperties =
+        read(r#"{"lockDuration":"PT30S","maxDeliveryCount":3,"forwardTo":null}"#);
+    vec![
+        Operation::CreateTopic(CreateTopic { path: topic(), properties: properties.clone() }),
+        Operation::GetTopic(PathOnly { path: topic() }),
+        Operation::UpdateTopic(UpdateTopic { path: topic(), properties, version: Some(at(2)) }),
+        Operation::DeleteTopic(PathOnly { path: topic() }),
+        Operation::ListTopics(ListQueues { skip: 0, top: Some(10) }),
+        Operation::CreateSubscription(CreateSubscription {
+            topic: topic(),
+            name: "eu".into(),
+            properties: of_subscription.clone(),
+            rules: vec![rule(), correlation()],
+        }),
+        Operation::GetSubscription(PathOnly { path: path() }),
+        Operation::UpdateSubscription(UpdateSubscription {
+            path: path(),
+            properties: of_subscription,
+            version: None,
+        }),
+        Operation::DeleteSubscription(PathOnly { path: path() }),
+        Operation::ListSubscriptions(ListOf { path: topic(), skip: 5, top: None }),
+        Operation::CreateRule(SetRule { path: path(), rule: rule() }),
+        Operation::GetRule(NamedRule { path: path(), name: "dear".into() }),
+        Operation::UpdateRule(SetRule { path: path(), rule: correlation() }),
+        Operation::DeleteRule(NamedRule { path: path(), name: "$Default".into() }),
+        Operation::ListRules(ListOf { path: path(), skip: 0, top: Some(10) }),
+        Operation::Explain(Explain { path: path(), message: outgoing(&message()) }),
+    ]
+}
+
+/// One notice of each kind.
+pub(super) fn notices() -> Vec<Notice> {
+    let topic: TopicView = read(
+        r#"{"path":"orders","maxSizeInMegabytes":1024,"requiresDuplicateDetection":false,
+        "duplicateDetectionHistoryTimeWindow":"PT10M",
+        "defaultMessageTimeToLive":"P10675199DT2H48M5.4775807S","enableBatchedOperations":true,
+        "status":"Active","autoDeleteOnIdle":"P10675199DT2H48M5.4775807S","enablePartitioning":false,
+        "enableExpress":false,"supportOrdering":true,"maxMessageSizeInKilobytes":1024,
+        "userMetadata":null,"runtime":{"subscriptionCount":2,"scheduledMessageCount":1,
+        "sizeInBytes":99,"lastSequenceNumber":7,"createdAt":"2026-05-01T12:00:00Z",
+        "updatedAt":"2026-05-01T12:00:00Z","accessedAt":"0001-01-01T00:00:00Z"}}"#,
+    );
+    let subscription: SubscriptionView = read(
+        r#"{"path":"orders/Subscriptions/eu","topic":"orders","name":"eu","lockDuration":"PT1M",
+        "requiresSession":false,"defaultMessageTimeToLive":"P10675199DT2H48M5.4775807S",
+        "deadLetteringOnMessageExpiration":false,
+        "enableDeadLetteringOnFilterEvaluationExceptions":true,"maxDeliveryCount":10,
+        "enableBatchedOperations":true,"status":"Active","forwardTo":"archive",
+        "forwardDeadLetteredMessagesTo":null,"autoDeleteOnIdle":"P10675199DT2H48M5.4775807S",
+        "userMetadata":null,"runtime":{"activeMessageCount":1,"deferredMessageCount":0,
+        "deadLetterMessageCount":0,"transferMessageCount":0,"transferDeadLetterMessageCount":0,
+        "totalMessageCount":1,"sizeInBytes":99,"lastSequenceNumber":7,
+        "createdAt":"2026-05-01T12:00:00Z","updatedAt":"2026-05-01T12:00:00Z",
+        "accessedAt":"0001-01-01T00:00:00Z"}}"#,
+    );
+    let explained: Explained = read(
+        r#"{"rules":[{"rule":"dear","verdict":"matches","tests":[{"text":"price > @limit",
+        "operands":["120","100"],"result":true}],"reads":[{"name":"price","value":"120"}],
+        "changes":["SET priority = 'high'"]},{"rule":"eu","verdict":"unknown","tests":
+        [{"text":"region = 'eu'","operands":["NULL","'eu'"],"result":null}],
+        "reads":[{"name":"region","value":null}],"changes":[]},{"rule":"odd",
+        "verdict":"filterFailed","error":"division by zero","tests":[],"reads":[],"changes":[]}]}"#,
+    );
+    vec![
+        Notice::Topic(Box::new(topic.clone())),
+        Notice::Topics(TopicList { topics: vec![topic] }),
+        Notice::Subscription(Box::new(subscription.clone())),
+        Notice::Subscriptions(SubscriptionList { subscriptions: vec![subscription] }),
+        Notice::Rule(Box::new(rule())),
+        Notice::Rules(RuleList { rules: vec![rule(), correlation()] }),
+        Notice::Explained(explained),
+    ]
+}
+
+/// Every golden frame, as it would be written now.
+fn golden_now() -> String {
+    let mut text = String::new();
+    let mut add = |json: &Bytes, binary: &Bytes| {
+        text.push_str(std::str::from_utf8(json).unwrap());
+        text.push('\n');
+        text.push_str(&hexadecimal(binary));
+        text.push('\n');
+    };
+    for (id, operation) in (1..).zip(operations()) {
+        let requests = [Request { id, operation }];
+        let [json, binary] =
+            [Encoding::Json, Encoding::Binary].map(|it| client_frame(it, 3, &requests));
+        // What one encoding says, the other says too.
+        for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
+            let (seen, requests) = read_client(encoding, bytes);
+            assert_eq!(client_frame(Encoding::Binary, seen, &requests), binary, "{json:?}");
+        }
+        add(&json, &binary);
+    }
+    for (id, notice) in (1..).zip(notices()) {
+        let [json, binary] = [Encoding::Json, Encoding::Binary]
+            .map(|it| server_frame(it, 5, vec![Item { id, notice: notice.clone() }]));
+        for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
+            let frame = of_client::decode(encoding, bytes).unwrap();
+            assert_eq!(server_frame(Encoding::Json, 5, frame.items), json);
+        }
+        add(&json, &binary);
+    }
+    text
+}
+
+/// The frames are those that were released.
+#[test]
+fn frames_of_topics_are_written_as_the_golden_ones() {
+    let now = golden_now();
+    for (now, golden) in now.lines().zip(GOLDEN.lines()) {
+        assert_eq!(now, golden);
+    }
+    assert_eq!(now.lines().count(), GOLDEN.lines().count(), "{now}");
+}
+
+/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+#[test]
+fn every_truncation_of_a_frame_of_topics_is_an_error() {
+    for encoding in Encoding::ALL {
+        for (id, operation) in (1..).zip(operations()) {
+            let whole = client_frame(encoding, 3, &[Request { id, operation }]);
+            for length in 0..whole.len() {
+                let read = ClientFrame::decode(encoding, &whole.slice(..length));
+                assert!(
+                    read.is_err()
+                        || read.is_ok_and(|frame| frame.requests.iter().all(Result::is_err)),
+                    "{id} cut to {length} of {} bytes",
+                    whole.len()
+                );
+            }
+        }
+    }
+}
+
+/// A request with something unknown in it is refused alone, and its neighbours are carried out.
+#[test]
+fn what_is_misspelt_in_a_rule_is_refused() {
+    let frame = Bytes::from(
+        r#"{"requests":[{"id":1,"createRule":{"path":"a/Subscriptions/b","rule":{"name":"r",
+        "filtre":{"type":"true"}}}},{"id":2,"getTopic":{"path":"a"}},
+        {"id":3,"createSubscription":{"topic":"a","name":"b","properties":{"lockduration":"PT1M"}}}]}"#,
+    );
+    let frame = ClientFrame::decode(Encoding::Json, &frame).unwrap();
+    let read: Vec<bool> = frame.requests.iter().map(Result::is_ok).collect();
+    assert_eq!(read, [false, true, false]);
+}
