@@ -438,7 +438,10 @@ macro_rules! transactions {
     };
 }
 
-transactions! { inproc_transactions on Inproc: [
+transactions! {
+    inproc_transactions on Inproc,
+    websocket_transactions on WebSocket,
+    websocket_json_transactions on WebSocketJson: [
     nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
     after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
     every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,
