@@ -18,7 +18,7 @@ use crate::call::{Call, CallList};
 use crate::clock::Clock;
 use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, SessionCommand};
 use crate::contract::{Authorizer, Principal, Right};
-use crate::description::{Destination, EntityKind, QueueDescription, QueueUpdate, Settings};
+use crate::description::{Destination, EntityKind, QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
 use crate::forwarders::Forwarders;
 use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
@@ -221,7 +221,11 @@ impl Broker {
         }
         let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        self.check_destinations(&description).map_err(refuse)?;
+        self.check_destinations([
+            &description.forward_to,
+            &description.forward_dead_lettered_messages_to,
+        ])
+        .map_err(refuse)?;
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(Create { root: Root::Queue(description), answer });
         answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
@@ -252,10 +256,8 @@ impl Broker {
         })
     }
 
-    /// What a queue forwards to must be there when it is created or updated (FWD-02).
-    fn check_destinations(&self, description: &QueueDescription) -> Result<(), Rejection> {
-        let destinations =
-            [&description.forward_to, &description.forward_dead_lettered_messages_to];
+    /// What an entity forwards to must be there when it is created or updated (FWD-02).
+    fn check_destinations(&self, destinations: [&Option<Box<str>>; 2]) -> Result<(), Rejection> {
         for text in destinations.into_iter().flatten() {
             match Destination::parse(text)? {
                 Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {
@@ -299,7 +301,11 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(refuse)?;
-            self.check_destinations(&description).map_err(refuse)?;
+            self.check_destinations([
+                &description.forward_to,
+                &description.forward_dead_lettered_messages_to,
+            ])
+            .map_err(refuse)?;
             let command = Command::Update {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),

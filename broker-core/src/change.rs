@@ -253,6 +253,8 @@ pub enum PublishedContent {
     New(Content),
     /// It was stored while the message was scheduled, under this number, which is gone now (SCH-03).
     Scheduled(SequenceNumber),
+    /// That of a message that comes from another entity, whose records there go.
+    Transferred(Origin),
 }
 
 /// One copy of a published message.

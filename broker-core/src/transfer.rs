@@ -23,7 +23,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
-use crate::store::Key;
+use crate::store::{Batch, Key};
 use crate::time::TimeSpan;
 
 /// Names a list of messages that one source has frozen, until it is told what became of it.
@@ -37,6 +37,16 @@ pub struct Origin {
     pub key: Key,
     /// Its overlays, in their order.
     pub overlays: Vec<Key>,
+}
+
+impl Origin {
+    /// Removes what a message had where it came from.
+    pub fn delete(&self, batch: &mut Batch) {
+        batch.delete(&self.key);
+        for key in &self.overlays {
+            batch.delete(key);
+        }
+    }
 }
 
 /// A message on its way in from another entity.

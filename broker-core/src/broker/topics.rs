@@ -99,8 +99,7 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityNotFound` without the topic, `EntityAlreadyExists`, `ArgumentError` also for a rule, with
-    /// nothing created (TOP-17), `ArgumentOutOfRange`, `QuotaExceeded`, `NotImplemented` for
-    /// forwarding.
+    /// nothing created (TOP-17), `ArgumentOutOfRange`, `QuotaExceeded`.
     pub async fn create_subscription(
         &self,
         topic: &str,
@@ -123,9 +122,11 @@ impl Broker {
             return Err(refuse(Rejection::entity_not_found(topic)));
         };
         let description = properties.create(topic, name, settings).map_err(refuse)?;
-        if let Some(rejection) = description.unsupported() {
-            return Err(refuse(rejection));
-        }
+        self.check_destinations([
+            &description.forward_to,
+            &description.forward_dead_lettered_messages_to,
+        ])
+        .map_err(refuse)?;
         let (answer, answered) = oneshot::channel();
         let description = Box::new(description);
         self.namespace.do_send(CreateSubscription { description, rules, answer });
@@ -167,9 +168,11 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(refuse)?;
-            if let Some(rejection) = description.unsupported() {
-                return Err(refuse(rejection));
-            }
+            self.check_destinations([
+                &description.forward_to,
+                &description.forward_dead_lettered_messages_to,
+            ])
+            .map_err(refuse)?;
             let command = Command::UpdateSubscription {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),

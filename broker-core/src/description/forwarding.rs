@@ -1,5 +1,6 @@
 //! Where an entity forwards to (FWD-02 to FWD-04, TMP-12).
 
+use super::EntityKind;
 use crate::error::{Quoted, Rejection};
 use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, foreign_scheme};
 
@@ -46,10 +47,12 @@ impl Destination {
     }
 }
 
-/// Judges the destinations of a queue by themselves (FWD-03, FWD-04); whether they exist is known to
-/// the directory.
+/// Judges the destinations of an entity by themselves (FWD-03, FWD-04); whether they exist is known to
+/// the directory. `root` is the queue itself, or the topic of a subscription.
 pub(super) fn validate(
+    kind: EntityKind,
     path: &str,
+    root: &str,
     requires_session: bool,
     forward_to: Option<&str>,
     forward_dead_lettered_messages_to: Option<&str>,
@@ -60,16 +63,17 @@ pub(super) fn validate(
     ];
     for (property, text) in destinations {
         let Some(text) = text else { continue };
-        if Destination::parse(text)? == Destination::Entity(PathKey::fold(path)) {
+        if Destination::parse(text)? == Destination::Entity(PathKey::fold(root)) {
             return Err(Rejection::invalid_operation(format!(
-                "{property} of queue {} names the queue itself",
-                Quoted(path)
+                "{property} of {kind} {} names {} itself",
+                Quoted(path),
+                Quoted(root)
             )));
         }
     }
     if requires_session && forward_to.is_some() {
         return Err(Rejection::invalid_operation(format!(
-            "queue {} requires sessions and cannot have ForwardTo",
+            "{kind} {} requires sessions and cannot have ForwardTo",
             Quoted(path)
         )));
     }

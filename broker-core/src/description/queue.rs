@@ -129,6 +129,8 @@ impl QueueDescription {
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         self.validate_features(limits.tier)?;
         forwarding::validate(
+            EntityKind::Queue,
+            &self.path,
             &self.path,
             self.requires_session,
             self.forward_to.as_deref(),

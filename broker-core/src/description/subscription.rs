@@ -2,9 +2,8 @@
 
 use super::bounds::{Bounds, Fixed};
 use super::topic::refuse_in_basic;
-use super::{EntityKind, EntityStatus, QueueDescription, Settings, TopicDescription};
-use crate::condition::Condition;
-use crate::error::{Quoted, Rejection};
+use super::{EntityKind, EntityStatus, QueueDescription, Settings, TopicDescription, forwarding};
+use crate::error::Rejection;
 use crate::limits::Limits;
 use crate::path::EntityName;
 use crate::time::TimeSpan;
@@ -153,6 +152,14 @@ impl SubscriptionDescription {
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         let path = self.path();
         refuse_in_basic(EntityKind::Subscription, &path, limits)?;
+        forwarding::validate(
+            EntityKind::Subscription,
+            &path,
+            &self.topic,
+            self.requires_session,
+            self.forward_to.as_deref(),
+            self.forward_dead_lettered_messages_to.as_deref(),
+        )?;
         self.status.validate(EntityKind::Subscription)?;
         let bounds = Bounds { kind: EntityKind::Subscription, path: &path, limits };
         bounds.lock_duration(self.lock_duration)?;
@@ -160,24 +167,6 @@ impl SubscriptionDescription {
         bounds.delivery_count(self.max_delivery_count)?;
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
         bounds.user_metadata(self.user_metadata.as_deref())
-    }
-
-    /// The first property that this version knows and does not carry out yet: forwarding. A caller
-    /// asks after `validate` and refuses rather than ignores it.
-    #[must_use]
-    pub fn unsupported(&self) -> Option<Rejection> {
-        let unsupported = [
-            (self.forward_to.is_some(), "ForwardTo"),
-            (self.forward_dead_lettered_messages_to.is_some(), "ForwardDeadLetteredMessagesTo"),
-        ];
-        let (_, property) = unsupported.into_iter().find(|(wanted, _)| *wanted)?;
-        Some(Rejection::new(
-            Condition::NotImplemented,
-            format!(
-                "{property} of subscription {} is not supported in this version",
-                Quoted(&self.path())
-            ),
-        ))
     }
 }
 
@@ -210,6 +199,11 @@ impl SubscriptionUpdate {
     }
 
     fn over(self, base: &SubscriptionDescription) -> SubscriptionDescription {
+        // One that forwards is never idle (TMP-12).
+        let auto_delete_on_idle = match &self.forward_to {
+            Some(_) => TimeSpan::MAX,
+            None => self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+        };
         SubscriptionDescription {
             topic: base.topic.clone(),
             name: base.name.clone(),
@@ -231,7 +225,7 @@ impl SubscriptionUpdate {
             status: self.status.unwrap_or(base.status),
             forward_to: self.forward_to,
             forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
-            auto_delete_on_idle: self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
+            auto_delete_on_idle,
             user_metadata: self.user_metadata,
         }
     }

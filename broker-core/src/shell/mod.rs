@@ -107,7 +107,7 @@ impl Turn {
     fn count_of_topic(&mut self, change: &TopicChange) {
         let TopicChange::Published { content, copies, .. } = change else { return };
         match content {
-            PublishedContent::New(_) => self.accepted += 1,
+            PublishedContent::New(_) | PublishedContent::Transferred(_) => self.accepted += 1,
             PublishedContent::Scheduled(_) => self.materialised += 1,
         }
         for cause in copies.iter().filter_map(|copy| copy.refused) {

@@ -1,8 +1,10 @@
 //! Auto-forwarding, the hop limit, the transfer dead-letter queue (file 10).
 
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::{Command, Counts, Outcome};
+use peeklock_core::description::{EntityStatus, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Overlay;
+use peeklock_core::rule::{Filter, RuleDescription, SqlText};
 use peeklock_inproc::Client;
 
 use super::*;
@@ -645,4 +647,107 @@ pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: 
     assert_eq!(verdict(&seen).0, "HeaderSizeExceeded");
     let z = Value::from("v".repeat(most));
     assert_eq!(seen.message.application_property("z"), Some(&z));
+}
+
+const EVENTS: &str = "events";
+const AUDIT: &str = "events/Subscriptions/audit";
+
+async fn open_events(s: &Stage, forward_to: Option<&str>, rule: Option<RuleDescription>) {
+    s.broker.create_topic(EVENTS, TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate {
+        forward_to: forward_to.map(Into::into),
+        ..SubscriptionUpdate::default()
+    };
+    let rules = rule.into_iter().collect();
+    s.broker.create_subscription(EVENTS, "audit", properties, rules).await.unwrap();
+}
+
+async fn until_subscription(s: &Stage, is_so: impl Fn(&Counts) -> bool) {
+    loop {
+        if is_so(&s.broker.describe_subscription(AUDIT).await.unwrap().counts) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// FWD-01, FWD-02, FWD-09, FWD-13, FWD-24, DUP-10, MSG-15: what is forwarded to a topic is published; the
+/// way to the subscriptions is no hop; its first number stays; its source is empty.
+pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stage) {
+    s.open_queue("end").await;
+    open_events(s, Some("end"), None).await;
+    s.open_queue_with("a", forwards_to("EVENTS")).await;
+    for text in ["1", "2", "3"] {
+        s.put("a", text).await;
+    }
+    s.until("end", |counts| counts.active == 3).await;
+    let arrived = s.take_all("end").await;
+    assert_eq!(texts(&arrived), ["1", "2", "3"]);
+    assert_eq!(arrived.iter().map(|seen| seen.enqueued_sequence).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(s.counts("a").await.total(), 0);
+    until_subscription(s, |counts| counts.total() == 0).await;
+    assert_eq!(s.broker.describe_topic(EVENTS).await.unwrap().size_bytes, 0);
+}
+
+/// FWD-26, TOP-11: the rules of a topic see why a message was dead-lettered, and the copy says from where.
+pub async fn rules_see_what_was_set_on_a_forwarded_dead_letter(s: &Stage) {
+    let filter = Filter::Sql(SqlText::new("DeadLetterReason = 'broken'"));
+    open_events(s, None, Some(RuleDescription::new("broken", filter, s.now()))).await;
+    s.open_queue_with("a", forwards_dead_letters_to(EVENTS)).await;
+    for (text, reason) in [("1", "broken"), ("2", "late")] {
+        s.put("a", text).await;
+        let seen = s.take("a").await;
+        let decision = Decision::DeadLetter {
+            reason: Some(reason.into()),
+            description: Some("why".into()),
+            properties: vec![],
+        };
+        s.settle("a", seen.token(), decision).await.unwrap();
+    }
+    s.until("a", |counts| counts.total() == 0).await;
+    let seen = s.take(AUDIT).await;
+    assert_eq!((seen.text(), verdict(&seen).0.as_str()), ("1", "broken"));
+    let source = seen.message.application_property("DeadLetterSource");
+    assert!(source.is_none() || source == Some(&Value::from("a")), "{source:?}");
+    s.assert_empty(AUDIT).await;
+}
+
+/// FWD-03, FWD-08, FWD-13, FWD-15, FWD-16, FWD-17, TMP-12: a subscription cannot forward to its own topic; it
+/// is received from by nobody while it forwards; a circle over a topic ends in its transfer dead-letter queue.
+pub async fn a_circle_over_a_topic_ends_at_its_subscription(s: &Stage) {
+    open_events(s, None, None).await;
+    let to = |path: &str| SubscriptionUpdate {
+        forward_to: Some(path.into()),
+        ..SubscriptionUpdate::default()
+    };
+    let refusal = s.broker.update_subscription(AUDIT, to("Events"), None).await.unwrap_err();
+    assert_eq!(refusal.condition().name(), "InvalidOperation");
+    let refusal = s.broker.update_subscription(AUDIT, to("absent"), None).await.unwrap_err();
+    assert_eq!(refusal.condition().name(), "EntityNotFound");
+    s.open_queue_with("a", forwards_to(EVENTS)).await;
+    let described = s.broker.update_subscription(AUDIT, to("a"), None).await.unwrap();
+    assert_eq!(described.description.auto_delete_on_idle, TimeSpan::MAX);
+    refused(s.receive(AUDIT, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await, "InvalidOperation");
+    s.put(EVENTS, "round").await;
+    until_subscription(s, |counts| counts.transfer_dead_letter == 1).await;
+    let seen = s.take(&tdlq(AUDIT)).await;
+    assert_eq!(verdict(&seen).0, "MaxTransferHopCountExceeded");
+    assert_eq!(s.counts("a").await.total(), 0);
+}
+
+/// FWD-15, FWD-21, FND-03: a disabled topic takes nothing over; a restart finds each message once.
+pub async fn a_disabled_topic_dead_letters_at_the_source(s: &Stage) {
+    open_events(s, None, None).await;
+    let disabled =
+        TopicUpdate { status: Some(EntityStatus::SendDisabled), ..TopicUpdate::default() };
+    s.broker.update_topic(EVENTS, disabled, None).await.unwrap();
+    s.open_queue_with("a", forwards_to(EVENTS)).await;
+    s.put("a", "1").await;
+    s.until("a", |counts| counts.transfer_dead_letter == 1).await;
+    assert_eq!(verdict(&s.take(&tdlq("a")).await).0, "MessagingEntityDisabled");
+    let active = TopicUpdate { status: Some(EntityStatus::Active), ..TopicUpdate::default() };
+    s.broker.update_topic(EVENTS, active, None).await.unwrap();
+    s.put("a", "2").await;
+    until_subscription(s, |counts| counts.active == 1).await;
+    assert_eq!(texts(&s.take_all(AUDIT).await), ["2"]);
 }

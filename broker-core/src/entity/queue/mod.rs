@@ -587,10 +587,12 @@ impl Machine for Queue {
                 self.rebuild_expiry();
             }
             Change::SubscriptionDescribed { description, at } => {
+                let before = FORWARDED.map(|which| self.is_forwarding(which));
                 if let Some(subscription) = &mut self.subscription {
                     *self.description = subscription.describe_anew((**description).clone());
                 }
                 self.updated_at = *at;
+                self.redirect(before, stage);
                 self.rebuild_expiry();
             }
             // Of its topic.

@@ -13,7 +13,6 @@ use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::store::Batch;
 use crate::time::Timestamp;
-use crate::transfer::Origin;
 
 impl Queue {
     pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
@@ -41,7 +40,7 @@ impl Queue {
             Change::Arrived { sequence, came, added, .. } => {
                 self.write_arrival(*sequence, came, added, batch);
             }
-            Change::Absorbed { origin } => delete_origin(origin, batch),
+            Change::Absorbed { origin } => origin.delete(batch),
             // The batch of its destination has removed it.
             Change::Departed { .. } => {}
             Change::Materialised { from, to, .. } => {
@@ -153,7 +152,7 @@ impl Queue {
             }
         }
         if let Came::Here(origin) = came {
-            delete_origin(origin, batch);
+            origin.delete(batch);
         }
     }
 
@@ -261,13 +260,5 @@ impl Queue {
             }
         }
         Ok(())
-    }
-}
-
-/// Removes what a message had where it came from.
-fn delete_origin(origin: &Origin, batch: &mut Batch) {
-    batch.delete(&origin.key);
-    for key in &origin.overlays {
-        batch.delete(key);
     }
 }

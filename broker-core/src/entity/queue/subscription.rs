@@ -157,6 +157,11 @@ impl Queue {
         }
         let change = Change::SubscriptionDescribed { description, at: ctx.now };
         self.change(change, Durability::Sync, ctx, step);
+        for which in super::transfer::FORWARDED {
+            if self.is_forwarding(which) {
+                self.turn_away_from(which, step);
+            }
+        }
         if !self.description.status.allows_receive() {
             self.turn_receivers_away(step);
         }

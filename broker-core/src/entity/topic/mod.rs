@@ -25,6 +25,7 @@ mod rules;
 mod schedule;
 mod subscriptions;
 mod transaction;
+mod transfer;
 mod update;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -206,7 +207,10 @@ impl Topic {
     fn refuse_transfer(&self) -> Rejection {
         Rejection::new(
             Condition::NotImplemented,
-            format!("`{}` is a topic, and transfers are between queues only so far", self.path()),
+            format!(
+                "`{}` is a topic, and nothing is sent by way of a topic in this version",
+                self.path()
+            ),
         )
     }
 
@@ -252,9 +256,10 @@ impl Machine for Topic {
             Command::TransferFromPeer { source, messages } => {
                 Ok(self.transfer_from_peer(source, messages, ctx, step))
             }
-            Command::TransferIn { .. } | Command::TransferOut { .. } | Command::SendVia { .. } => {
-                Err(self.refuse_transfer())
+            Command::TransferIn { messages, when_full, passage: _ } => {
+                Ok(self.transfer_in(messages, when_full, ctx, step))
             }
+            Command::TransferOut { .. } | Command::SendVia { .. } => Err(self.refuse_transfer()),
             Command::Check { operation } => self.check(&operation, ctx),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {

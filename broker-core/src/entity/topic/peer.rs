@@ -62,10 +62,7 @@ impl Topic {
         let journey = Journey {
             hops,
             first: enqueued_sequence,
-            dead_letter_source: arrival
-                .dead_letter_source
-                .as_deref()
-                .map(Overlay::dead_letter_source),
+            changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
         };
         self.accept(message, plan, &journey, ctx, step);
         self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);

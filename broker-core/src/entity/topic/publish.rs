@@ -29,8 +29,8 @@ pub(super) struct Journey {
     pub(super) hops: u8,
     /// The number it was first given, 0 if that is the topic's (MSG-15).
     pub(super) first: SequenceNumber,
-    /// Where it was dead-lettered (FWD-26).
-    pub(super) dead_letter_source: Option<Overlay>,
+    /// What was set on it since it was sent, and where it was dead-lettered (FWD-26).
+    pub(super) changes: Option<Overlay>,
 }
 
 /// What is to become of an admitted message.
@@ -126,7 +126,7 @@ impl Topic {
         let (mut total, mut changed) = (0u64, 0u64);
         let mut ids = BTreeSet::new();
         for message in messages {
-            let plan = self.plan(message, sequence.next(), ctx);
+            let plan = self.plan(message, None, sequence.next(), ctx);
             total = total.saturating_add(plan.size_bytes(message));
             changed = changed.saturating_add(plan.record_bytes());
             if self.is_new(message, &mut ids, ctx.now) {
@@ -142,17 +142,33 @@ impl Topic {
                 ctx.limits.atomic_bytes_max
             )));
         }
-        let window = self.description.duplicate_detection_history_time_window;
-        if let Some(history) = &self.duplicates {
-            history.refuse_if_full(messages, self.path(), window, ctx)?;
-        }
+        self.refuse_full_history(messages, ctx)?;
         Ok(plans)
     }
 
-    fn plan(&self, message: &InboundMessage, sequence: SequenceNumber, ctx: &mut Ctx<'_>) -> Plan {
+    pub(super) fn refuse_full_history(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let window = self.description.duplicate_detection_history_time_window;
+        match &self.duplicates {
+            Some(history) => history.refuse_if_full(messages, self.path(), window, ctx),
+            None => Ok(()),
+        }
+    }
+
+    /// What is to become of a message; `changes` are what was set on it since it was sent.
+    pub(super) fn plan(
+        &self,
+        message: &InboundMessage,
+        changes: Option<&Overlay>,
+        sequence: SequenceNumber,
+        ctx: &mut Ctx<'_>,
+    ) -> Plan {
         match message.envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now) {
             Some(at) => Plan::Schedule(at),
-            None => Plan::Publish(self.select(&message.content, sequence, ctx)),
+            None => Plan::Publish(self.select(&message.content, changes, sequence, ctx)),
         }
     }
 
@@ -168,10 +184,11 @@ impl Topic {
     pub(super) fn select(
         &self,
         content: &Content,
+        changes: Option<&Overlay>,
         sequence: SequenceNumber,
         ctx: &mut Ctx<'_>,
     ) -> Selection {
-        let published = self.published(content, sequence, ctx.now);
+        let published = self.published(content, changes, sequence, ctx.now);
         self.matcher.publish(content, &published, ctx.limits, &mut *ctx.tokens)
     }
 
@@ -179,10 +196,15 @@ impl Topic {
     pub(super) fn published<'c>(
         &self,
         content: &'c Content,
+        changes: Option<&'c Overlay>,
         sequence: SequenceNumber,
         now: Timestamp,
     ) -> Published<'c> {
         let view = content.property_view();
+        let view = match changes {
+            Some(changes) => view.with(changes),
+            None => view,
+        };
         let time_to_live =
             view.time_to_live().map(|own| own.min(self.description.default_message_time_to_live));
         let facts = Facts {
@@ -197,7 +219,7 @@ impl Topic {
         Published::new(view, facts)
     }
 
-    fn refuse_status(&self) -> Result<(), Rejection> {
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
         if !self.description.status.allows_send() {
             return Err(Rejection::entity_disabled(self.path(), self.description.status));
         }
@@ -205,7 +227,7 @@ impl Topic {
     }
 
     /// Refuses more bytes than the topic with its subscriptions may hold (SND-24, TOP-10).
-    fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let size_bytes_max = self.description.size_bytes_max();
         if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
             let path = self.path();
@@ -216,7 +238,11 @@ impl Topic {
 
     /// Looks an id up. A hit gives the number to answer with: that of the kept message if it is
     /// still scheduled, else 0 (DUP-12).
-    fn find_duplicate(&self, id_hash: Option<u128>, now: Timestamp) -> Option<SequenceNumber> {
+    pub(super) fn find_duplicate(
+        &self,
+        id_hash: Option<u128>,
+        now: Timestamp,
+    ) -> Option<SequenceNumber> {
         let window = self.description.duplicate_detection_history_time_window;
         let found = self.duplicates.as_ref()?.find(id_hash?, now, window)?;
         Some(if self.slots.get(found).is_some() { found } else { SequenceNumber(0) })
@@ -275,12 +301,23 @@ impl Topic {
                 self.publish(sequence, PublishedContent::New(content), copies, ctx, step);
             }
         }
-        if let (Some(history), Some(id_hash)) = (&self.duplicates, envelope.message_id_hash) {
+        self.remember_id(envelope.message_id_hash, scheduled, ctx, step);
+        sequence
+    }
+
+    /// Records an id, if duplicates are detected (DUP-01).
+    pub(super) fn remember_id(
+        &mut self,
+        id_hash: Option<u128>,
+        scheduled: Option<SequenceNumber>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        if let (Some(history), Some(id_hash)) = (&self.duplicates, id_hash) {
             let window = self.description.duplicate_detection_history_time_window;
             let change = history.remember(id_hash, scheduled, ctx.now, window);
             self.change(change, Durability::Sync, ctx, step);
         }
-        sequence
     }
 
     /// Makes the one change that a publish is.
@@ -324,7 +361,7 @@ impl Topic {
                 }
                 None => (view.time_to_live(), own_session.clone(), None),
             };
-            let changes = match (changes, &journey.dead_letter_source) {
+            let changes = match (changes, &journey.changes) {
                 (Some(changes), Some(source)) => Some(changes.on_top_of(source)),
                 (changes, source) => changes.or_else(|| source.clone()),
             };
@@ -371,7 +408,7 @@ impl Topic {
 
 impl Plan {
     /// What a message adds to the stored size: one content per copy (TOP-10).
-    fn size_bytes(&self, message: &InboundMessage) -> u64 {
+    pub(super) fn size_bytes(&self, message: &InboundMessage) -> u64 {
         let size = u64::from(message.envelope.size);
         match self {
             Self::Schedule(_) => size,

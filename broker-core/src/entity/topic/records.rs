@@ -44,6 +44,7 @@ impl Topic {
                 batch.delete_prefix(&codec::peer_source_key(self.id, source));
             }
             Change::OfTopic(change) => self.write_own(change, batch),
+            Change::Absorbed { origin } => origin.delete(batch),
             // A topic makes no others.
             Change::Materialised { .. }
             | Change::Counted { .. }
@@ -53,7 +54,6 @@ impl Topic {
             | Change::SessionStateSet { .. }
             | Change::Pending { .. }
             | Change::Arrived { .. }
-            | Change::Absorbed { .. }
             | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
@@ -64,6 +64,10 @@ impl Topic {
         match change {
             TopicChange::Published { content, copies, .. } => match content {
                 PublishedContent::New(content) => write_copies(copies, Source::New(content), batch),
+                PublishedContent::Transferred(origin) => {
+                    write_copies(copies, Source::Of(origin.key), batch);
+                    origin.delete(batch);
+                }
                 PublishedContent::Scheduled(from) => {
                     let key = codec::slot_key(self.id, *from);
                     write_copies(copies, Source::Of(key), batch);

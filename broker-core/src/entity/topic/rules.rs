@@ -56,7 +56,7 @@ impl Topic {
             }
             RuleCommand::Explain(message) => {
                 let content = &message.content;
-                let published = self.published(content, self.last_sequence.next(), ctx.now);
+                let published = self.published(content, None, self.last_sequence.next(), ctx.now);
                 let rules = self.matcher.rules(id).take(ctx.limits.list_count_max);
                 let explained = rules
                     .map(|rule| rule.explain(&published, ctx.limits, &mut *ctx.tokens))

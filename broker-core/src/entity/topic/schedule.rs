@@ -103,12 +103,8 @@ impl Topic {
                 continue;
             };
             let sequence = self.last_sequence.next();
-            let selection = self.select(&content, sequence, ctx);
-            let journey = Journey {
-                hops: slot.hops,
-                first: slot.enqueued_sequence,
-                dead_letter_source: None,
-            };
+            let selection = self.select(&content, None, sequence, ctx);
+            let journey = Journey { hops: slot.hops, first: slot.enqueued_sequence, changes: None };
             let copies = self.copies(&content, sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);

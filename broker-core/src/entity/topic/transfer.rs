@@ -1,0 +1,121 @@
+//! Messages that come to a topic from another entity of the broker: each is published by the rules of a
+//! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
+
+use super::Topic;
+use super::publish::{Journey, Plan};
+use crate::change::{Change, Durability, PublishedContent};
+use crate::command::{InboundMessage, Outcome};
+use crate::condition::Condition;
+use crate::effect::Answer;
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::message::Overlay;
+use crate::transfer::{Admission, Arrival, WhenFull};
+
+impl Topic {
+    /// Publishes messages in the order of their source, each by itself (FWD-10).
+    pub(super) fn transfer_in(
+        &mut self,
+        messages: Vec<Arrival>,
+        when_full: WhenFull,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let mut admissions = Vec::with_capacity(messages.len());
+        let mut is_stopped = false;
+        for arrival in messages {
+            if is_stopped {
+                admissions.push(Admission::NotTried);
+                continue;
+            }
+            let changes = changes_of(&arrival);
+            match self.admit_arrival(&arrival.message, changes.as_ref(), step.bytes_added, ctx) {
+                Ok(plan) => {
+                    self.arrive(arrival, plan, changes, ctx, step);
+                    admissions.push(Admission::Accepted);
+                }
+                Err(rejection) => {
+                    is_stopped = when_full == WhenFull::Stop
+                        && rejection.condition() == Condition::QuotaExceeded;
+                    admissions.push(Admission::Refused(rejection));
+                }
+            }
+        }
+        if admissions.contains(&Admission::Accepted) {
+            self.usage.touch(ctx.now);
+        }
+        Answer::after_commit(Outcome::Admitted(admissions))
+    }
+
+    /// Gives an admitted message its number and its copies, or drops it as a duplicate; either removes
+    /// it from where it was (FWD-22).
+    fn arrive(
+        &mut self,
+        arrival: Arrival,
+        plan: Plan,
+        changes: Option<Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Arrival { message, enqueued_sequence, hops, origin, .. } = arrival;
+        let id_hash = message.envelope.message_id_hash;
+        if self.find_duplicate(id_hash, ctx.now).is_some() {
+            self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            return;
+        }
+        match plan {
+            Plan::Schedule(_) => {
+                // What waits for its instant has no overlays; they become part of its content.
+                let journey = Journey { hops, first: enqueued_sequence, changes: None };
+                self.accept(with_changes(message, changes), plan, &journey, ctx, step);
+                self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            }
+            Plan::Publish(selection) => {
+                let journey = Journey { hops, first: enqueued_sequence, changes };
+                let sequence = self.last_sequence.next();
+                let copies = self.copies(&message.content, sequence, selection, &journey, ctx);
+                self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
+                self.remember_id(id_hash, None, ctx, step);
+            }
+        }
+    }
+
+    /// The checks of SND-19 that concern a transfer: status, size, quota, ids.
+    fn admit_arrival(
+        &self,
+        message: &InboundMessage,
+        changes: Option<&Overlay>,
+        bytes_added: u64,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Plan, Rejection> {
+        self.refuse_status()?;
+        let size_max = self.description.message_bytes_max();
+        let size = u64::from(message.envelope.size);
+        if size > size_max {
+            return Err(Rejection::message_size_exceeded("message", size, size_max));
+        }
+        let plan = self.plan(message, changes, self.last_sequence.next(), ctx);
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        self.refuse_full_history(std::slice::from_ref(message), ctx)?;
+        Ok(plan)
+    }
+}
+
+/// All that was set on a message since it was sent, and where it was dead-lettered, as one overlay.
+fn changes_of(arrival: &Arrival) -> Option<Overlay> {
+    let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
+    arrival
+        .overlays
+        .iter()
+        .cloned()
+        .chain(source)
+        .reduce(|earlier, later| later.on_top_of(&earlier))
+}
+
+/// The same message with changed properties; as it was if its content cannot be read.
+fn with_changes(message: InboundMessage, changes: Option<Overlay>) -> InboundMessage {
+    let Some(changes) = changes else { return message };
+    let Ok(mut changed) = message.content.decode() else { return message };
+    changed.apply_overlay(&changes);
+    InboundMessage { content: changed.encode(), ..message }
+}
