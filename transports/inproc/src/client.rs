@@ -22,7 +22,8 @@ impl Client {
         Self { broker: broker.clone() }
     }
 
-    /// A sender to a queue, with at most 256 sends in flight; see [`Sender::with_in_flight_max`].
+    /// A sender to a queue or topic, with at most 256 sends in flight; see
+    /// [`Sender::with_in_flight_max`].
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -30,7 +31,8 @@ impl Client {
         Ok(Sender::new(self.broker.entity(path)?))
     }
 
-    /// A receiver on a queue or sub-queue, in peek-lock mode (RCV-05).
+    /// A receiver on a queue, a subscription (`<topic>/Subscriptions/<name>`) or a sub-queue, in
+    /// peek-lock mode (RCV-05).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -47,7 +49,8 @@ impl Client {
         Ok(Receiver::new(self.broker.entity(path)?, mode))
     }
 
-    /// Locks a session of a queue in peek-lock mode, also one that has no message yet (SES-05).
+    /// Locks a session of a queue or subscription in peek-lock mode, also one that has no message yet
+    /// (SES-05).
     ///
     /// # Errors
     /// `EntityNotFound`; `SessionCannotBeLocked` if another receiver holds it (SES-06);
