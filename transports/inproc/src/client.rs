@@ -24,7 +24,8 @@ impl Client {
         Self { broker: broker.clone(), transactions: Transactions::new(broker) }
     }
 
-    /// A sender to a queue, with at most 256 sends in flight; see [`Sender::with_in_flight_max`].
+    /// A sender to a queue or topic, with at most 256 sends in flight; see
+    /// [`Sender::with_in_flight_max`].
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -44,7 +45,8 @@ impl Client {
         Ok(Sender::new(entity).to(destination))
     }
 
-    /// A receiver on a queue or sub-queue, in peek-lock mode (RCV-05).
+    /// A receiver on a queue, a subscription (`<topic>/Subscriptions/<name>`) or a sub-queue, in
+    /// peek-lock mode (RCV-05).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -61,7 +63,8 @@ impl Client {
         Ok(Receiver::new(self.broker.entity(path)?, mode))
     }
 
-    /// Locks a session of a queue in peek-lock mode, also one that has no message yet (SES-05).
+    /// Locks a session of a queue or subscription in peek-lock mode, also one that has no message yet
+    /// (SES-05).
     ///
     /// # Errors
     /// `EntityNotFound`; `SessionCannotBeLocked` if another receiver holds it (SES-06);

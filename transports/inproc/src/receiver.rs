@@ -17,7 +17,7 @@ use crate::Received;
 /// A receive takes at most this many bytes at once; what is over stays for the next (RCV-13).
 pub(crate) const RECEIVE_BYTES_MAX: u64 = 64 << 20;
 
-/// Receives from one queue or sub-queue and settles what it received.
+/// Receives from one queue, subscription or sub-queue and settles what it received.
 ///
 /// It takes nothing ahead: a message is locked when it is asked for (RCV-21). Dropping the receiver
 /// releases its locks, each counted as a failed delivery (SET-23); [`Receiver::close`] keeps them

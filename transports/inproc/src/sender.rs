@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Sends in flight unless said otherwise.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Sends to one queue. Clones share the bound on sends in flight.
+/// Sends to one queue or topic. Clones share the bound on sends in flight.
 ///
 /// Every send is settled: its future completes when the broker has stored or rejected the message
 /// (SND-01). A send whose result is dropped unseen hides errors and breaks the bound on memory; the
@@ -90,7 +90,7 @@ impl Sender {
         self
     }
 
-    /// The path of the queue.
+    /// The path of the queue or topic.
     #[must_use]
     pub fn path(&self) -> &str {
         self.entity.path()

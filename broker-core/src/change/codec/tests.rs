@@ -178,3 +178,20 @@ fn the_key_of_a_rule_stays_the_same() {
     assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
 }
+
+/// DESIGN D11: what the namespace notes of each kind of entity.
+#[test]
+fn the_entries_of_the_namespace_stay_readable() {
+    let golden = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x05audit";
+    let mut written = Vec::new();
+    write_subscription_entry(EntityId(7), "audit", &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_subscription_entry(golden), Ok((EntityId(7), "audit".into())));
+    assert!(read_subscription_entry(&golden[..17]).is_err());
+    let id = EntityId(0x0102);
+    let keys = [queue_entry_key(id), topic_entry_key(id), subscription_entry_key(id)];
+    for (key, table) in keys.iter().zip([0x10, 0x11, 0x12]) {
+        let expected = [&[0; 8][..], &[table], &[0, 0, 0, 0, 0, 0, 1, 2]].concat();
+        assert_eq!(key.as_bytes(), expected);
+    }
+}

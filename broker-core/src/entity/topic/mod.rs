@@ -24,6 +24,13 @@ mod records;
 mod rules;
 mod schedule;
 mod subscriptions;
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that goes wrong may panic"
+)]
+mod tests;
 mod transaction;
 mod transfer;
 mod update;
