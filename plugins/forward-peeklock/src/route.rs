@@ -125,14 +125,11 @@ impl PeerRoute {
             }
         };
         let count = list.len();
-        let answer = match timeout_at(deadline, self.ask(list)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                // The answer that may still come would be missed: the list is handed over again.
-                self.link = None;
-                self.tell_away("it did not answer in time");
-                return Progress::Stopped;
-            }
+        let Ok(answer) = timeout_at(deadline, self.ask(list)).await else {
+            // The answer that may still come would be missed: the list is handed over again.
+            self.link = None;
+            self.tell_away("it did not answer in time");
+            return Progress::Stopped;
         };
         match answer {
             Ok(results) => {
