@@ -210,6 +210,7 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
     for (name, make) in registry::FORWARDERS {
         let forwarder = make(loaded)?;
         tracing::debug!(forwarder = name, schemes = ?forwarder.schemes(), "forwarder is ready");
+        builder = builder.forwarder(forwarder);
     }
     let broker = builder.start().await?;
     declare_all(&broker, &loaded.config.queues).await?;

@@ -49,8 +49,6 @@ pub struct Shared {
     /// Whether every entity that the store has was opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
-    /// Names the broker to forwarders, kept with its data.
-    pub(crate) identity: u128,
 }
 
 impl Shared {

@@ -149,7 +149,6 @@ impl BrokerBuilder {
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
-            identity: identity(&loaded.duplicate_key),
             are_open: tokio::sync::watch::Sender::new(false),
         });
         // Not an owner of the broker: a store may live longer.
@@ -178,15 +177,6 @@ impl BrokerBuilder {
         open.await.map_err(|_| ended())?;
         Ok(Broker { shared, namespace, engine })
     }
-}
-
-/// What forwarders know a broker by: kept with its data, and nothing of the secret shows in it.
-fn identity(duplicate_key: &[u8; 16]) -> u128 {
-    use siphasher::sip128::{Hasher128 as _, SipHasher24};
-    use std::hash::Hasher as _;
-    let mut hasher = SipHasher24::new_with_key(duplicate_key);
-    hasher.write(b"identity of the broker");
-    hasher.finish128().as_u128()
 }
 
 type Started = oneshot::Sender<Result<actix::Addr<NamespaceActor>, StartError>>;

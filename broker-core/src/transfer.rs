@@ -92,6 +92,11 @@ pub enum Departure {
         /// Becomes DeadLetterErrorDescription.
         description: Box<str>,
     },
+    /// A forwarder could not hand it over, for no fault of the message.
+    Postponed {
+        /// When to try again; without it the broker decides.
+        retry_after: Option<TimeSpan>,
+    },
     /// A forwarder did not take it this time (FWD-32).
     Failed {
         /// What it said.

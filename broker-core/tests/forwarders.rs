@@ -195,6 +195,14 @@ impl Stage {
         }
     }
 
+    /// Lets time pass, but none while a call is under way: that has its time from the broker's clock.
+    async fn advance_until(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
+        while !holds(&self.counts(path).await) {
+            self.advance(seconds(1)).await;
+            self.until(path, |counts| counts.transfer == 0).await;
+        }
+    }
+
     async fn take(&self, path: &str) -> Vec<ReceivedMessage> {
         let command = Command::Receive {
             mode: ReceiveMode::ReceiveAndDelete,
@@ -417,9 +425,7 @@ fn threads_of_forwarders_are_bounded() {
         stage.open_gate();
         stage.until("a", |counts| counts.total() == 0).await;
         stage.broker.delete_entity("a").await.unwrap();
-        while stage.counts("b").await.total() > 0 {
-            stage.advance(seconds(1)).await;
-        }
+        stage.advance_until("b", |counts| counts.total() == 0).await;
         let seen = stage.script.seen.lock().unwrap().clone();
         assert_eq!(seen[1].1[0].facts.delivery_count, 0, "waiting is no failure");
         stage.stop().await;
@@ -505,9 +511,7 @@ fn dead_letters_are_offered_without_end() {
         stage.send("a", "1").await;
         stage.clock.advance(seconds(1));
         assert!(stage.take("a").await.is_empty());
-        while stage.counts("a").await.total() > 0 {
-            stage.advance(seconds(1)).await;
-        }
+        stage.advance_until("a", |counts| counts.total() == 0).await;
         assert_eq!(stage.calls().len(), 6);
         let seen = stage.script.seen.lock().unwrap().clone();
         assert_eq!(seen[5].1[0].dead_letter_source.as_deref(), Some("a"));
@@ -545,9 +549,7 @@ fn a_route_that_cannot_be_made_fails_every_message() {
         stage.create("a", Some("test://nowhere")).await;
         stage.send("a", "1").await;
         stage.send("a", "2").await;
-        while stage.counts("a").await.transfer_dead_letter < 2 {
-            stage.advance(seconds(1)).await;
-        }
+        stage.advance_until("a", |counts| counts.transfer_dead_letter == 2).await;
         let verdicts = stage.verdicts("a").await;
         assert!(verdicts.iter().all(|verdict| verdict.1 == "ForwarderFailed"));
         assert!(verdicts[0].2.contains("there is no way to nowhere"), "{}", verdicts[0].2);

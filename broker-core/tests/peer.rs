@@ -8,7 +8,7 @@ use std::time::Duration;
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, Outcome, PeerArrival, ReceivedMessage};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{EntityStatus, QueueUpdate};
+use peeklock_core::description::{EntityStatus, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::entity::peers::{PeerSource, REMEMBERED_MAX, SOURCES_MAX};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber};
@@ -263,5 +263,44 @@ async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
     let map = overlays[0].load().await.unwrap();
     let overlay = Overlay::from_bytes(map);
     assert_eq!(Overlay::source_of([overlay].iter()), Some("elsewhere"));
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// FWD-09, FWD-13, MSG-15: a topic publishes what another broker forwards, once; its copies have the hops
+/// and the first number of the message.
+#[tokio::test]
+async fn a_topic_publishes_what_is_forwarded_once() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let broker = start(&store).await;
+    broker.create_topic("q", TopicUpdate::default()).await.unwrap();
+    for name in ["one", "two"] {
+        let update = SubscriptionUpdate::default();
+        broker.create_subscription("q", name, update, Vec::new()).await.unwrap();
+    }
+    let mut messages = numbered(&broker, [7, 5]);
+    messages[1].dead_letter_source = Some("elsewhere".into());
+    assert_eq!(hand_over(&broker, source(1), messages).await, vec![Ok(()); 2]);
+    broker.stop(Duration::ZERO).await.unwrap();
+
+    let broker = start(&store).await;
+    let mut messages = numbered(&broker, [7, 5, 6, 8]);
+    messages[2].hops = 5;
+    let results = hand_over(&broker, source(1), messages).await;
+    assert!(results[2].as_ref().unwrap_err().detail().contains("5 hops"), "{results:?}");
+    for name in ["one", "two"] {
+        let entity = broker.entity(&format!("q/Subscriptions/{name}")).unwrap();
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+        let Outcome::Peeked(copies) = entity.call(command).await.unwrap() else { panic!() };
+        let firsts: Vec<u64> =
+            copies.iter().map(|copy| copy.facts.enqueued_sequence.0 - 100).collect();
+        assert_eq!(firsts, [7, 5, 8], "{name}");
+        let map = copies[1].overlays[0].load().await.unwrap();
+        assert_eq!(Overlay::source_of([Overlay::from_bytes(map)].iter()), Some("elsewhere"));
+        // A subscription takes nothing itself.
+        let messages = numbered(&broker, [9]);
+        let command = Command::TransferFromPeer { source: source(1), messages };
+        let error = entity.call(command).await.unwrap_err();
+        assert_eq!(error.condition(), Condition::InvalidOperation);
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }

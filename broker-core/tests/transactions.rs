@@ -202,7 +202,7 @@ async fn transactions_end_with_their_connection() {
     drop(transactions);
     let next = Transactions::new(&world.broker);
     next.begin(Reach::OneEntity).unwrap();
-    assert_eq!(commit(&next, id).await, Ok(0));
+    assert_eq!(commit(&next, id).await, Err(Condition::TransactionUnknown));
     assert_eq!(world.active().await, 0);
 }
 

@@ -391,6 +391,14 @@ scenarios_of! { inproc_forwarding, Inproc, forwarding: [
     a_dead_letter_that_may_not_hop_can_be_received,
     forwarding_goes_on_after_a_restart,
     a_backlog_arrives_in_its_order,
+    forwarding_takes_no_time,
+    dead_letter_source_names_where_it_was_dead_lettered,
+    a_full_destination_can_hold_messages_up with that_holds,
+    a_message_can_be_sent_by_way_of_a_queue,
+    what_cannot_be_sent_on_is_dead_lettered_on_the_way,
+    a_message_on_its_way_outlives_a_restart with that_holds,
+    what_waits_to_be_forwarded_can_be_deleted,
+    a_header_that_grows_too_large_is_dead_lettered_where_it_arrives,
 ] }
 
 /// Makes tests of sessions for each transport that has them.
@@ -430,7 +438,10 @@ macro_rules! transactions {
     };
 }
 
-transactions! { inproc_transactions on Inproc: [
+transactions! {
+    inproc_transactions on Inproc,
+    websocket_transactions on WebSocket,
+    websocket_json_transactions on WebSocketJson: [
     nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
     after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
     every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,

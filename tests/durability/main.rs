@@ -22,6 +22,7 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
+mod chain;
 mod client;
 mod connection;
 mod inspection;
@@ -251,6 +252,28 @@ fn a_killed_broker_keeps_its_word() {
     }
     if rounds >= ROUNDS {
         must_have_seen_everything(&run);
+    }
+    place.remove();
+}
+
+/// However often the broker is killed while messages move along a chain of queues, each is in one place.
+#[test]
+fn a_killed_broker_has_each_forwarded_message_in_one_place() {
+    let _alone = alone();
+    let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(ROUNDS);
+    let seed = seed();
+    let place = Place::new("chain", Storage::Journal);
+    let mut chain = chain::Chain::new(&place, Random::new(seed));
+    if let Err(what) = chain.rounds(rounds) {
+        panic!(
+            "{what}\nseed {seed}; the files are kept in {}\nthe broker's last words:\n{}",
+            place.directory().display(),
+            place.last_words()
+        );
+    }
+    eprintln!("{} messages, caught on their way {} times", chain.message_count(), chain.caught);
+    if rounds >= ROUNDS {
+        assert!(chain.caught > 0, "no kill has met a message on its way");
     }
     place.remove();
 }

@@ -162,7 +162,7 @@ impl Errand {
             return vec![failed(why)];
         };
         let source = Source {
-            broker: self.shared.identity,
+            broker: self.shared.edge.broker_id(),
             entity: self.id,
             path: Arc::clone(&list.source),
             sub_queue: list.sub_queue,
@@ -272,6 +272,9 @@ fn departure(verdict: Verdict) -> Departure {
     match verdict {
         Verdict::Delivered => Departure::Delivered,
         Verdict::Refused { reason, description } => Departure::Rejected { reason, description },
+        Verdict::Postponed { retry_after } => {
+            Departure::Postponed { retry_after: retry_after.map(TimeSpan::from_std) }
+        }
         Verdict::Failed { why, retry_after } => {
             Departure::Failed { why, retry_after: retry_after.map(TimeSpan::from_std) }
         }

@@ -112,6 +112,12 @@ pub enum Verdict {
         /// Becomes DeadLetterErrorDescription.
         description: Box<str>,
     },
+    /// Nothing is known against it: the destination is away, or busy. It is offered again, before later
+    /// ones, and that is not counted.
+    Postponed {
+        /// When; without it the broker decides.
+        retry_after: Option<Duration>,
+    },
     /// It was not taken this time. It is offered again, before later ones, until it has failed as often
     /// as MaxDeliveryCount says (FWD-32).
     Failed {

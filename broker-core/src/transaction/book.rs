@@ -1,6 +1,6 @@
 //! The open transactions of one connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TransactionId;
@@ -31,9 +31,9 @@ pub(super) struct Book {
 #[derive(Default)]
 struct State {
     open: BTreeMap<TransactionId, Begun>,
-    /// Those that were rolled back because they were too old; at most as many as may be open.
-    timed_out: BTreeSet<TransactionId>,
-    last: u64,
+    /// Those that were rolled back because they were too old, in that order; at most as many as may be
+    /// open.
+    timed_out: VecDeque<TransactionId>,
     /// What the open ones hold.
     bytes: u64,
 }
@@ -117,8 +117,13 @@ impl Transactions {
                 "the connection has {count_max} open transactions already"
             )));
         }
-        state.last += 1;
-        let id = TransactionId(state.last);
+        let id = loop {
+            // Of no other connection: who has lost one cannot meet a transaction of another there.
+            let id = TransactionId(TransactionId::of_bits(self.0.broker.random_bits()));
+            if !state.open.contains_key(&id) && !state.timed_out.contains(&id) {
+                break id;
+            }
+        };
         let begun = Begun { open: Open::default(), reach, root: None, subscription: None };
         state.open.insert(id, begun);
         drop(state);
@@ -233,7 +238,7 @@ impl Transactions {
     pub fn forget(&self, id: TransactionId) {
         let mut state = self.0.lock();
         state.remove(id);
-        state.timed_out.remove(&id);
+        state.timed_out.retain(|timed_out| *timed_out != id);
     }
 
     /// Rolls back what is too old (TXN-06). Whoever uses one later is told so without this; it gives
@@ -273,7 +278,7 @@ impl State {
         if self.open.get(&id).is_some_and(|begun| begun.open.is_over(now)) {
             self.time_out(id, count_max);
         }
-        if self.timed_out.contains(&id) {
+        if !self.open.contains_key(&id) && self.timed_out.contains(&id) {
             return Err(Rejection::new(
                 Condition::TransactionTimedOut,
                 format!("transaction {id} took too long and was rolled back"),
@@ -290,10 +295,10 @@ impl State {
 
     fn time_out(&mut self, id: TransactionId, count_max: usize) {
         self.remove(id);
-        self.timed_out.insert(id);
+        self.timed_out.push_back(id);
         // Of the oldest it is no longer known why they are not there.
         while self.timed_out.len() > count_max {
-            self.timed_out.pop_first();
+            self.timed_out.pop_front();
         }
     }
 

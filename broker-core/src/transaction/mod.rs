@@ -25,9 +25,18 @@ pub(crate) use self::operation::in_transaction;
 pub use self::operation::{Operation, Part, PartOutcome};
 pub(crate) use self::room::Room;
 
-/// Names a transaction among those of its connection; never given twice there.
+/// Names a transaction. A random number of 53 bits, which every language can hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransactionId(pub u64);
+
+impl TransactionId {
+    /// The number that these bits make.
+    fn of_bits(bits: u128) -> u64 {
+        #[expect(clippy::cast_possible_truncation, reason = "53 of them are wanted")]
+        let bits = bits as u64;
+        (bits >> 11).max(1)
+    }
+}
 
 impl fmt::Display for TransactionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,6 +75,33 @@ fn silence_planned_panics() {
     }));
 }
 
+/// FND-03: whichever batch of a chain over two shards fails, is of unknown outcome, or is the last before
+/// a crash or a panic, every message that was acknowledged is at the end, once and in order.
+#[test]
+fn a_failure_at_any_step_leaves_each_message_in_one_place() {
+    use peeklock_core::testing::Fate;
+    use world::{Misfortune, World};
+    let unknown = |landed, holds| Misfortune::Fate(Fate::Unknown { landed, holds });
+    let misfortunes = [
+        Misfortune::Fate(Fate::Fail),
+        unknown(false, false),
+        unknown(true, false),
+        unknown(false, true),
+        unknown(true, true),
+        Misfortune::Crash,
+        Misfortune::Panic(0),
+        Misfortune::Panic(1),
+        Misfortune::Panic(3),
+    ];
+    for misfortune in misfortunes {
+        let mut step = 0;
+        while World::chain(step, misfortune) {
+            step += 1;
+        }
+        assert!(step > 8, "{misfortune:?} has met only {step} steps");
+    }
+}
+
 #[test]
 fn no_seed_loses_or_doubles_a_message() {
     silence_planned_panics();

@@ -145,6 +145,14 @@ struct Entity {
     dirty: bool,
 }
 
+/// What goes wrong at one step.
+#[derive(Clone, Copy, Debug)]
+pub enum Misfortune {
+    Fate(Fate),
+    Crash,
+    Panic(usize),
+}
+
 /// What a reply belongs to.
 enum Asked {
     Send(Vec<u64>),
@@ -186,6 +194,9 @@ pub struct World {
     judge: Judge,
     seen: Seen,
     fuse: Rc<Cell<bool>>,
+    /// What becomes of one batch, counted from the first.
+    planned: Option<(u64, Misfortune)>,
+    completed: u64,
     traced: bool,
     lines: Vec<String>,
 }
@@ -256,6 +267,8 @@ impl World {
             judge: Judge { in_order: !locks, may_absorb, ..Judge::default() },
             seen: Seen::default(),
             fuse: Rc::default(),
+            planned: None,
+            completed: 0,
             random,
             traced,
             lines: Vec::new(),
@@ -265,6 +278,49 @@ impl World {
             world.entities.push(entity);
         }
         world
+    }
+
+    /// A chain of all queues, whose head has messages; one thing goes wrong when the `step`-th batch
+    /// completes. Returns whether the run was that long.
+    pub fn chain(step: u64, misfortune: Misfortune) -> bool {
+        let mut world = Self::new(1, false);
+        world.odds = Odds::default();
+        world.locks = false;
+        world.judge.in_order = true;
+        world.judge.may_absorb = false;
+        world.config.forwarding = ForwardingConfig::default();
+        world.come_to_rest();
+        for place in (0..QUEUES).rev() {
+            let mut description = QueueDescription::new(format!("q{place}"), &world.limits);
+            if place + 1 < QUEUES {
+                description.forward_to = Some(format!("q{}", place + 1).into());
+            }
+            world.entities[place].description = description.clone();
+            let description = Box::new(description);
+            let update = Command::Update { description, read_at: None };
+            world.submit(place, SubQueue::Main, update, Asked::Other);
+        }
+        world.come_to_rest();
+        world.planned = Some((world.completed + step, misfortune));
+        let first = world.next_marker;
+        for number in 0..9 {
+            let message = world.message();
+            let marker = world.next_marker - 1;
+            world.submit(0, SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]));
+            if number % 3 == 2 {
+                world.run(0);
+                world.submit_tree(0);
+            }
+        }
+        world.come_to_rest();
+        let end = world.entities[QUEUES - 1].id.0;
+        for marker in
+            (first..world.next_marker).filter(|one| world.judge.acknowledged.contains(one))
+        {
+            let place = world.judge.last.places.get(&marker);
+            assert_eq!(place.map(|place| place.entity), Some(end), "{marker} is at {place:?}");
+        }
+        world.planned.is_none()
     }
 
     pub const fn seen(&self) -> &Seen {
@@ -316,6 +372,22 @@ impl World {
 
     /// One batch of the store ends, and what is durable then is judged.
     fn complete(&mut self, shard: Shard, fate: Fate) -> bool {
+        if self.store.queued(shard) == 0 {
+            return false;
+        }
+        let mut fate = fate;
+        if let Some((_, misfortune)) = self.planned.take_if(|(step, _)| *step == self.completed) {
+            match misfortune {
+                Misfortune::Fate(planned) => fate = planned,
+                Misfortune::Crash => {
+                    self.completed += 1;
+                    self.crash();
+                    return false;
+                }
+                Misfortune::Panic(place) => self.fail(place, "as planned"),
+            }
+        }
+        self.completed += 1;
         let done = self.store.complete_next(shard, fate);
         if done {
             self.judge.look(&self.store, self.next_id);

@@ -90,6 +90,10 @@ impl Route for PeerRoute {
                 break;
             }
         }
+        if verdicts.is_empty() {
+            // An outage is no fault of a message.
+            verdicts.extend(messages.first().map(|_| Verdict::Postponed { retry_after: None }));
+        }
         verdicts
     }
 }

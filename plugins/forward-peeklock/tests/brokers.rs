@@ -11,6 +11,8 @@ mod proxy;
 
 #[path = "brokers/arrival.rs"]
 mod arrival;
+#[path = "brokers/circle.rs"]
+mod circle;
 #[path = "brokers/losses.rs"]
 mod losses;
 #[path = "brokers/tls.rs"]

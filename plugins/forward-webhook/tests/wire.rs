@@ -8,6 +8,8 @@ mod server;
 
 #[path = "wire/failures.rs"]
 mod failures;
+#[path = "wire/queue.rs"]
+mod queue;
 #[path = "wire/requests.rs"]
 mod requests;
 #[path = "wire/tls.rs"]

@@ -1,6 +1,9 @@
 //! Auto-forwarding, the hop limit, the transfer dead-letter queue (file 10).
 
-use peeklock_core::command::Command;
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Overlay;
+use peeklock_inproc::Client;
 
 use super::*;
 
@@ -219,7 +222,7 @@ pub async fn a_circle_ends_by_the_hop_limit(s: &Stage) {
     assert_eq!(s.take(&tdlq("a")).await.text(), "1");
 }
 
-/// FWD-15, FWD-16, FWD-20, FWD-21: a destination that is disabled or absent; nothing comes back by
+/// FWD-15, FWD-16, FWD-17, FWD-19, FWD-20, FWD-21: a destination that is disabled or absent; nothing comes back by
 /// itself.
 pub async fn what_a_destination_does_not_take_is_dead_lettered_at_the_source(s: &Stage) {
     for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
@@ -454,4 +457,192 @@ pub async fn a_backlog_arrives_in_its_order(s: &Stage) {
     let arrived: Vec<usize> = s.drain("b").await.iter().map(|text| text.parse().unwrap()).collect();
     assert!(arrived.is_sorted());
     assert_eq!(arrived.len(), 1_000);
+}
+
+/// FWD-11: a message that can be forwarded is, without time passing; one that was kept is offered again
+/// within a second.
+pub async fn forwarding_takes_no_time(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue_with("a", forwards_to("b")).await;
+    let before = s.now();
+    s.put("a", "1").await;
+    s.until("b", |counts| counts.active == 1).await;
+    assert_eq!(s.take("b").await.enqueued_at, before);
+}
+
+/// FWD-26: DeadLetterSource names the entity in which a message was dead-lettered, also after further
+/// transfers; before it leaves it has none.
+pub async fn dead_letter_source_names_where_it_was_dead_lettered(s: &Stage) {
+    s.open_queue("c").await;
+    s.open_queue_with("b", forwards_to("c")).await;
+    s.open_queue("Orders/A").await;
+    s.put("orders/a", "1").await;
+    let seen = s.take("orders/a").await;
+    s.dead_letter("orders/a", &seen).await;
+    let source = async |path: &str| {
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 1 };
+        let entity = s.broker.entity(path).unwrap();
+        let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else { panic!("peeked") };
+        let mut overlays = Vec::new();
+        for overlay in &peeked[0].overlays {
+            overlays.push(Overlay::from_bytes(overlay.load().await.unwrap()));
+        }
+        Overlay::source_of(overlays.iter()).map(str::to_owned)
+    };
+    assert_eq!(source(&dlq("orders/a")).await, None);
+    update(s, "orders/a", forwards_dead_letters_to("b")).await;
+    s.until("c", |counts| counts.active == 1).await;
+    assert_eq!(source("c").await.as_deref(), Some("Orders/A"));
+    assert_eq!(s.take("c").await.message.application_properties, []);
+}
+
+/// VIA-03: a full destination can hold messages up, in their order, until there is room.
+pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
+    let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
+    s.open_queue_with("b", small).await;
+    s.open_queue_with("a", forwards_to("b")).await;
+    s.open_queue("via").await;
+    for id in ["1", "2", "3"] {
+        let bytes = if id == "3" { 1 << 10 } else { 600 << 10 };
+        s.send("a", sized(bytes, id)).await.unwrap();
+    }
+    s.until("a", |counts| counts.active == 2).await;
+    let client = Client::new(&s.broker);
+    client.sender_via("b", "via").unwrap().send(sized(600 << 10, "4")).await.unwrap();
+    s.advance(seconds(1)).await;
+    assert_eq!(s.counts("a").await.transfer_dead_letter, 0);
+    s.purge("b").await.unwrap();
+    s.advance(seconds(1)).await;
+    while s.counts("a").await.total() + s.counts("via").await.total() > 0 {
+        if s.counts("b").await.total() > 0 {
+            s.drain("b").await;
+        }
+        s.advance(seconds(1)).await;
+    }
+    assert_eq!(s.counts("via").await.transfer_dead_letter, 0);
+}
+
+pub fn that_holds() -> Setup {
+    let mut setup = Setup::default();
+    setup.settings.forwarding_on_destination_full =
+        peeklock_core::description::OnDestinationFull::Hold;
+    setup
+}
+
+/// VIA-01, VIA-06, MSG-13, MSG-15, SCH-02: what is sent by way of a queue is seen by nobody there, and
+/// moves on; a schedule is kept at the destination.
+pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue("via").await;
+    let client = Client::new(&s.broker);
+    let sender = client.sender_via("B", "via").unwrap();
+    s.put("via", "own").await;
+    let number = sender.send(message("1").with_session_id("s")).await.unwrap();
+    assert_eq!(number.0, 2);
+    let batch = vec![message("2"), message("3")];
+    let numbers = sender.send_batch(batch).await.unwrap();
+    assert_eq!(numbers.iter().map(|number| number.0).collect::<Vec<_>>(), [3, 4]);
+    let at = s.now().plus(minutes(5));
+    sender.schedule(message("later"), at).await.unwrap();
+    s.until("b", |counts| counts.active == 3 && counts.scheduled == 1).await;
+    s.until("via", |counts| counts.total() == 1).await;
+    assert_eq!(texts(&s.look("via").await), ["own"]);
+    let arrived = s.take_all("b").await;
+    assert_eq!(texts(&arrived), ["1", "2", "3"]);
+    assert_eq!(arrived[0].enqueued_sequence, 2);
+    assert_eq!(arrived[0].message.session_id.as_deref(), Some("s"));
+    s.advance(minutes(5)).await;
+    assert_eq!(texts(&s.take_all("b").await), ["1", "2", "3", "later"]);
+}
+
+/// VIA-02, VIA-03, VIA-06, FWD-15: the destination must be there when a sender attaches; what fails
+/// later goes into the transfer dead-letter queue of the queue on the way.
+pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
+    s.open_queue("via").await;
+    let client = Client::new(&s.broker);
+    let condition = |error: peeklock_core::error::BrokerError| error.condition();
+    use peeklock_core::condition::Condition;
+    let absent = client.sender_via("b", "via").map(|_| ()).map_err(condition);
+    assert_eq!(absent, Err(Condition::EntityNotFound));
+    s.open_queue("b").await;
+    let absent = client.sender_via("b", "absent").map(|_| ()).map_err(condition);
+    assert_eq!(absent, Err(Condition::EntityNotFound));
+    let itself = client.sender_via("via", "via").map(|_| ()).map_err(condition);
+    assert_eq!(itself, Err(Condition::InvalidOperation));
+    let sender = client.sender_via("b", "via").unwrap();
+    let status = Some(EntityStatus::SendDisabled);
+    update(s, "b", QueueUpdate { status, ..QueueUpdate::default() }).await;
+    sender.send(message("1")).await.unwrap();
+    s.until("via", |counts| counts.transfer_dead_letter == 1).await;
+    s.delete("b").await.unwrap();
+    sender.send(message("2")).await.unwrap();
+    s.until("via", |counts| counts.transfer_dead_letter == 2).await;
+    let dead = s.take_all(&tdlq("via")).await;
+    assert_eq!(texts(&dead), ["1", "2"]);
+    assert_eq!(verdict(&dead[0]).0, "MessagingEntityDisabled");
+    assert_eq!(verdict(&dead[1]).0, "MessagingEntityNotFound");
+}
+
+/// VIA-01, LIF-05: a message on its way outlives a restart, and neither expires nor shows.
+pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
+    let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
+    s.open_queue_with("b", small).await;
+    s.open_queue("via").await;
+    s.send("b", sized(1_000 << 10, "full")).await.unwrap();
+    let client = Client::new(&s.broker);
+    let sender = client.sender_via("b", "via").unwrap();
+    let waits = sized(100 << 10, "waits").with_time_to_live(seconds(10));
+    sender.send(waits).await.unwrap();
+    s.advance(seconds(60)).await;
+    assert_eq!(s.counts("via").await.transfer, 1);
+    assert!(s.look("via").await.is_empty());
+    s.assert_empty("via").await;
+    s.purge("b").await.unwrap();
+    let again = s.restart().await;
+    again.until("b", |counts| counts.active == 1).await;
+    let seen = again.take("b").await;
+    assert_eq!(seen.message.message_id.as_ref().unwrap().to_string(), "waits");
+    assert_eq!(seen.expires_at, Some(again.now().plus(seconds(10))));
+    again.stop().await;
+}
+
+/// MAT-01, DEL-04: an operator can delete what waits to be forwarded, and nobody cancels or settles it.
+pub async fn what_waits_to_be_forwarded_can_be_deleted(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue_with("a", forwards_dead_letters_to("b")).await;
+    let status = Some(EntityStatus::SendDisabled);
+    update(s, "b", QueueUpdate { status, ..QueueUpdate::default() }).await;
+    for text in ["1", "2", "3"] {
+        s.put("a", text).await;
+        let seen = s.take("a").await;
+        s.dead_letter("a", &seen).await;
+    }
+    s.advance(TICK).await;
+    s.until("a", |counts| counts.dead_letter == 3).await;
+    assert_eq!(s.delete_batch(&dlq("a"), 2, None).await.unwrap(), 2);
+    assert_eq!(texts(&s.look(&dlq("a")).await), ["3"]);
+    assert_eq!(s.purge(&dlq("a")).await.unwrap(), 1);
+}
+
+/// DLQ-20: a message whose header grows over the limit on its way is dead-lettered where it arrives,
+/// with its properties whole.
+pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue_with("a", forwards_dead_letters_to("b")).await;
+    let large = |more: usize| {
+        ["x", "y", "z"].into_iter().fold(message("1").with_message_id("1"), |message, key| {
+            let bytes = if key == "z" { more } else { 21_000 };
+            message.with_application_property(key, "v".repeat(bytes))
+        })
+    };
+    let header = |more| large(more).encode().header_size() as usize;
+    let most = 65_536 - header(20_000) + 20_000;
+    s.send("a", large(most)).await.unwrap();
+    let seen = s.take("a").await;
+    s.dead_letter("a", &seen).await;
+    s.until("b", |counts| counts.dead_letter == 1).await;
+    let seen = s.take(&dlq("b")).await;
+    assert_eq!(verdict(&seen).0, "HeaderSizeExceeded");
+    let z = Value::from("v".repeat(most));
+    assert_eq!(seen.message.application_property("z"), Some(&z));
 }

@@ -2,7 +2,7 @@
 
 mod topics;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -16,12 +16,14 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::PartOutcome;
 use peeklock_websocket::client::{
-    Client, ClientOptions, Received, Receiver, Refusal as Outcome, SessionReceiver,
+    Client, ClientOptions, Part, Received, Receiver, Refusal as Outcome, SessionReceiver,
+    Transaction,
 };
 use peeklock_websocket::{Encoding, WebSocketConfig, WebSocketTransport};
 
-use crate::subject::{Answer, Decision, Extra, Seen, Session, Subject};
+use crate::subject::{Answer, Decision, Extra, Seen, Session, Subject, Work};
 
 /// A listener on a free port and a client. Each operation opens a handle and closes it again, so that
 /// nothing but the lock token ties a settlement to the receive before it (SET-24).
@@ -31,6 +33,9 @@ pub struct WebSocket {
     running: RefCell<Option<Box<dyn RunningTransport>>>,
     /// What was received under lock, by token.
     received: RefCell<HashMap<String, Received>>,
+    /// What was begun, by the order in which it was.
+    transactions: RefCell<HashMap<u64, Transaction>>,
+    begun: Cell<u64>,
 }
 
 impl WebSocket {
@@ -48,7 +53,47 @@ impl WebSocket {
             address,
             running: RefCell::new(Some(running)),
             received: RefCell::default(),
+            transactions: RefCell::default(),
+            begun: Cell::new(0),
         }
+    }
+
+    async fn add(&self, transaction: &Transaction, path: &str, work: Work) -> Answer<()> {
+        let message = |token: &str| self.known(token).expect("a message that was received");
+        match work {
+            Work::Send(message) => transaction.send(&self.client().sender(path)?, message).await?,
+            Work::SendBatch(messages) => {
+                transaction.send_batch(&self.client().sender(path)?, messages).await?;
+            }
+            Work::Renew { token } => {
+                transaction.renew_lock(&self.receiver(path)?, &message(&token)).await?;
+            }
+            Work::Settle { token, decision } => {
+                let receiver = self.receiver(path)?;
+                let message = message(&token);
+                match decision {
+                    Decision::Complete => transaction.complete(&receiver, &message).await?,
+                    Decision::Abandon(properties) => {
+                        transaction.abandon(&receiver, &message, &properties).await?;
+                    }
+                    Decision::Defer(properties) => {
+                        transaction.defer(&receiver, &message, &properties).await?;
+                    }
+                    Decision::DeadLetter { reason, description, properties } => {
+                        let (why, what) = (reason.as_deref(), description.as_deref());
+                        transaction
+                            .dead_letter(&receiver, &message, why, what, &properties)
+                            .await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begun(&self, transaction: u64) -> Transaction {
+        let handle = self.transactions.borrow_mut().remove(&transaction);
+        handle.expect("a transaction that was begun")
     }
 
     fn client(&self) -> Client {
@@ -240,6 +285,36 @@ impl Subject for WebSocket {
 
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
         Ok(self.client().admin().delete_deferred(path, SequenceNumber(sequence)).await?)
+    }
+
+    async fn begin(&self) -> Answer<u64> {
+        let transaction = self.client().begin_transaction().await?;
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        self.transactions.borrow_mut().insert(number, transaction);
+        Ok(number)
+    }
+
+    async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
+        let handle = self.begun(transaction);
+        let answer = self.add(&handle, path, work).await;
+        self.transactions.borrow_mut().insert(transaction, handle);
+        answer
+    }
+
+    async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
+        let committed = self.begun(transaction).commit().await?;
+        let outcome = |part: &Part| match (&part.sequence_numbers[..], part.locked_until) {
+            ([], None) => PartOutcome::Done,
+            ([], Some(until)) => PartOutcome::Renewed(until),
+            ([number], _) => PartOutcome::Accepted(*number),
+            (numbers, _) => PartOutcome::AcceptedBatch(numbers.to_vec()),
+        };
+        Ok(committed.parts().iter().map(outcome).collect())
+    }
+
+    async fn roll_back(&self, transaction: u64) -> Answer<()> {
+        Ok(self.begun(transaction).roll_back().await?)
     }
 
     async fn accept(

@@ -22,6 +22,7 @@ mod sender;
 mod session;
 mod text;
 mod topics;
+mod transaction;
 
 use std::fmt;
 use std::io;
@@ -52,6 +53,7 @@ pub use self::text::{
     MessageTextError, explanation_to_json, message_from_json, message_to_json, queue_to_json,
     rule_from_json, rule_to_json, session_state_to_json, subscription_to_json, topic_to_json,
 };
+pub use self::transaction::{Committed, Part, Transaction};
 
 /// What a connection is made over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -15,4 +15,5 @@ mod wire {
     mod resume;
     mod sessions;
     mod topics;
+    mod transactions;
 }

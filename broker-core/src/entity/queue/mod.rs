@@ -488,17 +488,14 @@ impl Machine for Queue {
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {
         match change {
-            Change::Accepted { sequence, slot, session, .. } => {
+            Change::Accepted { sequence, slot, session, .. }
+            | Change::Arrived { sequence, slot, session, .. } => {
                 self.insert(*sequence, *slot, session.as_deref());
                 self.hold_back(*sequence, stage);
             }
             Change::Pending { sequence, slot, destination, .. } => {
                 self.transfers.note_destination(*sequence, std::sync::Arc::clone(destination));
                 self.insert(*sequence, *slot, None);
-                self.hold_back(*sequence, stage);
-            }
-            Change::Arrived { sequence, slot, session, .. } => {
-                self.insert(*sequence, *slot, session.as_deref());
                 self.hold_back(*sequence, stage);
             }
             Change::Absorbed { .. } => {}

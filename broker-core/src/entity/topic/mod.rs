@@ -18,6 +18,7 @@
 
 mod idle;
 mod invariant;
+mod peer;
 mod publish;
 mod records;
 mod rules;
@@ -35,6 +36,7 @@ use siphasher::sip128::SipHasher24;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::{CopySettings, Family};
+use super::peers::Peers;
 use super::queue::QueueConfig;
 use super::slot::{SlotState, SlotTable};
 use super::usage::Usage;
@@ -69,6 +71,8 @@ pub struct Topic {
     /// Messages that are due and whose contents are being loaded.
     loading: Vec<SequenceNumber>,
     duplicates: Option<Box<DuplicateHistory>>,
+    /// What other brokers have forwarded here of late.
+    peers: Peers,
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     matcher: Matcher,
@@ -118,6 +122,7 @@ impl Topic {
             schedule: DueIndex::default(),
             loading: Vec::new(),
             duplicates,
+            peers: Peers::default(),
             in_flight: VecDeque::new(),
             matcher: Matcher::new(),
             subscriptions: BTreeMap::new(),
@@ -244,10 +249,12 @@ impl Machine for Topic {
             // It has nobody who could be detached, and no call that waits.
             Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
             Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
-            Command::TransferIn { .. }
-            | Command::TransferFromPeer { .. }
-            | Command::TransferOut { .. }
-            | Command::SendVia { .. } => Err(self.refuse_transfer()),
+            Command::TransferFromPeer { source, messages } => {
+                Ok(self.transfer_from_peer(source, messages, ctx, step))
+            }
+            Command::TransferIn { .. } | Command::TransferOut { .. } | Command::SendVia { .. } => {
+                Err(self.refuse_transfer())
+            }
             Command::Check { operation } => self.check(&operation, ctx),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
@@ -323,6 +330,8 @@ impl Machine for Topic {
                     history.forget(*bucket);
                 }
             }
+            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerForgotten { source } => self.peers.forget(source),
             Change::OfTopic(change) => self.enact_own(change),
             // A topic makes no others.
             Change::Materialised { .. }
@@ -334,8 +343,6 @@ impl Machine for Topic {
             | Change::Pending { .. }
             | Change::Arrived { .. }
             | Change::Absorbed { .. }
-            | Change::PeerTaken { .. }
-            | Change::PeerForgotten { .. }
             | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}

@@ -22,6 +22,17 @@ use crate::time::Timestamp;
 /// What the record of one copy needs in the store.
 const COPY_RECORD_BYTES: u64 = 128;
 
+/// What a message has behind it that comes from another entity; nothing for one that a client sends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journey {
+    /// Transfers so far; the way to the subscriptions is none (FWD-13).
+    pub(super) hops: u8,
+    /// The number it was first given, 0 if that is the topic's (MSG-15).
+    pub(super) first: SequenceNumber,
+    /// Where it was dead-lettered (FWD-26).
+    pub(super) dead_letter_source: Option<Overlay>,
+}
+
 /// What is to become of an admitted message.
 pub(super) enum Plan {
     /// It waits for its instant.
@@ -45,7 +56,7 @@ impl Topic {
     ) -> Result<Answer, Rejection> {
         let plan = self.admit(std::slice::from_ref(&message), ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
-        let sequence = self.accept(message, plan, ctx, step);
+        let sequence = self.accept(message, plan, &Journey::default(), ctx, step);
         self.usage.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Accepted(sequence)))
     }
@@ -64,10 +75,24 @@ impl Topic {
         let sequences = messages
             .into_iter()
             .zip(plans)
-            .map(|(message, plan)| self.accept(message, plan, ctx, step))
+            .map(|(message, plan)| self.accept(message, plan, &Journey::default(), ctx, step))
             .collect();
         self.usage.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
+    }
+
+    /// The checks for a message that is one of a list, each by itself; `bytes_added` is what those before
+    /// it have added.
+    pub(super) fn admit_one(
+        &self,
+        message: &InboundMessage,
+        bytes_added: u64,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Plan, Rejection> {
+        let plan = self.admit(std::slice::from_ref(message), ctx)?.pop();
+        let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        Ok(plan)
     }
 
     /// The checks of a batch, an empty one too (SND-30, SND-34).
@@ -213,6 +238,7 @@ impl Topic {
         &mut self,
         message: InboundMessage,
         plan: Plan,
+        journey: &Journey,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> SequenceNumber {
@@ -228,7 +254,7 @@ impl Topic {
                 let slot = Slot {
                     enqueued_at: at,
                     expires_at: own,
-                    enqueued_sequence: SequenceNumber(0),
+                    enqueued_sequence: journey.first,
                     size: envelope.size,
                     header_size: envelope.header_size,
                     delivery_count: 0,
@@ -236,7 +262,7 @@ impl Topic {
                     overlay_count: 0,
                     state: SlotState::Scheduled,
                     sub_queue: SubQueue::Main,
-                    hops: 0,
+                    hops: journey.hops,
                     in_flight: false,
                     transferring: false,
                 };
@@ -245,7 +271,7 @@ impl Topic {
                 self.change(change, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let copies = self.copies(&content, sequence, selection, ctx);
+                let copies = self.copies(&content, sequence, selection, journey, ctx);
                 self.publish(sequence, PublishedContent::New(content), copies, ctx, step);
             }
         }
@@ -277,8 +303,10 @@ impl Topic {
         content: &Content,
         sequence: SequenceNumber,
         selection: Selection,
+        journey: &Journey,
         ctx: &Ctx<'_>,
     ) -> Vec<SubscriptionCopy> {
+        let first = if journey.first.0 == 0 { sequence } else { journey.first };
         let mut copies: Vec<SubscriptionCopy> = Vec::with_capacity(selection.copies.len());
         if selection.copies.is_empty() {
             return copies;
@@ -296,6 +324,10 @@ impl Topic {
                 }
                 None => (view.time_to_live(), own_session.clone(), None),
             };
+            let changes = match (changes, &journey.dead_letter_source) {
+                (Some(changes), Some(source)) => Some(changes.on_top_of(source)),
+                (changes, source) => changes.or_else(|| source.clone()),
+            };
             let settings = subscription.settings;
             let ceiling = settings
                 .default_message_time_to_live
@@ -304,7 +336,7 @@ impl Topic {
                 enqueued_at: ctx.now,
                 // The lowest of the three counts, from enqueueing in the subscription (EXP-07).
                 expires_at: own.map_or(Timestamp::NEVER, |own| ctx.now.plus(own.min(ceiling))),
-                enqueued_sequence: sequence,
+                enqueued_sequence: first,
                 size: content.size(),
                 header_size: content.header_size(),
                 delivery_count: 0,
@@ -312,7 +344,7 @@ impl Topic {
                 overlay_count: 0,
                 state: SlotState::Active,
                 sub_queue: SubQueue::Main,
-                hops: 0,
+                hops: journey.hops,
                 in_flight: false,
                 transferring: false,
             };

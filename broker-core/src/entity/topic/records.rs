@@ -35,6 +35,14 @@ impl Topic {
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&codec::id_bucket_key(self.id, *bucket));
             }
+            Change::PeerTaken { source, taking } => {
+                batch.put(&codec::peer_key(self.id, source, taking.place()), |value| {
+                    codec::write_taking(taking, value);
+                });
+            }
+            Change::PeerForgotten { source } => {
+                batch.delete_prefix(&codec::peer_source_key(self.id, source));
+            }
             Change::OfTopic(change) => self.write_own(change, batch),
             // A topic makes no others.
             Change::Materialised { .. }
@@ -46,8 +54,6 @@ impl Topic {
             | Change::Pending { .. }
             | Change::Arrived { .. }
             | Change::Absorbed { .. }
-            | Change::PeerTaken { .. }
-            | Change::PeerForgotten { .. }
             | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. } => {}
@@ -194,7 +200,11 @@ impl Topic {
             }
             // Overlays are content; the slot counts them.
             RecordKey::Overlay => {}
-            RecordKey::Rule | RecordKey::SessionState | RecordKey::Peer(_) => {
+            RecordKey::Peer(source) => {
+                let taking = codec::read_taking(value).map_err(corrupt)?;
+                self.peers.remember(source, taking);
+            }
+            RecordKey::Rule | RecordKey::SessionState => {
                 return Err(corrupt("record of a subscription or a queue in the space of a topic"));
             }
         }

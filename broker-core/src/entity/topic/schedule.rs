@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::Topic;
+use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent, Removal};
 use crate::command::Outcome;
 use crate::effect::{Answer, Effect};
@@ -103,7 +104,12 @@ impl Topic {
             };
             let sequence = self.last_sequence.next();
             let selection = self.select(&content, sequence, ctx);
-            let copies = self.copies(&content, sequence, selection, ctx);
+            let journey = Journey {
+                hops: slot.hops,
+                first: slot.enqueued_sequence,
+                dead_letter_source: None,
+            };
+            let copies = self.copies(&content, sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);
             if self.slots.is_empty() {

@@ -1,6 +1,7 @@
 //! Transactions: what is sent in one is published at its commit, all of it or nothing (TXN-01, TXN-08).
 
 use super::Topic;
+use super::publish::Journey;
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::entity::{Ctx, Step, admission};
@@ -50,7 +51,7 @@ impl Topic {
             let count = part.operation.messages().len();
             let mut numbers = Vec::with_capacity(count);
             for (message, plan) in planned.by_ref().take(count) {
-                numbers.push(self.accept(message, plan, ctx, step));
+                numbers.push(self.accept(message, plan, &Journey::default(), ctx, step));
             }
             outcomes.push(match (part.operation, numbers.as_slice()) {
                 (Operation::Send { .. }, [number]) => PartOutcome::Accepted(*number),

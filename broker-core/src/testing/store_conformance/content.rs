@@ -10,6 +10,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a put without content takes it away", content_taken_away),
     ("shared content survives its source", shared_content),
     ("content can be moved to another key in one batch", moved_content),
+    ("a record moves to the space of another owner in one batch", record_of_another_owner),
     ("pinned content stays readable after its record is gone", pinned_content),
     ("empty and large contents are kept", sizes),
 ];
@@ -102,6 +103,40 @@ fn moved_content(subject: &Subject<'_>) {
         assert_eq!(keys_of(store, 1), [b"new".to_vec(), b"newer".to_vec()]);
         assert_eq!(content(store, &key(1, b"new")), Some(b"body".to_vec()));
         assert_eq!(content(store, &key(1, b"newer")), Some(b"within".to_vec()));
+    });
+}
+
+/// What a transfer does: the owner of one shard takes a record out of a space that the owner of another
+/// shard writes, who drops that space afterwards.
+fn record_of_another_owner(subject: &Subject<'_>) {
+    let mut source = subject.owner();
+    if source.store.shard_count() < 2 {
+        return;
+    }
+    let mut destination = Owner::of(Arc::clone(&source.store), Shard(1));
+    source.put_content(&key(1, b"moves"), b"body");
+    source.put_content(&key(1, b"moves, more"), b"overlay");
+    source.put_content(&key(1, b"stays"), b"other");
+    let mut batch = Batch::default();
+    for (to, from) in [(&b"here"[..], &b"moves"[..]), (b"here, more", b"moves, more")] {
+        batch.put_content_of(&key(2, to), &key(1, from), |value| value.push(1));
+    }
+    for from in [&b"moves"[..], b"moves, more"] {
+        batch.delete(&key(1, from));
+    }
+    destination.store(batch);
+    assert_eq!(keys_of(&*source.store, 1), [b"stays".to_vec()]);
+    let mut batch = Batch::default();
+    batch.delete_prefix(&Key::of_space(1));
+    source.store(batch);
+    for number in 0..100u8 {
+        source.put_content(&key(3, &[number % 3]), &vec![number; 10_000]);
+    }
+    drop(source);
+    subject.check_twice(destination, |store| {
+        assert_eq!(keys_of(store, 1), Vec::<Vec<u8>>::new());
+        assert_eq!(content(store, &key(2, b"here")), Some(b"body".to_vec()));
+        assert_eq!(content(store, &key(2, b"here, more")), Some(b"overlay".to_vec()));
     });
 }
 

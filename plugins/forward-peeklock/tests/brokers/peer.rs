@@ -166,7 +166,20 @@ pub fn numbers(count: u64) -> Vec<String> {
     (1..=count).map(|number| number.to_string()).collect()
 }
 
-/// Offers messages as a broker does: what has no verdict is offered again, in order. Returns how often
+/// The verdict of an outage.
+pub fn postponed() -> Verdict {
+    Verdict::Postponed { retry_after: None }
+}
+
+/// How many messages were delivered; an outage is all that may happen to the others.
+pub fn delivered(verdicts: &[Verdict]) -> usize {
+    let count = verdicts.iter().take_while(|verdict| **verdict == Verdict::Delivered).count();
+    let rest = &verdicts[count..];
+    assert!(rest.iter().all(|verdict| *verdict == postponed()), "{verdicts:?}");
+    count
+}
+
+/// Offers messages as a broker does: what was not delivered is offered again, in order. Returns how often
 /// it was offered.
 pub async fn deliver_all(
     mut offered: &[Outgoing],
@@ -175,9 +188,7 @@ pub async fn deliver_all(
 ) -> usize {
     let mut way = route();
     for round in 1..=200 {
-        let verdicts = way.forward(offered).await;
-        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Delivered), "{verdicts:?}");
-        offered = &offered[verdicts.len()..];
+        offered = &offered[delivered(&way.forward(offered).await)..];
         if offered.is_empty() {
             return round;
         }

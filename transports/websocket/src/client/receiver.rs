@@ -420,7 +420,11 @@ impl Receiver {
         settle(&self.link, token, decision, properties, reason, description).await
     }
 
-    fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(super) fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
         message.lock_token().ok_or_else(|| {
             let detail = format!("message {} is not locked", message.sequence_number());
             self.link.refuse(Rejection::invalid_operation(detail))

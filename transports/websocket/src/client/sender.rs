@@ -63,6 +63,17 @@ impl Sender {
         self.link.core.answered(answered, &self.link.path).await.map(SequenceNumber)
     }
 
+    /// Messages that go together.
+    pub(super) fn batch(&self, messages: Vec<Message>) -> Send {
+        let messages =
+            messages.into_iter().map(|message| Outgoing::Typed(Box::new(message))).collect();
+        Send { link: self.link.number, messages }
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
     fn begin(&self, message: Message) -> oneshot::Receiver<Result<u64, BrokerError>> {
         let (answer, answered) = oneshot::channel();
         // Encoded here, in the caller's task.
@@ -109,10 +120,7 @@ impl Sender {
     ) -> Result<Vec<SequenceNumber>, BrokerError> {
         let _place = self.places(1).await;
         let count = messages.len();
-        let messages =
-            messages.into_iter().map(|message| Outgoing::Typed(Box::new(message))).collect();
-        let send = Send { link: self.link.number, messages };
-        match self.link.call(Operation::SendBatch(send)).await? {
+        match self.link.call(Operation::SendBatch(self.batch(messages))).await? {
             Notice::Accepted(accepted) => {
                 let numbers = Run::expand(&accepted.sequence_numbers, count);
                 Ok(numbers.into_iter().map(SequenceNumber).collect())

@@ -41,6 +41,10 @@ impl SessionReceiver {
         }
     }
 
+    pub(super) const fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
     /// The id of the session (SES-10).
     #[must_use]
     pub fn session_id(&self) -> &str {

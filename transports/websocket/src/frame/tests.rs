@@ -12,6 +12,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::message::Carried;
 use super::text::Span;
+use super::transaction::CommittedPart;
 use super::*;
 
 /// One frame of each kind of request and of notice in both encodings: a line of JSON and one of
@@ -189,6 +190,29 @@ fn operations() -> Vec<Operation> {
                 message: outgoing(&Message::new("a")),
             }],
         }),
+        Operation::BeginTransaction(Empty {}),
+        Operation::SendIn(SendIn {
+            transaction: 9,
+            send: Send { link: 1, messages: vec![outgoing(&Message::new("a"))] },
+        }),
+        Operation::SettleIn(SettleIn {
+            transaction: 9,
+            settle: Settle {
+                link: 2,
+                decision: Decision::Complete,
+                ranges: vec![Range(1, 2)],
+                lock_tokens: vec![],
+                properties: None,
+                reason: None,
+                description: None,
+            },
+        }),
+        Operation::RenewIn(RenewIn {
+            transaction: 9,
+            renew: Renew { link: 2, ranges: vec![], lock_tokens: vec![token] },
+        }),
+        Operation::Commit(CommitTransaction { transaction: 9, operations: Some(4) }),
+        Operation::RollBack(TransactionOnly { transaction: 9 }),
     ]
 }
 
@@ -249,6 +273,13 @@ fn notices() -> Vec<Notice> {
         Notice::Forwarded(Forwarded {
             tried: 3,
             failed: vec![FailedSend { index: 2, error: error() }],
+        }),
+        Notice::Transaction(TransactionOnly { transaction: 9 }),
+        Notice::Committed(Committed {
+            parts: vec![
+                CommittedPart { sequence_numbers: vec![Run(7, 1)], locked_until_utc: None },
+                CommittedPart { sequence_numbers: vec![], locked_until_utc: Some(at(60)) },
+            ],
         }),
         Notice::Deliveries(Deliveries { link: 1, first: 17, messages: vec![delivered()] }),
         Notice::Detached(Detached { link: 1, error: error() }),

@@ -1,4 +1,4 @@
-//! What is said about transactions (section 7 of the document).
+//! What is said about transactions (section 6 of the document).
 
 use serde::{Deserialize, Serialize};
 

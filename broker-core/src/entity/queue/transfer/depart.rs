@@ -151,6 +151,10 @@ impl Queue {
                 self.dead_letter_transfer(sequence, &reason, &description, ctx, step);
                 Next::GoOn
             }
+            Departure::Postponed { retry_after } => {
+                self.thaw(sequence);
+                Next::After(retry_after.unwrap_or(RETRY))
+            }
             Departure::Failed { why, retry_after } => {
                 self.failed(exit, sequence, &why, retry_after, ctx, step)
             }

@@ -1,0 +1,74 @@
+//! Messages that another broker forwards to a topic: each is published, and a record of it is kept in the
+//! same batch as its copies, so that one whose answer was lost is not published twice (FWD-09, FWD-13).
+
+use super::Topic;
+use super::publish::Journey;
+use crate::change::{Change, Durability};
+use crate::command::{Outcome, PeerArrival};
+use crate::effect::Answer;
+use crate::entity::peers::PeerSource;
+use crate::entity::{Ctx, Step};
+use crate::error::Rejection;
+use crate::message::Overlay;
+
+impl Topic {
+    /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
+    /// first that may be taken later, so that none overtakes it (FWD-10).
+    pub(super) fn transfer_from_peer(
+        &mut self,
+        source: PeerSource,
+        messages: Vec<PeerArrival>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let mut results = Vec::with_capacity(messages.len());
+        for arrival in messages {
+            let result = self.take_from_peer(source, arrival, ctx, step);
+            let ends = result.as_ref().is_err_and(Rejection::retryable);
+            results.push(result);
+            if ends {
+                break;
+            }
+        }
+        if results.iter().any(Result::is_ok) {
+            self.usage.touch(ctx.now);
+        }
+        Answer::after_commit(Outcome::TakenOver(results))
+    }
+
+    fn take_from_peer(
+        &mut self,
+        source: PeerSource,
+        arrival: PeerArrival,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<(), Rejection> {
+        let PeerArrival { message, sequence, enqueued_at, enqueued_sequence, hops, .. } = arrival;
+        if self.peers.knows(&source, sequence, enqueued_at) {
+            return Ok(());
+        }
+        let hop_count_max = self.config.forwarding.hop_count_max;
+        if hops > hop_count_max {
+            return Err(Rejection::invalid_operation(format!(
+                "the message has made {hops} hops, the limit is {hop_count_max}"
+            )));
+        }
+        let plan = self.admit_one(&message, step.bytes_added, ctx)?;
+        if let Some(surplus) = self.peers.surplus(&source) {
+            let change = Change::PeerForgotten { source: surplus };
+            self.change(change, Durability::Lazy, ctx, step);
+        }
+        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
+        let journey = Journey {
+            hops,
+            first: enqueued_sequence,
+            dead_letter_source: arrival
+                .dead_letter_source
+                .as_deref()
+                .map(Overlay::dead_letter_source),
+        };
+        self.accept(message, plan, &journey, ctx, step);
+        self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! A forwarder of one's own: sends each order on to the queue of its region. Prints what arrives in the
+//! queues of two regions, and the order that nobody takes, with the reason.
+//!
+//! `cargo run --example forwarder`
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+
+use std::sync::Arc;
+
+use peeklock::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+use peeklock::description::QueueUpdate;
+use peeklock::error::Rejection;
+use peeklock::message::{Message, Value};
+use peeklock::time::TimeSpan;
+use peeklock::{Broker, Client};
+
+const REGIONS: [&str; 2] = ["eu", "us"];
+
+/// For destinations such as `region://orders`: an order of the region eu goes to the queue `orders-eu`.
+struct ByRegion;
+
+/// The way from one queue.
+struct RegionRoute {
+    prefix: String,
+}
+
+impl Forwarder for ByRegion {
+    fn name(&self) -> &'static str {
+        "region"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &["region"]
+    }
+
+    // When a queue with such a ForwardTo is created or updated.
+    fn check(&self, destination: &str) -> Result<(), Rejection> {
+        match destination.strip_prefix("region://") {
+            Some(prefix) if !prefix.is_empty() => Ok(()),
+            _ => {
+                Err(Rejection::argument("write region:// and what the names of queues begin with"))
+            }
+        }
+    }
+
+    fn route(&self, destination: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
+        self.check(destination)?;
+        Ok(Box::new(RegionRoute { prefix: destination.replace("region://", "") }))
+    }
+}
+
+#[async_trait::async_trait]
+impl Route for RegionRoute {
+    // The broker counts hops, moves the message, and keeps what is refused; a route only decides.
+    async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
+        messages.iter().map(|outgoing| self.decide(outgoing)).collect()
+    }
+}
+
+impl RegionRoute {
+    fn decide(&self, outgoing: &Outgoing) -> Verdict {
+        let region = outgoing.message().ok().and_then(|message| {
+            match message.application_property("region") {
+                Some(Value::String(region)) => Some(region.clone()),
+                _ => None,
+            }
+        });
+        match region {
+            Some(region) if REGIONS.contains(&region.as_str()) => {
+                Verdict::To(format!("{}-{region}", self.prefix).into())
+            }
+            region => Verdict::Refused {
+                reason: "UnknownRegion".into(),
+                description: format!("no queue is for {region:?}").into(),
+            },
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let broker = Broker::builder().forwarder(Arc::new(ByRegion)).start().await?;
+    broker.create_queue("orders-eu", QueueUpdate::default()).await?;
+    broker.create_queue("orders-us", QueueUpdate::default()).await?;
+    let forward_to = Some("region://orders".into());
+    broker.create_queue("orders", QueueUpdate { forward_to, ..QueueUpdate::default() }).await?;
+
+    let client = Client::new(&broker);
+    let sender = client.sender("orders")?;
+    for (what, region) in [("two coffees", "eu"), ("one tea", "us"), ("dust", "mars")] {
+        sender.send(Message::new(what).with_application_property("region", region)).await?;
+    }
+    for queue in ["orders-eu", "orders-us", "orders/$Transfer/$deadletterqueue"] {
+        let receiver = client.receiver(queue)?;
+        if let Some(order) = receiver.receive(TimeSpan::from_seconds(5)).await? {
+            println!("{queue}: {:?}, {:?}", order.body(), order.dead_letter_reason());
+            receiver.complete(&order).await?;
+        }
+    }
+    broker.stop(std::time::Duration::ZERO).await?;
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Two brokers in one process that forward to each other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
+use peeklock_core::contract::{RunningTransport, Transport as _};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::message::{Content, Message};
+use peeklock_core::store::MemoryStore;
+use peeklock_core::time::TimeSpan;
+use peeklock_forward_peeklock::PeerForwarder;
+use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
+
+use crate::peer::{Peer, config, run};
+use crate::proxy::Proxy;
+
+/// A broker that forwards, on a store that outlives it.
+struct Sending {
+    broker: Broker,
+    running: Box<dyn RunningTransport>,
+    address: SocketAddr,
+}
+
+impl Sending {
+    async fn start(store: &Arc<MemoryStore>) -> Self {
+        let broker = Broker::builder()
+            .arbiters(1)
+            .store(Arc::clone(store) as Arc<_>)
+            .forwarder(Arc::new(PeerForwarder::new(config())))
+            .start()
+            .await
+            .unwrap();
+        let mut listener = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        listener.workers = 1;
+        let transport = Box::new(WebSocketTransport::new(listener));
+        let running = transport.start(broker.clone()).await.unwrap();
+        Self { address: running.local_address(), broker, running }
+    }
+
+    async fn stop(self) {
+        self.running.stop(Duration::ZERO).await;
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+
+    async fn create(&self, path: &str, forward_to: String) {
+        let forward_to = Some(forward_to.into());
+        let update = QueueUpdate { forward_to, ..QueueUpdate::default() };
+        self.broker.create_queue(path, update).await.unwrap();
+    }
+
+    async fn send(&self, path: &str, body: &str) {
+        let message = self.broker.inbound(Message::new(body.to_owned()));
+        let entity = self.broker.entity(path).unwrap();
+        entity.call(Command::Send { message }).await.unwrap();
+    }
+
+    /// Waits for a message and takes it.
+    async fn receive(&self, path: &str) -> ReceivedMessage {
+        let command = Command::Receive {
+            mode: ReceiveMode::ReceiveAndDelete,
+            count_max: 1,
+            bytes_max: u64::MAX,
+            wait: TimeSpan::from_seconds(30),
+            holder: None,
+        };
+        match self.broker.entity(path).unwrap().call(command).await.unwrap() {
+            Outcome::Received(mut messages) => messages.pop().expect("a message in time"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn active(&self, path: &str) -> u64 {
+        self.broker.describe_queue(path).await.unwrap().counts.active
+    }
+}
+
+async fn reason(message: &ReceivedMessage) -> String {
+    let content = message.content.load().await.unwrap();
+    let mut read = Content::parse(content).unwrap().decode().unwrap();
+    for overlay in &message.overlays {
+        let map = overlay.load().await.unwrap();
+        read.apply_overlay(&peeklock_core::message::Overlay::from_bytes(map));
+    }
+    format!("{:?}", read.application_property("DeadLetterReason"))
+}
+
+/// FWD-12, FWD-13, FWD-14: the hop count travels along. A message sent to A goes to B, A, B, A, and stops.
+#[test]
+fn a_circle_of_two_brokers_ends_by_the_hop_limit() {
+    run(async {
+        let a = Sending::start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
+        let b = Sending::start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
+        a.create("there", format!("peeklock+ws://{}/back", b.address)).await;
+        b.create("back", format!("peeklock+ws://{}/there", a.address)).await;
+        a.send("there", "round and round").await;
+        let stopped = a.receive("there/$Transfer/$deadletterqueue").await;
+        assert!(reason(&stopped).await.contains("MaxTransferHopCountExceeded"));
+        // It was given four more numbers on the way: two of A, two of B.
+        assert_eq!(a.broker.describe_queue("there").await.unwrap().last_sequence.0, 3);
+        assert_eq!(b.broker.describe_queue("back").await.unwrap().last_sequence.0, 2);
+        assert_eq!((a.active("there").await, b.active("back").await), (0, 0));
+        // The number that it was first given is kept (MSG-15).
+        assert_eq!(stopped.facts.enqueued_sequence.0, 1);
+        a.stop().await;
+        b.stop().await;
+    });
+}
+
+/// FWD-15, FWD-16: what the other broker does not take stays at the source, with the reason.
+#[test]
+fn what_the_other_broker_refuses_is_kept_at_the_source() {
+    run(async {
+        let a = Sending::start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
+        let peer = Peer::start().await;
+        a.create("orders", format!("peeklock+ws://{}/nowhere", peer.address)).await;
+        a.send("orders", "lost").await;
+        let kept = a.receive("orders/$Transfer/$deadletterqueue").await;
+        assert!(reason(&kept).await.contains("MessagingEntityNotFound"));
+        a.stop().await;
+        peer.stop().await;
+    });
+}
+
+/// Connections are cut, and the broker that forwards is stopped and started again on its store: each
+/// message is at the other broker once, in order (FWD-10).
+#[test]
+fn each_message_is_stored_once_whatever_happens_on_the_way() {
+    const COUNT: u64 = 120;
+    run(async {
+        let peer = Peer::start().await;
+        let cuts = (0..12).map(|cut| 900 + cut * 377).collect();
+        let proxy = Proxy::start(peer.address, cuts).await;
+        let store = Arc::new(MemoryStore::new(2, u64::MAX));
+        let mut sent = 0;
+        for round in 0..6 {
+            let a = Sending::start(&store).await;
+            if round == 0 {
+                a.create("orders", format!("peeklock+ws://{}/q", proxy.address)).await;
+            }
+            for _ in 0..COUNT / 6 {
+                sent += 1;
+                a.send("orders", &sent.to_string()).await;
+            }
+            // Stops while lists are on the way; the last round waits for all.
+            while round == 5 && a.active("orders").await > 0 {
+                tokio::task::yield_now().await;
+            }
+            a.stop().await;
+        }
+        let expected: Vec<String> = (1..=COUNT).map(|number| number.to_string()).collect();
+        assert_eq!(peer.bodies().await, expected);
+        peer.stop().await;
+    });
+}

@@ -1,0 +1,167 @@
+//! Transactions on the wire: what is pipelined, what ends them, what is resumed.
+
+use peeklock_core::time::TimeSpan;
+use serde_json::{Value as Json, json};
+
+use super::client::Client;
+use super::server::{Server, run};
+
+/// A client with a sender on link 2 and a delivery with the number 1 on link 1.
+async fn furnish(server: &Server, hello: Json) -> (Client, Json) {
+    server.put(&["old"]).await;
+    let mut client = Client::hello(server.address, hello).await;
+    client.receive_with(Some(8)).await;
+    client.deliveries(1).await;
+    client.ask("attach", json!({ "link": 2, "path": "q", "role": "sender" })).await;
+    let begun = client.ask("beginTransaction", json!({})).await;
+    let transaction = begun["transaction"]["transaction"].clone();
+    assert!(transaction.as_u64().unwrap() < 1 << 53, "{begun}");
+    (client, transaction)
+}
+
+fn settle(transaction: &Json, number: u64) -> Json {
+    let settle = json!({ "link": 1, "decision": "complete", "ranges": [[number, number]] });
+    json!({ "transaction": transaction, "settle": settle })
+}
+
+fn send(transaction: &Json, text: &str) -> Json {
+    let send = json!({ "link": 2, "messages": [{ "body": text }] });
+    json!({ "transaction": transaction, "send": send })
+}
+
+/// TXN-01, TXN-13, SND-07: everything in one frame, without waiting for any answer.
+#[test]
+fn a_whole_transaction_fits_one_frame() {
+    run(async {
+        let server = Server::start().await;
+        let (mut client, transaction) = furnish(&server, json!({})).await;
+        let commit = json!({ "transaction": transaction, "operations": 3 });
+        client
+            .frame_of(json!([
+                { "id": 101, "settleIn": settle(&transaction, 1) },
+                { "id": 102, "sendIn": send(&transaction, "a") },
+                { "id": 103, "sendIn": send(&transaction, "b") },
+                { "id": 104, "commit": commit },
+            ]))
+            .await;
+        assert_eq!(client.answer(101).await["settled"], json!({}));
+        assert_eq!(client.answer(102).await["done"], json!({}));
+        let committed = client.answer(104).await;
+        let parts = json!([{}, { "sequenceNumbers": [[2, 1]] }, { "sequenceNumbers": [[3, 1]] }]);
+        assert_eq!(committed["committed"]["parts"], parts, "{committed}");
+        let expected = [(2, "a".to_owned()), (3, "b".to_owned())];
+        assert_eq!(client.deliveries(2).await, expected);
+        assert_eq!(server.counts().await.active, 2);
+        // The settled delivery is settled for its link, too.
+        let again = client.ask("settle", settle(&transaction, 1)["settle"].clone()).await;
+        assert_eq!(again["settled"]["failed"][0]["error"]["condition"], "MessageLockLost");
+        server.stop().await;
+    });
+}
+
+/// TXN-05, TXN-07: who commits before the answers are there does not commit a part by mistake.
+#[test]
+fn a_commit_that_counts_wrong_commits_nothing() {
+    run(async {
+        let server = Server::start().await;
+        let (mut client, transaction) = furnish(&server, json!({})).await;
+        let commit = json!({ "transaction": transaction, "operations": 2 });
+        client
+            .frame_of(json!([
+                { "id": 101, "settleIn": settle(&transaction, 9) },
+                { "id": 102, "sendIn": send(&transaction, "never") },
+                { "id": 103, "commit": commit },
+            ]))
+            .await;
+        let refused = client.answer(101).await;
+        assert_eq!(refused["settled"]["failed"][0]["error"]["condition"], "MessageLockLost");
+        let answer = client.answer(103).await;
+        assert_eq!(answer["error"]["condition"], "TransactionRolledBack", "{answer}");
+        let gone = client.ask("commit", json!({ "transaction": transaction })).await;
+        assert_eq!(gone["error"]["condition"], "TransactionUnknown");
+        assert_eq!(server.counts().await.active, 1);
+        server.stop().await;
+    });
+}
+
+/// TXN-12, TXN-04: a connection that ends takes its transactions with it; another one does not know them.
+#[test]
+fn a_transaction_ends_with_its_connection() {
+    run(async {
+        for code in [Some(1_000), None] {
+            let server = Server::start().await;
+            let (mut client, transaction) = furnish(&server, json!({})).await;
+            client.ask("sendIn", send(&transaction, "never")).await;
+            client.ask("settleIn", settle(&transaction, 1)).await;
+            match code {
+                Some(_) => client.close(code).await,
+                None => drop(client),
+            }
+            let mut other = server.client().await;
+            let unknown = other.ask("commit", json!({ "transaction": transaction })).await;
+            assert_eq!(unknown["error"]["condition"], "TransactionUnknown");
+            assert_eq!(server.counts().await.active, 1);
+            server.stop().await;
+        }
+    });
+}
+
+/// TXN-12: a connection that is resumed goes on with its open transactions.
+#[test]
+fn a_transaction_outlives_a_socket_that_is_resumed() {
+    run(async {
+        let server = Server::start().await;
+        let (mut client, transaction) = furnish(&server, json!({ "graceSeconds": 30 })).await;
+        client.ask("sendIn", send(&transaction, "new")).await;
+        let resume =
+            json!({ "resumeToken": client.welcome["resumeToken"], "received": client.seen });
+        drop(client);
+        let hello = json!({ "graceSeconds": 30, "resume": resume });
+        let mut client = Client::hello(server.address, hello).await;
+        assert_eq!(client.welcome["resumed"], true);
+        let settled = client.ask("settleIn", settle(&transaction, 1)).await;
+        assert_eq!(settled["settled"], json!({}), "{settled}");
+        let committed = client.ask("commit", json!({ "transaction": transaction })).await;
+        assert_eq!(committed["committed"]["parts"].as_array().unwrap().len(), 2, "{committed}");
+        assert_eq!(server.counts().await.active, 1);
+        server.stop().await;
+    });
+}
+
+/// TXN-06: by the broker's clock, and it says so afterwards.
+#[test]
+fn a_transaction_times_out_by_the_clock_of_the_broker() {
+    run(async {
+        let server = Server::start().await;
+        let (mut client, transaction) = furnish(&server, json!({})).await;
+        client.ask("sendIn", send(&transaction, "never")).await;
+        server.clock.advance(TimeSpan::from_minutes(2));
+        for (operation, body) in [
+            ("sendIn", send(&transaction, "late")),
+            ("commit", json!({ "transaction": transaction })),
+            ("rollBack", json!({ "transaction": transaction })),
+        ] {
+            let answer = client.ask(operation, body).await;
+            assert_eq!(answer["error"]["condition"], "TransactionTimedOut", "{answer}");
+        }
+        assert_eq!(server.counts().await.total(), 1);
+        server.stop().await;
+    });
+}
+
+/// TXN-02: a release has no place in a transaction.
+#[test]
+fn a_release_cannot_be_part_of_a_transaction() {
+    run(async {
+        let server = Server::start().await;
+        let (mut client, transaction) = furnish(&server, json!({})).await;
+        let settle = json!({ "link": 1, "decision": "release", "ranges": [[1, 1]] });
+        let body = json!({ "transaction": transaction, "settle": settle });
+        let answer = client.ask("settleIn", body).await;
+        let error = &answer["settled"]["failed"][0]["error"];
+        assert_eq!(error["condition"], "InvalidOperation", "{answer}");
+        let rolled_back = client.ask("rollBack", json!({ "transaction": transaction })).await;
+        assert_eq!(rolled_back["done"], json!({}));
+        server.stop().await;
+    });
+}
