@@ -27,7 +27,7 @@ enum Line {
     Describe,
 }
 
-/// The columns: their path, and whether transports without sessions have them.
+/// The columns by their paths.
 const PLACES: [&str; 10] =
     [STEPS, STEPS_DLQ, AUDIT, AUDIT_DLQ, ORDERS, DLQ, EVENTS, PLAIN, FORWARDING, "absent"];
 
@@ -38,6 +38,7 @@ const MATRIX: [(Line, [&str; 10]); 17] = {
     const N: &str = ABSENT;
     const I: &str = INVALID;
     const Z: &str = "-";
+    const L: &str = "SessionLockLost";
     [
     //                          session  its  session  its  plain   its  topic  plain   forward-  absent
     //                          queue    DLQ  subscr.  DLQ  queue   DLQ         subscr. ing queue
@@ -46,7 +47,7 @@ const MATRIX: [(Line, [&str; 10]); 17] = {
     (M(CancelSchedule),        [YES,     I,   I,       I,   Z,      I,   Z,     I,      Z,        N]),
     (M(ReceiveUnderLock),      [I,       YES, I,       YES, YES,    YES, I,     YES,    I,        N]),
     (M(ReceiveAndDelete),      [I,       YES, I,       YES, YES,    YES, I,     YES,    I,        N]),
-    (M(ReceiveByNumber),       [I,       Z,   I,       Z,   Z,      Z,   I,     Z,      I,        N]),
+    (M(ReceiveByNumber),       [L,       Z,   L,       Z,   Z,      Z,   I,     Z,      I,        N]),
     (M(Peek),                  [YES,     YES, YES,     YES, YES,    YES, I,     YES,    YES,      N]),
     (M(BatchDelete),           [I,       YES, I,       YES, YES,    YES, I,     YES,    YES,      N]),
     (M(Purge),                 [I,       YES, I,       YES, YES,    YES, I,     YES,    YES,      N]),
@@ -109,7 +110,7 @@ async fn carry_out(s: &Stage, line: Line, path: &str, scheduled: u64) -> Answer<
     }
 }
 
-/// MAT-01, MAT-02, MAT-04, RCV-28, RCV-29, SES-01, SES-02, FWD-08: every cell of these columns holds.
+/// MAT-01, MAT-02, MAT-04, RCV-28, RCV-29, DEF-08, SES-01, SES-02, FWD-08: every cell of these columns holds.
 pub fn columns(transport: Transport) {
     block_on(async {
         let mut wrong = Vec::new();
