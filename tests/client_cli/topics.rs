@@ -271,12 +271,31 @@ rule given selects it
     assert!(out.contains("\\x1b[31mred") && !out.contains('\u{1b}'), "{out}");
 }
 
+/// FWD-01, CNT-05: who forwards to whom, with what could not be moved.
 #[test]
-fn forward_shows_nothing_where_nothing_is_forwarded() {
+fn forward_shows_the_ways_and_what_failed() {
     let broker = with_topic();
     broker.ok(&["subscription", "create", "orders", "eu"]);
     let (out, log) = broker.ends(0, &["forward"]);
     assert_eq!(out, "");
     assert!(log.contains("--forward-to"), "{log}");
     assert_eq!(broker.ok(&["forward", "-o", "json"]), "[]\n");
+
+    broker.ok(&["queue", "create", "archive"]);
+    broker.ok(&["queue", "create", "jobs", "--forward-to", "archive"]);
+    broker.send("jobs", &["done"]);
+    broker.ok(&["receive", "archive", "--wait", "10s"]);
+    broker.ok(&["queue", "delete", "archive", "--yes"]);
+    broker.send("jobs", &["lost"]);
+    let failed = "jobs/$Transfer/$deadletterqueue";
+    broker.ok(&["receive", failed, "--wait", "10s", "--settle", "none"]);
+    let table = broker.ok(&["forward"]);
+    let lines: Vec<_> = table.lines().map(words).collect();
+    assert_eq!(lines[0], ["FROM", "WHAT", "TO", "WAITING", "FAILED"]);
+    assert_eq!(lines[1], ["jobs", "messages", "archive", "0", "1"]);
+    let way = json(&broker.ok(&["forward", "-o", "ndjson"]));
+    assert_eq!((&way["what"], &way["to"]), (&"messages".into(), &"archive".into()));
+    assert_eq!(way["transferDeadLetterMessageCount"], 1);
+    let shown = broker.ok(&["queue", "show", "jobs"]);
+    assert!(shown.contains("\nforwards to              archive\n"), "{shown}");
 }

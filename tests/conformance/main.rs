@@ -553,6 +553,7 @@ macro_rules! matrix_of_topics {
     };
     (@over $module:ident $transport:ident, $($name:ident: $place:ident),*) => {
         mod $module {
+            use crate::matrix::kinds::columns;
             use crate::matrix::topics::{Place, column, rules_of_a_queue};
             use crate::subjects::Transport::$transport;
 
@@ -560,6 +561,11 @@ macro_rules! matrix_of_topics {
             fn $name() {
                 column($transport, Place::$place);
             })*
+
+            #[test]
+            fn on_entities_with_sessions_and_on_one_that_forwards() {
+                columns($transport);
+            }
 
             #[test]
             fn a_queue_has_no_rules() {

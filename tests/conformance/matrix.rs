@@ -4,6 +4,7 @@
 //! holds nothing for an operation that is allowed there, the cell has the error of a thing that is
 //! not found, which the operation gives only after it was let in.
 
+pub mod kinds;
 pub mod topics;
 
 use peeklock_core::command::ReceiveMode;
