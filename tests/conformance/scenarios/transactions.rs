@@ -714,7 +714,7 @@ pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_oth
     assert_eq!(bodies(s, "done").await.len(), 5);
 }
 
-/// TXN-10, VIA-03: a transfer that fails later does not undo what was committed.
+/// TXN-10, VIA-03, VIA-06: a transfer that fails later does not undo what was committed, and is counted.
 pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
