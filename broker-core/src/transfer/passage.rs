@@ -34,6 +34,9 @@ struct State {
 /// How a list ended, when nothing of it is on its way any more; `None` if nobody said.
 pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
 
+/// Is called once with the end of a list, on any thread, and must not block.
+pub type Ended = Box<dyn FnOnce(PassageEnd) + Send>;
+
 /// The right to take one list over. It travels with it.
 #[derive(Clone)]
 pub struct Passage {
@@ -52,13 +55,13 @@ pub struct Guard {
 /// for its commit, and the guard.
 struct Crossing {
     answer: Mutex<PassageEnd>,
-    ended: Mutex<Option<Box<dyn FnOnce(PassageEnd) + Send>>>,
+    ended: Mutex<Option<Ended>>,
 }
 
 impl Passages {
-    /// Opens the passage of one list; `ended` is called once, on any thread, and must not block.
+    /// Opens the passage of one list.
     #[must_use]
-    pub fn open(self: &Arc<Self>, ended: Box<dyn FnOnce(PassageEnd) + Send>) -> Passage {
+    pub fn open(self: &Arc<Self>, ended: Ended) -> Passage {
         let crossing = Crossing { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
         Passage { passages: Arc::clone(self), crossing: Arc::new(crossing) }
     }
