@@ -34,8 +34,8 @@ struct State {
 /// How a list ended, when nothing of it is on its way any more; `None` if nobody said.
 pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
 
-/// Is told how a list ended; on any thread, and must not block.
-type Ended = Box<dyn FnOnce(PassageEnd) + Send>;
+/// Is called once with the end of a list, on any thread, and must not block.
+pub type Ended = Box<dyn FnOnce(PassageEnd) + Send>;
 
 /// The right to take one list over. It travels with it.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ struct Crossing {
 }
 
 impl Passages {
-    /// Opens the passage of one list; `ended` is called once, on any thread, and must not block.
+    /// Opens the passage of one list.
     #[must_use]
     pub fn open(self: &Arc<Self>, ended: Ended) -> Passage {
         let crossing = Crossing { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
