@@ -80,7 +80,16 @@ struct RecordedFile {
 
 impl RecordedFile {
     fn note(&self, step: Step) {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        // A group in several pieces is one write to who has nothing else to do.
+        if let (Some(Step::Write { file, offset, bytes }), Step::Write { bytes: more, .. }) =
+            (steps.last_mut(), step)
+            && step == (Step::Write { file: *file, offset: *offset + *bytes, bytes: more })
+        {
+            *bytes += more;
+            return;
+        }
+        steps.push(step);
     }
 }
 

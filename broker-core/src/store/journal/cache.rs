@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::format::Place;
 
@@ -49,11 +50,12 @@ impl Cache {
         Self { bytes_max, state: Mutex::default() }
     }
 
-    /// Keeps a piece of the log that begins at a place. Returns one that had to go for it, if any.
-    pub(super) fn insert(&self, start: Place, piece: Piece) -> Option<Piece> {
+    /// Keeps a piece of the log that begins at a place. Returns those that had to go for it.
+    pub(super) fn insert(&self, start: Place, piece: Piece) -> SmallVec<[Piece; 2]> {
+        let mut gone = SmallVec::new();
         let held = piece.held + PIECE_OVERHEAD;
         if piece.bytes.is_empty() || held > self.bytes_max {
-            return None;
+            return gone;
         }
         let mut state = self.lock();
         state.bytes += held;
@@ -63,12 +65,11 @@ impl Cache {
         } else {
             state.order.push_back(start);
         }
-        let mut gone = None;
         while state.bytes > self.bytes_max {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(old) = state.pieces.remove(&oldest) {
                 state.bytes -= old.held + PIECE_OVERHEAD;
-                gone = Some(old);
+                gone.push(old);
             }
         }
         gone
@@ -76,7 +77,7 @@ impl Cache {
 
     /// Looks several things up under one lock.
     pub(super) fn look(&self) -> Look<'_> {
-        Look(self.lock())
+        Look { state: self.lock(), last: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,7 +86,11 @@ impl Cache {
 }
 
 /// A look into the cache, which stands still meanwhile.
-pub(super) struct Look<'a>(MutexGuard<'a, State>);
+pub(super) struct Look<'a> {
+    state: MutexGuard<'a, State>,
+    /// Where the piece begins in which something was found last: the next thing mostly lies there too.
+    last: Option<(Place, Piece)>,
+}
 
 /// Bytes of the log that were found. They hold their piece.
 pub(super) struct Found {
@@ -97,8 +102,17 @@ pub(super) struct Found {
 
 impl Look<'_> {
     /// Bytes of the log, if one piece has them all.
-    pub(super) fn get(&self, at: Place, length: usize) -> Option<Found> {
-        let (start, piece) = self.0.pieces.range(..=at).next_back()?;
+    pub(super) fn get(&mut self, at: Place, length: usize) -> Option<Found> {
+        let is_there = |(start, piece): &(Place, Piece)| {
+            start.segment == at.segment
+                && (start.offset..).contains(&at.offset)
+                && ((at.offset - start.offset) as usize) < piece.bytes.len()
+        };
+        if !self.last.as_ref().is_some_and(is_there) {
+            let (start, piece) = self.state.pieces.range(..=at).next_back()?;
+            self.last = Some((*start, piece.clone()));
+        }
+        let (start, piece) = self.last.as_ref()?;
         if start.segment != at.segment {
             return None;
         }

@@ -60,7 +60,10 @@ pub(super) struct Committer {
     group: Group,
     /// The group that is being written, or was and is not concluded.
     leaving: Group,
-    is_flying: bool,
+    /// The group that is written when that one is.
+    waiting: Group,
+    /// How many of the two there are.
+    flights: usize,
     flight_records_min: usize,
     /// What came and is not looked at yet; here, so that everybody is told whatever happens.
     jobs: VecDeque<Job>,
@@ -132,7 +135,8 @@ impl Committer {
             large: VecDeque::new(),
             group: Group::default(),
             leaving: Group::default(),
-            is_flying: false,
+            waiting: Group::default(),
+            flights: 0,
             flight_records_min: FLIGHT_RECORDS_MIN,
             jobs: VecDeque::new(),
             has_answered: false,
@@ -153,7 +157,9 @@ impl Committer {
 
     /// Whether there is work that waits for nothing.
     pub(super) fn is_busy(&self) -> bool {
-        !self.large.is_empty() && self.group.part_bytes < PART_BYTES_PER_GROUP
+        // A group that waits is taken back for more.
+        let group = if self.flights > 1 { &self.waiting } else { &self.group };
+        !self.large.is_empty() && group.part_bytes < PART_BYTES_PER_GROUP
     }
 
     /// Whether large contents are being written.
@@ -171,12 +177,12 @@ impl Committer {
 
     /// Whether a group is on its way to the disk.
     pub(super) const fn is_flying(&self) -> bool {
-        self.is_flying
+        self.flights > 0
     }
 
     /// Whether something was written that no sync follows yet.
     pub(super) const fn is_unsynced(&self) -> bool {
-        !self.is_flying && self.log.is_unsynced()
+        self.flights == 0 && self.log.is_unsynced()
     }
 
     /// Whether something was written that no mark follows yet.
@@ -222,6 +228,8 @@ impl Committer {
     }
 
     fn try_turn(&mut self) -> Result<(), StoreError> {
+        self.take_landings()?;
+        self.take_back();
         let (moves, others) = std::mem::take(&mut self.jobs)
             .into_iter()
             .partition::<VecDeque<Job>, _>(|job| matches!(job, Job::Move(..) | Job::MovePart(..)));
@@ -271,20 +279,45 @@ impl Committer {
         self.depart()
     }
 
-    /// Lets the group leave, unless another is in flight: then more may come with it.
+    /// Lets the group leave. Behind one in flight it waits, and more may come with it until that has
+    /// landed; a small one waits here.
     fn depart(&mut self) -> Result<(), StoreError> {
-        if self.is_flying {
-            if !self.log.has_landed()? {
-                return Ok(());
-            }
-            self.conclude();
-        }
         if !self.group.must_sync || self.group.ops.len() < self.flight_records_min {
-            return self.commit();
+            if self.log.is_by_hand() {
+                return self.commit();
+            }
+            self.take_landings()?;
+            return if self.flights > 0 { Ok(()) } else { self.commit() };
+        }
+        if self.flights > 1 {
+            // The second was not taken back, so the first has landed.
+            self.take_landings()?;
+            if self.flights > 1 {
+                self.settle()?;
+            }
         }
         self.leave();
-        self.is_flying = self.log.launch()?;
-        if !self.is_flying {
+        self.flights += 1;
+        if !self.log.launch()? {
+            // Everything is durable that it rests on, and so is all before it.
+            self.take_landings()?;
+            self.conclude();
+            return Ok(());
+        }
+        self.take_landings()
+    }
+
+    /// Takes the group that waits back, so that more is added to it.
+    fn take_back(&mut self) {
+        if self.flights > 1 && self.log.take_back() {
+            std::mem::swap(&mut self.group, &mut self.waiting);
+            self.flights -= 1;
+        }
+    }
+
+    /// Concludes what has landed.
+    fn take_landings(&mut self) -> Result<(), StoreError> {
+        while self.flights > 0 && self.log.has_landed()? {
             self.conclude();
         }
         Ok(())
@@ -305,22 +338,22 @@ impl Committer {
 
     /// Waits until nothing is in flight.
     fn settle(&mut self) -> Result<(), StoreError> {
-        if self.is_flying {
+        if self.flights > 0 {
             self.log.settle()?;
-            self.conclude();
+            self.take_landings()?;
         }
         Ok(())
     }
 
-    /// The group takes nothing more.
+    /// The group takes nothing more. Behind one in flight it waits.
     fn leave(&mut self) {
-        std::mem::swap(&mut self.group, &mut self.leaving);
-        self.log.take_rolled(&mut self.leaving.rolled);
+        let place = if self.flights > 0 { &mut self.waiting } else { &mut self.leaving };
+        std::mem::swap(&mut self.group, place);
+        self.log.take_rolled(&mut place.rolled);
     }
 
     /// Carries the group that was written out on the index, and tells everybody.
     fn conclude(&mut self) {
-        self.is_flying = false;
         let group = &mut self.leaving;
         group.must_sync = false;
         group.part_bytes = 0;
@@ -349,6 +382,10 @@ impl Committer {
         while let Some(Done { completion, result, .. }) = group.done.pop_front() {
             completion(result);
         }
+        if self.flights > 0 {
+            self.flights -= 1;
+            std::mem::swap(&mut self.leaving, &mut self.waiting);
+        }
     }
 
     /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
@@ -359,8 +396,8 @@ impl Committer {
         self.log.forget();
         let late = self.queue.poison(error);
         let mut ended: Vec<(u64, Completion)> = Vec::new();
-        for done in self.leaving.done.drain(..).chain(self.group.done.drain(..)) {
-            ended.push((done.reserved, done.completion));
+        for group in [&mut self.leaving, &mut self.waiting, &mut self.group] {
+            ended.extend(group.done.drain(..).map(|done| (done.reserved, done.completion)));
         }
         for write in self.large.drain(..) {
             ended.push((write.submission.batch.reserved(), write.completion));
@@ -382,8 +419,9 @@ impl Committer {
                 Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
             }
         }
-        (self.leaving, self.group) = (Group::default(), Group::default());
-        self.is_flying = false;
+        (self.leaving, self.waiting) = (Group::default(), Group::default());
+        self.group = Group::default();
+        self.flights = 0;
         for (reserved, completion) in ended {
             self.room.give_back(reserved);
             completion(Err(error.clone()));

@@ -130,17 +130,17 @@ impl PinnedContent {
             .map(Bytes::copy_from_slice)?;
         let at = Place { offset: u32::try_from(piece_start).unwrap_or(0), ..self.place };
         let held = piece.len();
-        cache.insert(at, Piece { bytes: piece, held, is_written: false });
+        drop(cache.insert(at, Piece { bytes: piece, held, is_written: false }));
         Ok(content)
     }
 
     fn cached(&self, cache: &Cache) -> Option<Result<Bytes, StoreError>> {
-        let found = self.look(&cache.look())?;
+        let found = self.look(&mut cache.look())?;
         Some(self.taken(&found.copied()))
     }
 
     /// Where the cache has the content, if it has.
-    pub(super) fn look(&self, look: &Look<'_>) -> Option<Found> {
+    pub(super) fn look(&self, look: &mut Look<'_>) -> Option<Found> {
         if self.parts.is_some() {
             return None;
         }

@@ -19,11 +19,14 @@
 //! To change a stored type: give the segment header the next version, write only that, and go on
 //! reading every earlier one. Golden files of each version stay in the tests for ever.
 
+mod chain;
 #[cfg(test)]
 mod tests;
 
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
+
+pub(super) use chain::{PART_BYTES_MIN as SUMMED_BYTES_MIN, Part as Summed};
 
 /// The version that is written.
 pub(super) const VERSION: u32 = 1;
@@ -299,10 +302,12 @@ impl FrameWriter {
         Self { start }
     }
 
-    /// Fills the head in, now that the payload is complete, and pads the frame.
+    /// Fills the head in, now that the payload is complete, and pads the frame. The parts of the
+    /// payload that have a checksum already are not read again for that.
     pub(super) fn finish(
         self,
         buffer: &mut Vec<u8>,
+        summed: &[Summed],
         kind: FrameKind,
         lsn: u64,
         synced: u64,
@@ -319,7 +324,8 @@ impl FrameWriter {
         put(&mut head, 24, &kind.to_le_bytes());
         let (covered, _) = head.split_at(FRAME_HEAD - 4);
         let payload = buffer.get(payload_start..).unwrap_or_default();
-        let checksum = crc32c_append(crc32c_append(seed, covered), payload);
+        let checksum = chain::append(crc32c_append(seed, covered), payload, summed, seed);
+        debug_assert_eq!(checksum, crc32c_append(crc32c_append(seed, covered), payload));
         put(&mut head, 28, &checksum.to_le_bytes());
         put(buffer, self.start, &head);
         let alignment = usize::try_from(ALIGNMENT).unwrap_or(8);

@@ -25,8 +25,14 @@ use sweep::Sweep;
 
 /// Records of dropped spaces that one step frees.
 const REAPED_PER_STEP: usize = 4_096;
-/// Files that are kept ready to become segments.
-const SPARES_MAX: usize = 2;
+/// Files that are kept ready to become segments: as many as are given up together under a steady load,
+/// and the one that is ready by then, so that no new one is ever made. The first write to each block of
+/// a new file makes a sync half as long again.
+const SPARES_MAX: usize = 4;
+/// Files that are kept when the log has not grown for a while.
+const SPARES_IN_QUIET: usize = 2;
+/// So often must the keeper have looked around meanwhile.
+const LOOKS_IN_QUIET: u32 = 10;
 /// So few segments are left alone: two that are written and read, and what a restart leaves.
 const SEGMENTS_MIN: u64 = 3;
 
@@ -74,6 +80,8 @@ pub(super) struct Keeper {
     stuck: Option<u32>,
     /// The newest segment that was sealed when the keeper was idle last.
     sealed_in_quiet: u32,
+    /// How often it has looked around since.
+    looks: u32,
 }
 
 /// What follows when the committer has answered.
@@ -98,6 +106,7 @@ impl Keeper {
             is_resting: false,
             stuck: None,
             sealed_in_quiet: 0,
+            looks: 0,
         }
     }
 
@@ -132,7 +141,14 @@ impl Keeper {
     pub(super) fn look_around(&mut self) {
         self.no_spare = false;
         self.is_resting = false;
-        self.sealed_in_quiet = self.newest_sealed();
+        let newest = self.newest_sealed();
+        self.looks = if newest == self.sealed_in_quiet { self.looks.saturating_add(1) } else { 0 };
+        self.sealed_in_quiet = newest;
+        if self.parts.room.is_tight() {
+            self.give_back_spares(1);
+        } else if self.looks >= LOOKS_IN_QUIET {
+            self.give_back_spares(SPARES_IN_QUIET);
+        }
         self.note_free();
         // Nobody is called for good when capacity comes back by deletions alone.
         if !self.parts.room.is_tight() {
@@ -199,6 +215,25 @@ impl Keeper {
         self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Ends in order: no more files are left behind than in quiet times.
+    pub(super) fn close(&self) {
+        self.give_back_spares(SPARES_IN_QUIET);
+    }
+
+    /// Removes spares but for so many.
+    fn give_back_spares(&self, kept: usize) {
+        let mut spares = self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let surplus = spares.len().saturating_sub(kept);
+        let surplus: Vec<Spare> = spares.drain(..surplus).collect();
+        drop(spares);
+        for spare in surplus {
+            if let Err(error) = self.parts.disk.remove(&spare.name) {
+                // The next opening removes it.
+                tracing::warn!(%error, "a spare segment could not be removed");
+            }
+        }
+    }
+
     fn keep(&self, spare: Spare) {
         self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
         self.note_free();
@@ -240,7 +275,7 @@ impl Keeper {
     /// already, which makes the first sync of each cheaper.
     fn recycle(&mut self, segment: Arc<Segment>) -> std::io::Result<()> {
         let name = segment.name();
-        // Two, so that under a steady load no new file is ever made; on a full disk one is enough.
+        // On a full disk one is enough.
         let wanted = if self.parts.room.is_tight() { 1 } else { SPARES_MAX };
         let is_wanted = self.spare_count() < wanted;
         let fits = segment.file.length()? == self.parts.segment_bytes;

@@ -16,18 +16,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use super::buffers::Buffers;
 use super::cache::{Cache, Piece};
 use super::disk::{Disk, DiskFile};
-use super::flight::{Flight, Pilot};
+use super::flight::{Flight, Landing, Pilot};
 use super::format::{
-    FrameKind, FrameWriter, HEADER_BYTES, Place, SegmentHeader, frame_span, mark_payload,
+    CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, Place, SUMMED_BYTES_MIN, SegmentHeader,
+    Summed, frame_span, mark_payload,
 };
 use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
 use crate::store::StoreError;
 
-/// A buffer larger than this is not used again.
-const BUFFER_BYTES_KEPT: usize = 2 << 20;
+/// A piece of a group takes no more frames when it has so many bytes. Who holds messages of one holds
+/// all of its memory.
+const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// Where the payload of a frame is written, and at which place of the log each byte will lie.
 pub(super) struct Payload<'a> {
@@ -35,9 +38,21 @@ pub(super) struct Payload<'a> {
     buffer_at: u64,
     segment: u32,
     pub(super) seed: u32,
+    /// Where the payload begins in the buffer.
+    start: usize,
+    summed: &'a mut Vec<Summed>,
 }
 
 impl Payload<'_> {
+    /// Takes note that a content was written, behind its checksum.
+    pub(super) fn note_content(&mut self, at: Place, length: usize) {
+        let at = usize::try_from(u64::from(at.offset).saturating_sub(self.buffer_at)).unwrap_or(0);
+        let at = at.saturating_sub(self.start) + CONTENT_HEAD;
+        if length >= SUMMED_BYTES_MIN {
+            self.summed.push(Summed { at, length });
+        }
+    }
+
     /// The place of the next byte.
     pub(super) fn place(&self) -> Place {
         let offset = self.buffer_at + self.buffer.len() as u64;
@@ -52,7 +67,7 @@ pub(super) struct Spare {
     pub(super) bytes: u64,
 }
 
-/// Where spares are: the keeper brings them, a roll takes one. There are one or two.
+/// Where spares are: the keeper brings them, a roll takes one. There are a few.
 pub(super) type Spares = Mutex<Vec<Spare>>;
 
 /// Takes a spare that is large enough.
@@ -80,8 +95,11 @@ pub(super) struct Log {
     parts: LogParts,
     active: Arc<Segment>,
     active_bytes: u64,
+    /// What is put together, and where it will lie: `pieces`, and `buffer` behind them.
+    pieces: Vec<Vec<u8>>,
     buffer: Vec<u8>,
     buffer_at: u64,
+    buffers: Buffers,
     next_lsn: u64,
     synced_lsn: u64,
     oldest: u32,
@@ -90,9 +108,12 @@ pub(super) struct Log {
     /// Full segments that hold frames of the group being put together, or of one before it.
     rolled: Vec<Arc<Segment>>,
     pilot: Pilot,
-    flying: Option<Flight>,
-    /// Memory of a piece that the cache has let go, for a buffer.
-    used: Option<Vec<u8>>,
+    /// Flights that the pilot has.
+    flying: usize,
+    /// Flights that have landed, of which nobody was told.
+    landed: usize,
+    /// Contents of the frame that is being written.
+    summed: Vec<Summed>,
 }
 
 impl Log {
@@ -120,16 +141,19 @@ impl Log {
             parts,
             active,
             active_bytes: bytes,
+            pieces: Vec::new(),
             buffer: Vec::new(),
             buffer_at: HEADER_BYTES,
+            buffers: Buffers::default(),
             next_lsn,
             synced_lsn: next_lsn - 1,
             oldest,
             unmarked: false,
             rolled: Vec::new(),
-            pilot: Pilot::Hand,
-            flying: None,
-            used: None,
+            pilot: Pilot::default(),
+            flying: 0,
+            landed: 0,
+            summed: Vec::new(),
         })
     }
 
@@ -139,8 +163,8 @@ impl Log {
     }
 
     /// Bytes that wait to be written.
-    pub(super) const fn buffered(&self) -> usize {
-        self.buffer.len()
+    pub(super) fn buffered(&self) -> usize {
+        self.pieces.iter().map(Vec::len).sum::<usize>() + self.buffer.len()
     }
 
     /// Whether something was written that is not durable.
@@ -164,16 +188,25 @@ impl Log {
         if end + frame_span(payload_max) > self.active_bytes {
             self.roll(payload_max)?;
         }
-        self.buffer.reserve(usize::try_from(frame_span(payload_max)).unwrap_or(0));
+        let span = usize::try_from(frame_span(payload_max)).unwrap_or(0);
+        if self.buffer.capacity() - self.buffer.len() < span {
+            self.end_piece();
+            // As large as all so far, so that many small batches make few pieces.
+            let bytes = span.max(self.buffered().min(PIECE_BYTES_MAX));
+            self.buffer = self.buffers.take(bytes);
+        }
         let frame = FrameWriter::begin(&mut self.buffer);
+        self.summed.clear();
         let written = write(&mut Payload {
+            start: self.buffer.len(),
+            summed: &mut self.summed,
             buffer: &mut self.buffer,
             buffer_at: self.buffer_at,
             segment: self.active.number(),
             seed: self.active.header.seed,
         });
         let seed = self.active.header.seed;
-        frame.finish(&mut self.buffer, kind, self.next_lsn, self.synced_lsn, seed);
+        frame.finish(&mut self.buffer, &self.summed, kind, self.next_lsn, self.synced_lsn, seed);
         self.next_lsn += 1;
         Ok(written)
     }
@@ -181,8 +214,8 @@ impl Log {
     /// Writes what is buffered.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         self.settle()?;
-        let Some(flight) = self.take_buffer() else { return Ok(()) };
-        flight.segment.write(&flight.bytes, flight.at)?;
+        let Some(flight) = self.take_pieces() else { return Ok(()) };
+        flight.write()?;
         self.note_written(flight);
         Ok(())
     }
@@ -197,95 +230,118 @@ impl Log {
         Ok(())
     }
 
-    /// Lets what is buffered be written and made durable while more is added; returns whether there is
-    /// something. No flight is under way.
+    /// Lets what is buffered be written and made durable while more is added, when the flight before it
+    /// has landed; returns whether there is something. At most one flight is under way.
     pub(super) fn launch(&mut self) -> Result<bool, StoreError> {
-        debug_assert!(self.flying.is_none(), "one flight at a time");
-        let Some(flight) = self.take_buffer() else {
+        let Some(flight) = self.take_pieces() else {
             self.sync()?;
             return Ok(false);
         };
-        if let Pilot::Thread(thread) = &self.pilot {
-            thread.depart(flight.clone())?;
-        }
-        self.flying = Some(flight);
+        self.pilot.depart(flight);
+        self.flying += 1;
         Ok(true)
+    }
+
+    /// Takes back what was launched last, if that still waits for the one before it; returns whether it
+    /// does. Nothing was added since.
+    pub(super) fn take_back(&mut self) -> bool {
+        if self.flying < 2 || self.buffered() > 0 {
+            return false;
+        }
+        let Some(flight) = self.pilot.take_back() else { return false };
+        self.flying -= 1;
+        self.pieces = flight.pieces;
+        true
     }
 
     /// Forgets what is buffered: after a failure nothing is written any more.
     pub(super) fn forget(&mut self) {
-        self.buffer = Vec::new();
+        (self.pieces, self.buffer) = (Vec::new(), Vec::new());
+        while self.pilot.take_back().is_some() {}
     }
 
-    /// Whether no flight is under way any more. Without threads it is carried out for that.
+    /// Whether another flight is over; told once of each.
     pub(super) fn has_landed(&mut self) -> Result<bool, StoreError> {
-        let Some(flight) = &self.flying else { return Ok(true) };
-        let outcome = match &self.pilot {
-            Pilot::Hand => Some(flight.carry_out()),
-            Pilot::Thread(thread) => thread.look(),
-        };
-        let Some(outcome) = outcome else { return Ok(false) };
-        self.land(outcome)?;
-        Ok(true)
+        if self.landed == 0
+            && self.flying > 0
+            && let Some(landing) = self.pilot.look()?
+        {
+            self.land(landing)?;
+        }
+        let has_landed = self.landed > 0;
+        self.landed = self.landed.saturating_sub(1);
+        Ok(has_landed)
     }
 
     /// Waits until no flight is under way.
     pub(super) fn settle(&mut self) -> Result<(), StoreError> {
-        let Some(flight) = &self.flying else { return Ok(()) };
-        let outcome = match &self.pilot {
-            Pilot::Hand => flight.carry_out(),
-            Pilot::Thread(thread) => thread.wait(),
-        };
-        self.land(outcome)
-    }
-
-    fn land(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
-        let Some(flight) = self.flying.take() else { return outcome };
-        outcome?;
-        self.synced_lsn = flight.last_lsn;
-        self.note_written(flight);
+        while self.flying > 0 {
+            let landing = self.pilot.wait()?;
+            self.land(landing)?;
+        }
         Ok(())
     }
 
+    /// Whether flights are over only when somebody waits for them.
+    pub(super) const fn is_by_hand(&self) -> bool {
+        self.pilot.is_by_hand()
+    }
+
+    fn land(&mut self, (flight, outcome): Landing) -> Result<(), StoreError> {
+        self.flying -= 1;
+        outcome?;
+        self.synced_lsn = flight.last_lsn;
+        self.note_written(flight);
+        self.landed += 1;
+        Ok(())
+    }
+
+    /// What follows lies in a piece of its own.
+    fn end_piece(&mut self) {
+        let mut piece = std::mem::take(&mut self.buffer);
+        self.buffer_at += piece.len() as u64;
+        // The cache counts what it holds; little of that should be unused.
+        if piece.len() < piece.capacity() / 2 && !piece.is_empty() {
+            let mut fitting = self.buffers.take(piece.len());
+            fitting.extend_from_slice(&piece);
+            self.buffers.give(std::mem::replace(&mut piece, fitting));
+        }
+        if piece.is_empty() {
+            self.buffers.give(piece);
+        } else {
+            self.pieces.push(piece);
+        }
+    }
+
     /// What is buffered, as it goes to the disk.
-    fn take_buffer(&mut self) -> Option<Flight> {
-        if self.buffer.is_empty() {
+    fn take_pieces(&mut self) -> Option<Flight> {
+        self.end_piece();
+        if self.pieces.is_empty() {
             return None;
         }
-        let at = self.buffer_at;
-        self.buffer_at += self.buffer.len() as u64;
-        let mut piece = std::mem::take(&mut self.buffer);
-        match self.used.take() {
-            Some(used) => self.buffer = used,
-            // The next group is likely of this size.
-            None => self.buffer.reserve(piece.len().min(BUFFER_BYTES_KEPT)),
-        }
-        // The cache counts what it holds; little of that should be unused.
-        if piece.len() < piece.capacity() / 2 {
-            piece.shrink_to_fit();
-        }
         self.unmarked = true;
-        Some(Flight {
-            segment: Arc::clone(&self.active),
-            at,
-            held: piece.capacity(),
-            bytes: Bytes::from(piece),
-            last_lsn: self.next_lsn - 1,
-        })
+        let at = self.buffer_at - self.buffered() as u64;
+        let (segment, pieces) = (Arc::clone(&self.active), std::mem::take(&mut self.pieces));
+        Some(Flight { segment, at, pieces, last_lsn: self.next_lsn - 1 })
     }
 
     fn note_written(&mut self, flight: Flight) {
-        let Flight { segment, at, bytes, held, .. } = flight;
-        segment.set_end(at + bytes.len() as u64);
-        let start =
-            Place { segment: segment.number(), offset: u32::try_from(at).unwrap_or(u32::MAX) };
-        let gone = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
-        // Fresh memory for each group costs as much as filling it.
-        let unused = gone.and_then(|gone| gone.bytes.try_into_mut().ok());
-        if let Some(mut used) = unused.filter(|used| used.capacity() <= BUFFER_BYTES_KEPT) {
-            used.clear();
-            self.used = Some(Vec::from(used));
+        let Flight { segment, mut at, pieces, .. } = flight;
+        for piece in pieces {
+            let start =
+                Place { segment: segment.number(), offset: u32::try_from(at).unwrap_or(u32::MAX) };
+            at += piece.len() as u64;
+            let (held, bytes) = (piece.capacity(), Bytes::from(piece));
+            let gone = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
+            for piece in gone {
+                // Somebody may still hold a message of it.
+                if let Ok(mut unused) = piece.bytes.try_into_mut() {
+                    unused.clear();
+                    self.buffers.give(Vec::from(unused));
+                }
+            }
         }
+        segment.set_end(at);
     }
 
     /// Says in the log what is durable by now, so that damage to it can be told from what was never

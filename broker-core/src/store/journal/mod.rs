@@ -14,6 +14,7 @@
 //! Absent on purpose: a second attempt. A write or sync that fails ends the journal; what the disk
 //! holds then is found out by opening it again.
 
+mod buffers;
 mod cache;
 mod committer;
 mod content;
@@ -331,9 +332,11 @@ impl Store for Journal {
         self.index.pin(keys, &mut pinned);
         let pinned: Vec<_> =
             pinned.into_iter().map(|pinned| pinned.map(PinnedContent::of)).collect();
-        let look = self.cache.look();
-        let mut found: Vec<_> =
-            pinned.iter().map(|content| content.as_ref().and_then(|one| one.look(&look))).collect();
+        let mut look = self.cache.look();
+        let mut found: Vec<_> = pinned
+            .iter()
+            .map(|content| content.as_ref().and_then(|one| one.look(&mut look)))
+            .collect();
         drop(look);
         cache::let_go(&mut found);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {

@@ -117,6 +117,11 @@ fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
 }
 
 fn keep(mut keeper: Keeper, bell: &Bell) {
+    keep_on(&mut keeper, bell);
+    keeper.close();
+}
+
+fn keep_on(keeper: &mut Keeper, bell: &Bell) {
     loop {
         match keeper.step() {
             Step::Did => {

@@ -91,6 +91,7 @@ impl Group {
 /// Everything that says where contents lie: what is put together, what is on its way, what is known.
 struct Sight<'a> {
     group: &'a mut Group,
+    waiting: &'a mut Group,
     leaving: &'a mut Group,
     index: &'a Index,
 }
@@ -98,7 +99,8 @@ struct Sight<'a> {
 impl Sight<'_> {
     /// The content that a key has after everything so far.
     fn content_of(&mut self, key: &Key) -> Option<ContentAt> {
-        let said = self.group.content_of(key).or_else(|| self.leaving.content_of(key));
+        let said = self.group.content_of(key).or_else(|| self.waiting.content_of(key));
+        let said = said.or_else(|| self.leaving.content_of(key));
         said.unwrap_or_else(|| self.index.get(key.as_bytes())?.content_at())
     }
 }
@@ -119,8 +121,8 @@ impl Committer {
         if batch.is_empty() {
             return Ok(());
         }
-        let mut sight =
-            Sight { group: &mut self.group, leaving: &mut self.leaving, index: &self.index };
+        let (group, waiting) = (&mut self.group, &mut self.waiting);
+        let mut sight = Sight { group, waiting, leaving: &mut self.leaving, index: &self.index };
         let mut parts = parts.into_iter();
         self.log.frame(FrameKind::Batch, payload_max(&batch, &mut sight), |payload| {
             for record in batch.records() {
@@ -229,7 +231,9 @@ pub(super) fn write_put(
             let behind =
                 LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
             let offset = record.offset + u32::try_from(behind).unwrap_or(u32::MAX);
-            ContentAt { place: Place { offset, ..record }, length, is_large: false }
+            let place = Place { offset, ..record };
+            payload.note_content(place, length as usize);
+            ContentAt { place, length, is_large: false }
         }
         NewContent::Parts { places, length } => {
             let place = places.first().copied().unwrap_or_default();

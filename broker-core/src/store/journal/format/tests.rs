@@ -103,7 +103,7 @@ fn a_frame_is_read_back_and_damage_does_not_pass() {
     let mut buffer = vec![0; 16];
     let frame = FrameWriter::begin(&mut buffer);
     buffer.extend_from_slice(b"thirteen byte");
-    frame.finish(&mut buffer, FrameKind::Batch, 42, 41, 5);
+    frame.finish(&mut buffer, &[], FrameKind::Batch, 42, 41, 5);
     assert_eq!(buffer.len() % 8, 0);
     let bytes = &buffer[16..];
     let (head, payload) = FrameHead::read(bytes, 5).unwrap();

@@ -73,7 +73,7 @@ fn write_hole(
         let mut buffer = Vec::new();
         let frame = FrameWriter::begin(&mut buffer);
         buffer.extend_from_slice(&hole_payload(behind, payload));
-        frame.finish(&mut buffer, FrameKind::Hole, lsn, lsn.saturating_sub(1), seed);
+        frame.finish(&mut buffer, &[], FrameKind::Hole, lsn, lsn.saturating_sub(1), seed);
         file.write_at(&buffer, at)?;
         at += bytes;
     }

@@ -1,0 +1,72 @@
+//! Memory in which frames are put together. It comes back when the cache lets go of what was written
+//! from it: fresh memory for every group costs as much as filling it.
+
+/// So much is kept for what comes next.
+const UNUSED_BYTES_MAX: usize = 4 << 20;
+
+/// Memory that nobody uses.
+#[derive(Default)]
+pub(super) struct Buffers {
+    unused: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Buffers {
+    /// An empty buffer for so many bytes, at most twice as large.
+    pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let fits = |(_, buffer): &(usize, &Vec<u8>)| {
+            (bytes..=bytes.saturating_mul(2)).contains(&buffer.capacity())
+        };
+        let fitting = self.unused.iter().enumerate().filter(fits);
+        let fitting = fitting.min_by_key(|(_, buffer)| buffer.capacity());
+        if let Some((place, _)) = fitting {
+            let buffer = self.unused.remove(place);
+            self.bytes -= buffer.capacity();
+            return buffer;
+        }
+        // A little more, so that it fits others of about this size.
+        Vec::with_capacity(bytes.next_multiple_of((bytes / 8).next_power_of_two()))
+    }
+
+    /// Takes memory that is not needed any more. What was given first goes for it.
+    pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 || buffer.capacity() > UNUSED_BYTES_MAX {
+            return;
+        }
+        buffer.clear();
+        self.bytes += buffer.capacity();
+        self.unused.push(buffer);
+        while self.bytes > UNUSED_BYTES_MAX {
+            self.bytes -= self.unused.remove(0).capacity();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_where_it_fits() {
+        let mut buffers = Buffers::default();
+        let first = buffers.take(100_000);
+        let capacity = first.capacity();
+        assert!((100_000..=200_000).contains(&capacity));
+        buffers.give(first);
+        assert!(buffers.take(capacity + 1).capacity() > capacity, "it is too small");
+        let small = capacity / 2 - 1;
+        assert!(buffers.take(small).capacity() < capacity, "it would be mostly unused");
+        assert_eq!(buffers.take(capacity / 2).capacity(), capacity);
+        assert_eq!(buffers.bytes, 0);
+    }
+
+    #[test]
+    fn not_more_is_kept_than_may_be() {
+        let mut buffers = Buffers::default();
+        for _ in 0..10 {
+            buffers.give(Vec::with_capacity(1 << 20));
+        }
+        assert!(buffers.bytes <= UNUSED_BYTES_MAX, "{}", buffers.bytes);
+        assert_eq!(buffers.unused.iter().map(Vec::capacity).sum::<usize>(), buffers.bytes);
+    }
+}
