@@ -28,6 +28,7 @@ impl Stand {
             release_on_detach: false,
             expire_whole_sessions: true,
             duplicate_key: KEY,
+            forwarding: crate::entity::queue::ForwardingConfig::default(),
         };
         let description = TopicDescription {
             max_size_in_megabytes: 1,
