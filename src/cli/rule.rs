@@ -51,7 +51,7 @@ pub enum RuleCommand {
     Delete(delete::DeleteFlags),
     /// Tell which rules select a message, and why
     #[command(after_help = test::HELP)]
-    Test(test::TestFlags),
+    Test(Box<test::TestFlags>),
 }
 
 pub fn run(command: &RuleCommand) -> Result<(), Failure> {
