@@ -64,6 +64,7 @@ pub enum Decision {
 
 /// What can be part of a transaction (TXN-02).
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few are made in a test")]
 pub enum Work {
     Send(Message),
     SendBatch(Vec<Message>),
