@@ -148,6 +148,26 @@ impl Broker {
             .map_err(|rejection| self.refuse(rejection, resource))
     }
 
+    /// Asks for the Manage right on every entity of this broker that another is to forward to, beside
+    /// that on the other itself (FWD-05, SEC-07). A destination that can be no entity is judged later.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn authorize_destinations(
+        &self,
+        principal: &Principal,
+        destinations: [Option<&str>; 2],
+    ) -> Result<(), BrokerError> {
+        for text in destinations.into_iter().flatten() {
+            if let Ok(Destination::Entity(_)) = Destination::parse(text)
+                && let Ok(address) = EntityAddress::parse(text)
+            {
+                self.authorize(principal, Right::Manage, &address.to_string()).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the error that a client sees: gives it a tracking id and logs it under that id, once
     /// (SND-06).
     #[must_use]

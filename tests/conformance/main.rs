@@ -303,7 +303,6 @@ scenarios! {
     ],
     errors: [
         every_error_has_its_name_its_mark_and_a_tracking_id,
-        what_is_not_carried_out_is_refused,
         a_full_store_refuses_sends_and_nothing_else with small_store,
     ],
     topics: [

@@ -35,21 +35,6 @@ pub async fn every_error_has_its_name_its_mark_and_a_tracking_id(s: &Stage) {
     }
 }
 
-/// ERR-01: what this version does not do yet is refused and not ignored.
-pub async fn what_is_not_carried_out_is_refused(s: &Stage) {
-    let wanted = [
-        QueueUpdate { forward_to: Some("other".into()), ..QueueUpdate::default() },
-        QueueUpdate {
-            forward_dead_lettered_messages_to: Some("other".into()),
-            ..QueueUpdate::default()
-        },
-    ];
-    s.open_queue("other").await;
-    for properties in wanted {
-        refused(s.create(ORDERS, properties).await, "NotImplemented");
-    }
-}
-
 /// ERR-06, ERR-09, QUO-05, SND-19: a store without room.
 pub async fn a_full_store_refuses_sends_and_nothing_else(s: &Stage) {
     s.open_queue_with(

@@ -152,6 +152,14 @@ impl Exchange {
         Ok(resource)
     }
 
+    /// Asks for the right to forward to these destinations (FWD-05).
+    pub(crate) async fn may_forward_to(
+        &self,
+        destinations: [Option<&str>; 2],
+    ) -> Result<(), Refusal> {
+        Ok(self.site.broker.authorize_destinations(&self.principal, destinations).await?)
+    }
+
     /// The address of a subscription whose rules are read, which who listens may, too (MAT-01).
     pub(crate) async fn looked_into(&self, path: &str) -> Result<String, Refusal> {
         let address = EntityAddress::parse(path).map(|address| address.to_string());

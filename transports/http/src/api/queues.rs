@@ -56,7 +56,14 @@ pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path
     exchange.managed(path).await?;
     let (properties, _room): (QueueProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let described = exchange.site.broker.create_queue(path, properties.to_update()?).await?;
+    let properties = properties.to_update()?;
+    exchange
+        .may_forward_to([
+            properties.forward_to.as_deref(),
+            properties.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
+    let described = exchange.site.broker.create_queue(path, properties).await?;
     let location = format!(
         "{}/$api/v1/queues/{}",
         exchange.base_url(),
@@ -93,6 +100,13 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     let version = version(exchange)?;
     let (properties, _room): (QueueProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let named = properties.to_update()?;
+    exchange
+        .may_forward_to([
+            named.forward_to.as_deref(),
+            named.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
     let mut attempts = 0;
     loop {
         attempts += 1;

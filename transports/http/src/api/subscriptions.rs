@@ -93,6 +93,12 @@ pub(super) async fn create(
     let (new, _room): (NewSubscription, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let properties = new.properties.to_update()?;
+    exchange
+        .may_forward_to([
+            properties.forward_to.as_deref(),
+            properties.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
     let rules = new.rules.unwrap_or_default();
     let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
     let broker = &exchange.site.broker;
@@ -138,6 +144,13 @@ pub(super) async fn update(
     let version = version(exchange)?;
     let (properties, _room): (SubscriptionProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let named = properties.to_update()?;
+    exchange
+        .may_forward_to([
+            named.forward_to.as_deref(),
+            named.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
     let mut attempts = 0;
     loop {
         attempts += 1;

@@ -26,7 +26,11 @@ impl Authorizer for Keys {
         resource: &str,
     ) -> Result<(), Rejection> {
         self.asked.lock().unwrap().push((right, resource.to_owned()));
+        let refused = format!("not {resource}");
         match &principal.token {
+            Some(token) if token.split(',').any(|name| name == refused) => {
+                Err(Rejection::unauthorized("the token does not grant the right"))
+            }
             Some(token) if token.split(',').any(|name| name == right.name()) => Ok(()),
             _ => Err(Rejection::unauthorized("the token does not grant the right")),
         }
@@ -113,6 +117,33 @@ async fn the_right_is_enough() {
         let head = format!("{}\nAuthorization: {}", operation.replace("{}", "other"), right.name());
         let answer = server.ask(&head, "{}").await;
         assert_ne!(answer.status, 401, "{head}");
+    }
+    server.stop().await;
+}
+
+/// FWD-05, SEC-07: who names a destination must have the Manage right on it as well; a patch that names
+/// none asks for none.
+#[tokio::test]
+async fn forwarding_needs_the_right_on_source_and_destination() {
+    let (server, keys) = guarded().await;
+    let ask = async |method: &str, path: &str, token: &str, body: &str| {
+        let head = format!("{method} /$api/v1/{path}\nAuthorization: {token}");
+        server.ask(&head, body).await.status
+    };
+    for made in ["queues/b", "topics/t"] {
+        assert_eq!(ask("PUT", made, "Manage", "{}").await, 201);
+    }
+    let named = ["forwardTo", "forwardDeadLetteredMessagesTo"];
+    let places = ["queues/a", "topics/t/subscriptions/s"];
+    for (place, property) in places.into_iter().flat_map(|place| named.map(|name| (place, name))) {
+        let body = format!("{{\"{property}\": \"b\"}}");
+        assert_eq!(ask("PUT", place, "Manage,not b", &body).await, 401, "{place} {property}");
+        assert_eq!(ask("PUT", place, "Manage", "{}").await, 201);
+        assert_eq!(ask("PATCH", place, "Manage,not b", &body).await, 401, "{place} {property}");
+        assert_eq!(ask("PATCH", place, "Manage", &body).await, 200);
+        assert_eq!(ask("PATCH", place, "Manage,not b", "{}").await, 200);
+        assert!(keys.asked.lock().unwrap().contains(&(Right::Manage, "b".to_owned())));
+        assert_eq!(ask("DELETE", place, "Manage", "").await, 204);
     }
     server.stop().await;
 }

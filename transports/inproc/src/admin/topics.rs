@@ -84,7 +84,7 @@ impl Admin {
     /// unless there are none (TOP-12, TOP-17).
     ///
     /// # Errors
-    /// As for [`Admin::create_subscription`], those of a rule, and `NotImplemented` for forwarding.
+    /// As for [`Admin::create_subscription`], and those of a rule.
     pub async fn create_subscription_with(
         &self,
         topic: &str,

@@ -49,9 +49,22 @@ impl Conversation {
         Ok(resource)
     }
 
+    /// Asks for the right to forward to these destinations (FWD-05).
+    pub(super) async fn may_forward_to(
+        &mut self,
+        destinations: [Option<&str>; 2],
+    ) -> Result<(), Refusal> {
+        Ok(self.broker.authorize_destinations(&self.principal, destinations).await?)
+    }
+
     pub(super) async fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
         self.managed(&create.path).await?;
         let properties = create.properties.to_update()?;
+        self.may_forward_to([
+            properties.forward_to.as_deref(),
+            properties.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
             let described = broker.create_queue(&create.path, properties).await?;
@@ -72,7 +85,12 @@ impl Conversation {
 
     pub(super) async fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
         let path = self.managed(&update.path).await?;
-        update.properties.to_update()?;
+        let named = update.properties.to_update()?;
+        self.may_forward_to([
+            named.forward_to.as_deref(),
+            named.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
             let mut attempts = 0;

@@ -94,6 +94,11 @@ impl Conversation {
             EntityName::Subscription { topic: topic.clone().into(), name: name.clone().into() };
         self.managed(&path.path()).await?;
         let properties = properties.to_update()?;
+        self.may_forward_to([
+            properties.forward_to.as_deref(),
+            properties.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
         let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
@@ -119,7 +124,12 @@ impl Conversation {
         update: UpdateSubscription,
     ) -> Done {
         let path = self.managed(&update.path).await?;
-        update.properties.to_update()?;
+        let named = update.properties.to_update()?;
+        self.may_forward_to([
+            named.forward_to.as_deref(),
+            named.forward_dead_lettered_messages_to.as_deref(),
+        ])
+        .await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
             let mut attempts = 0;

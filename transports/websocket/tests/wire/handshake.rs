@@ -147,7 +147,8 @@ impl Authorizer for Tokens {
         resource: &str,
     ) -> Result<(), Rejection> {
         let token = principal.token.as_deref().unwrap_or_default();
-        if token == format!("{}:{resource}", right.name()) || token == "all" {
+        let one = format!("{}:{resource}", right.name());
+        if token.split(' ').any(|granted| granted == one) || token == "all" {
             return Ok(());
         }
         Err(Rejection::unauthorized(format!("no right {} on {resource}", right.name())))
@@ -187,6 +188,16 @@ fn rights_are_asked_at_every_operation() {
         assert_eq!(get["error"]["condition"], "Unauthorized");
         let list = client.ask("listQueues", json!({})).await;
         assert_eq!(list["error"]["condition"], "Unauthorized");
+        // Who names a destination must manage it, too (FWD-05).
+        client.ask("authenticate", json!({ "token": "Manage:a" })).await;
+        let forwards = json!({ "path": "a", "properties": { "forwardTo": "q" } });
+        let refused = client.ask("createQueue", forwards.clone()).await;
+        assert_eq!(refused["error"]["condition"], "Unauthorized", "{refused}");
+        assert!(client.ask("createQueue", json!({ "path": "a" })).await.get("queue").is_some());
+        let refused = client.ask("updateQueue", forwards.clone()).await;
+        assert_eq!(refused["error"]["condition"], "Unauthorized", "{refused}");
+        client.ask("authenticate", json!({ "token": "Manage:a Manage:q" })).await;
+        assert!(client.ask("updateQueue", forwards).await.get("queue").is_some());
         // A newer token replaces the old one, on links too.
         client.ask("authenticate", json!({ "token": "none" })).await;
         let refused = client.ask("send", message).await;
