@@ -112,7 +112,8 @@ fn unknown_outcome(correlation: u64) -> Released {
 }
 
 /// Something that leaves the broker, and where to. An answer that is dropped instead, because what it
-/// rests on was not stored, becomes one that the outcome is unknown.
+/// rests on was not stored, becomes one that the outcome is unknown; that a link was closed is told all the
+/// same.
 pub struct Release {
     on_its_way: Option<(Arc<dyn Outlet>, Released)>,
     permit: Option<Permit>,
@@ -128,8 +129,13 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        if let Some((outlet, Released::Answer { correlation, .. })) = self.on_its_way.take() {
-            outlet.release(vec![unknown_outcome(correlation)]);
+        match self.on_its_way.take() {
+            Some((outlet, Released::Answer { correlation, .. })) => {
+                outlet.release(vec![unknown_outcome(correlation)]);
+            }
+            // Whatever became of the change that closed it, the link is gone with the tree.
+            Some((outlet, item @ Released::Detached { .. })) => outlet.release(vec![item]),
+            Some((_, Released::Delivery { .. })) | None => {}
         }
     }
 }

@@ -317,11 +317,14 @@ fn a_failing_forwarder_is_asked_again_and_then_no_more() {
         stage.create("a", Some("test://there")).await;
         stage.send("a", "1").await;
         stage.until_called(1).await;
+        // The wait begins when the verdict is there.
+        stage.until("a", |counts| counts.transfer == 0).await;
         stage.send("a", "2").await;
         stage.advance(TimeSpan::from_ms(500)).await;
         assert_eq!(stage.calls().len(), 1);
         stage.advance(TimeSpan::from_ms(500)).await;
         stage.until_called(2).await;
+        stage.until("a", |counts| counts.transfer == 0).await;
         stage.advance(TimeSpan::from_ms(500)).await;
         stage.advance(seconds(1)).await;
         assert_eq!(stage.calls().len(), 2, "the second time it waits for two seconds");

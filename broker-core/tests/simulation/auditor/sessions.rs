@@ -18,9 +18,13 @@ impl Auditor {
         let bound = book.sessions.bound.get(&receiver).cloned();
         match command {
             SessionCommand::SetState { state } => {
-                if let Some((session, _)) = bound {
-                    let states = book.sessions.states.entry(session).or_default();
-                    states.perhaps.insert(ticket, state.clone());
+                match bound {
+                    Some((session, _)) => {
+                        let states = book.sessions.states.entry(session).or_default();
+                        states.perhaps.insert(ticket, state.clone());
+                    }
+                    // Asked behind an accept that is not answered yet: of which session is not known.
+                    None => drop(book.sessions.unbound.insert(ticket, (receiver, state.clone()))),
                 }
             }
             SessionCommand::Attach => {
@@ -64,6 +68,10 @@ impl Auditor {
             sessions.holds.insert(session.to_owned(), (*receiver, until));
         }
         sessions.bound.insert(*receiver, (session.to_owned(), *mode));
+        let states = sessions.states.entry(session.to_owned()).or_default();
+        for (ticket, (_, state)) in sessions.unbound.extract_if(.., |_, (of, _)| of == receiver) {
+            states.perhaps.insert(ticket, state);
+        }
         let delivery_limit = sessions.limits.remove(receiver).unwrap_or(0);
         book.links.insert(*receiver, LinkBook { mode: *mode, delivery_limit, delivered: 0 });
     }
@@ -163,6 +171,7 @@ impl Auditor {
                 for states in book.sessions.states.values_mut() {
                     states.perhaps.remove(&ticket);
                 }
+                book.sessions.unbound.remove(&ticket);
             }
             SessionCommand::Attach => drop(book.links.remove(receiver)),
             _ => {}
