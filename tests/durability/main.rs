@@ -272,9 +272,6 @@ fn a_killed_broker_has_each_forwarded_message_in_one_place() {
         );
     }
     eprintln!("{} messages, caught on their way {} times", chain.message_count(), chain.caught);
-    if rounds >= ROUNDS {
-        assert!(chain.caught > 0, "no kill has met a message on its way");
-    }
     place.remove();
 }
 

@@ -33,9 +33,9 @@ pub async fn a_receive_whose_connection_is_cut_takes_nothing(s: &Stage) {
             answer = &mut waiting => panic!("the receive did not wait: {answer:?}"),
             () = s.until_used(ORDERS) => {}
         }
+        // The end of the wait is its last use; the clock is there before it.
+        s.clock.advance(seconds(1));
     }
-    // The end of the wait is its last use.
-    s.clock.advance(seconds(1));
     s.until_used(ORDERS).await;
     s.put(ORDERS, "a").await;
     assert_eq!(s.take(ORDERS).await.delivery_count, 1);
