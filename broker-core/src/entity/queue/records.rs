@@ -54,6 +54,9 @@ impl Queue {
                 batch.delete(&source);
             }
             Change::Removed { sequence, overlay_count, .. } => {
+                if *sequence == self.last_sequence {
+                    self.put_counters(batch);
+                }
                 batch.delete(&slot_key(self.id, *sequence));
                 if *overlay_count > 0 {
                     batch.delete_prefix(&overlays_key(self.id, *sequence));
@@ -165,22 +168,31 @@ impl Queue {
         }
     }
 
-    /// Writes the counters if a number was given since, so that none is ever given twice, or if the
-    /// last use on disk is half a minute old.
+    fn put_counters(&self, batch: &mut Batch) {
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.counters(), value);
+        });
+    }
+
+    /// Writes the counters if the last use on disk is half a minute old, and, where messages leave for
+    /// other entities, if a number was given since.
+    ///
+    /// So that no number is ever given twice, the store needs to know the last one. While its message is
+    /// there, the slot says it; with the removal of that slot the counters are written, in one unit. A
+    /// slot that another entity takes over goes with a batch of that one, perhaps in another shard: its
+    /// number has to be stored before.
     pub(super) fn write_counters(
         &mut self,
         now: Timestamp,
         batch: &mut Batch,
     ) -> Option<Durability> {
-        let numbered = self.last_sequence != self.stored_sequence;
+        let numbered = self.last_sequence != self.stored_sequence && self.is_source();
         if !numbered && !self.usage.wants_storing(now) {
             return None;
         }
         self.stored_sequence = self.last_sequence;
         self.usage.stored();
-        batch.put(&codec::counters_key(self.id), |value| {
-            codec::write_counters(&self.counters(), value);
-        });
+        self.put_counters(batch);
         Some(Durability::Lazy)
     }
 
@@ -192,9 +204,7 @@ impl Queue {
             }
             None => codec::write_description(&self.description, value),
         });
-        batch.put(&codec::counters_key(self.id), |value| {
-            codec::write_counters(&self.counters(), value);
-        });
+        self.put_counters(batch);
     }
 
     pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {

@@ -230,6 +230,12 @@ impl Queue {
         }
     }
 
+    /// Whether messages leave for another entity, which removes their records here.
+    pub(super) fn is_source(&self) -> bool {
+        FORWARDED.into_iter().any(|which| self.is_forwarding(which))
+            || self.transfers.pending_count() > 0
+    }
+
     /// Whether forwarding takes messages of the main queue, as a receiver does (FWD-07, ENT-27).
     pub(super) const fn has_active_forwarder(&self) -> bool {
         self.is_forwarding(SubQueue::Main) && self.description.status.allows_receive()
