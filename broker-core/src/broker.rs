@@ -569,8 +569,17 @@ impl Entity {
     }
 
     /// Hands requests to the entity, in order, and returns at once. Those of a closed entity are
-    /// answered with the reason.
-    pub fn submit(&self, group: Vec<Request>) {
+    /// answered with the reason, and so are commands that only the broker itself may give
+    /// ([`Command::is_the_brokers_own`]).
+    pub fn submit(&self, mut group: Vec<Request>) {
+        let mut refused: Vec<Release> = group
+            .extract_if(.., |request| request.command.is_the_brokers_own())
+            .filter_map(|request| {
+                let detail = "this command is given by the broker itself, to its own entities";
+                request.reply.answer(Err(Rejection::invalid_operation(detail)))
+            })
+            .collect();
+        release_all(&mut refused);
         let inlet = Arc::clone(&*self.0.inlet.lock().unwrap_or_else(PoisonError::into_inner));
         let Err((group, reason)) = inlet.submit(group) else { return };
         // The entity may have been opened anew under the same identity: look once.

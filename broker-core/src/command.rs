@@ -375,6 +375,20 @@ pub enum Command {
     Describe,
 }
 
+impl Command {
+    /// Whether nobody but the broker asks it: it names records of others, or is one step of several.
+    #[must_use]
+    pub const fn is_the_brokers_own(&self) -> bool {
+        matches!(
+            self,
+            Self::TransferIn { .. }
+                | Self::TransferOut { .. }
+                | Self::CreateSubscription { .. }
+                | Self::RemoveSubscription { .. }
+        )
+    }
+}
+
 /// What can be asked about the rules of a subscription.
 #[derive(Clone, Debug)]
 pub enum RuleCommand {

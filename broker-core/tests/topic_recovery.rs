@@ -320,6 +320,19 @@ async fn a_deletion_that_is_lost_is_asked_for_again() {
 }
 
 /// ENT-15, LIF-04: a stop ends waits and loses nothing, with a hundred subscriptions.
+/// What only the broker asks of its entities is refused to everybody else, and changes nothing: it could
+/// name records of others, or take a subscription away from under its actor.
+#[tokio::test]
+async fn nobody_gives_the_brokers_own_commands() {
+    let world = World::new().await;
+    let broker = &world.broker;
+    let (audit, topic) = (broker.entity(AUDIT).unwrap(), broker.entity("events").unwrap());
+    let error = topic.call(Command::RemoveSubscription { id: audit.id() }).await.unwrap_err();
+    assert_eq!(error.condition(), Condition::InvalidOperation);
+    assert_eq!(broker.describe_topic("events").await.unwrap().subscription_count, 2);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_broker_with_many_subscriptions_stops_and_starts() {
     let world = World::new().await;

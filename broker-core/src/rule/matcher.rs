@@ -523,6 +523,16 @@ impl Publish<'_, '_, '_, '_> {
 }
 
 impl Refusal {
+    /// DLQ-20: a header of that size, if it is over the maximum.
+    #[must_use]
+    pub fn of_header(bytes: u32, bytes_max: u64) -> Option<Box<Self>> {
+        (u64::from(bytes) > bytes_max).then(|| {
+            let description =
+                format!("the header of {bytes} bytes exceeded the size quota of {bytes_max}");
+            Box::new(Self { cause: Cause::HeaderSize, description: description.into() })
+        })
+    }
+
     /// DLQ-23: the text of the error with the name of the rule.
     fn of_rule(rule: &Rule, cause: Cause, error: &EvaluationError) -> Self {
         let description = format!("rule {}: {}", Quoted(rule.name()), rule.describe(cause, error));

@@ -630,10 +630,12 @@ pub async fn what_waits_to_be_forwarded_can_be_deleted(s: &Stage) {
 }
 
 /// DLQ-20: a message whose header grows over the limit on its way is dead-lettered where it arrives,
-/// with its properties whole.
+/// with its properties whole: in the queue, or in the subscription.
 pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: &Stage) {
     s.open_queue("b").await;
+    open_events(s, None, None).await;
     s.open_queue_with("a", forwards_dead_letters_to("b")).await;
+    s.open_queue_with("c", forwards_dead_letters_to(EVENTS)).await;
     let large = |more: usize| {
         ["x", "y", "z"].into_iter().fold(message("1").with_message_id("1"), |message, key| {
             let bytes = if key == "z" { more } else { 21_000 };
@@ -642,14 +644,19 @@ pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: 
     };
     let header = |more| large(more).encode().header_size() as usize;
     let most = 65_536 - header(20_000) + 20_000;
-    s.send("a", large(most)).await.unwrap();
-    let seen = s.take("a").await;
-    s.dead_letter("a", &seen).await;
+    for source in ["a", "c"] {
+        s.send(source, large(most)).await.unwrap();
+        let seen = s.take(source).await;
+        s.dead_letter(source, &seen).await;
+    }
     s.until("b", |counts| counts.dead_letter == 1).await;
-    let seen = s.take(&dlq("b")).await;
-    assert_eq!(verdict(&seen).0, "HeaderSizeExceeded");
-    let z = Value::from("v".repeat(most));
-    assert_eq!(seen.message.application_property("z"), Some(&z));
+    until_subscription(s, |counts| counts.dead_letter == 1).await;
+    for destination in ["b", AUDIT] {
+        let seen = s.take(&dlq(destination)).await;
+        assert_eq!(verdict(&seen).0, "HeaderSizeExceeded");
+        let z = Value::from("v".repeat(most));
+        assert_eq!(seen.message.application_property("z"), Some(&z));
+    }
 }
 
 const EVENTS: &str = "events";

@@ -16,7 +16,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
-use crate::rule::{Cause, Copy, Facts, Published, Selection};
+use crate::rule::{Cause, Copy, Facts, Published, Refusal, Selection};
 use crate::time::Timestamp;
 
 /// What the record of one copy needs in the store.
@@ -385,12 +385,15 @@ impl Topic {
                 in_flight: false,
                 transferring: false,
             };
+            slot.add_overlay(changes.as_ref());
+            // What rules add was judged with them; here it is what a transfer brings (DLQ-20).
+            let refusal = refusal
+                .or_else(|| Refusal::of_header(slot.header_size, ctx.limits.header_bytes_max));
             let mut verdict: Option<Overlay> = None;
             if let Some(refusal) = &refusal {
                 slot.sub_queue = SubQueue::DeadLetter;
                 verdict = refusal.overlay();
             }
-            slot.add_overlay(changes.as_ref());
             slot.add_overlay(verdict.as_ref());
             let in_session = settings.rules.requires_session && refusal.is_none();
             copies.push(SubscriptionCopy {
