@@ -187,6 +187,12 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// The store is to know the last number of a subscription, before messages leave it for other
+    /// entities, which remove them here.
+    Numbered {
+        /// That number.
+        last: SequenceNumber,
+    },
     /// Something that only happens to topics.
     OfTopic(TopicChange),
 }

@@ -18,7 +18,7 @@ use peeklock_core::clock::ManualClock;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
-use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, Message};
@@ -26,7 +26,7 @@ use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
 };
-use peeklock_core::testing::{Fate, FaultStore, Random};
+use peeklock_core::testing::{Crash, Fate, FaultStore, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 const SHARD: Shard = Shard(0);
@@ -320,6 +320,35 @@ async fn a_deletion_that_is_lost_is_asked_for_again() {
 }
 
 /// ENT-15, LIF-04: a stop ends waits and loses nothing, with a hundred subscriptions.
+/// MSG-13, FWD-09: a destination removes what a subscription has forwarded in a batch of its own. The
+/// number is not given again, though the broker dies right after that batch.
+#[tokio::test]
+async fn a_number_that_was_forwarded_is_not_given_again() {
+    let world = World::new().await;
+    world.broker.create_queue("end", QueueUpdate::default()).await.unwrap();
+    let forwards =
+        SubscriptionUpdate { forward_to: Some("end".into()), ..SubscriptionUpdate::default() };
+    world.broker.create_subscription("events", "on", forwards, vec![]).await.unwrap();
+    for number in 1..=2 {
+        world.send("a").await.unwrap();
+        while world.broker.describe_queue("end").await.unwrap().counts.active < number {
+            tokio::task::yield_now().await;
+        }
+    }
+    // What is not yet handed to the store dies with the broker: its clock stands still.
+    let inner = world.store.inner.crash(Crash::Loses);
+    let store = Arc::new(Panicky {
+        inner,
+        panics: AtomicU32::new(0),
+        is_elsewhere: AtomicBool::new(false),
+        damaged: Arc::default(),
+    });
+    let broker = start(&store, &world.clock).await;
+    let on = broker.describe_subscription("events/Subscriptions/on").await.unwrap();
+    assert_eq!((on.counts.total(), on.last_sequence.0), (0, 2));
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
 /// What only the broker asks of its entities is refused to everybody else, and changes nothing: it could
 /// name records of others, or take a subscription away from under its actor.
 #[tokio::test]

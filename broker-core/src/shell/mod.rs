@@ -83,7 +83,8 @@ impl Turn {
             | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. } => {}
+            | Change::SubscriptionDescribed { .. }
+            | Change::Numbered { .. } => {}
             Change::OfTopic(change) => self.count_of_topic(change),
         }
     }

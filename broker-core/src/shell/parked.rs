@@ -264,7 +264,10 @@ pub(super) fn needs_room(command: &Command) -> bool {
         | Command::SendVia { .. }
         | Command::TransferFromPeer { .. }
         | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
-        Command::Commit { parts } => parts.iter().any(|part| !part.operation.messages().is_empty()),
+        // What is stored is stored by the own machine.
+        Command::Commit { parts } => {
+            parts.iter().any(|part| part.member.is_none() && !part.operation.messages().is_empty())
+        }
         _ => false,
     }
 }

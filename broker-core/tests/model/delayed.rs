@@ -416,6 +416,7 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::SessionStateSet { .. }
         | Change::Described { .. }
         | Change::SubscriptionDescribed { .. }
+        | Change::Numbered { .. }
         | Change::OfTopic(_) => None,
     }
 }

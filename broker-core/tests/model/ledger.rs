@@ -145,7 +145,7 @@ impl Book {
             | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
-            Change::SubscriptionDescribed { .. } | Change::OfTopic(_) => {
+            Change::SubscriptionDescribed { .. } | Change::Numbered { .. } | Change::OfTopic(_) => {
                 return Err("a change of a topic in a queue".to_owned());
             }
         }

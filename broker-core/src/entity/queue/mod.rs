@@ -595,6 +595,10 @@ impl Machine for Queue {
                 self.redirect(before, stage);
                 self.rebuild_expiry();
             }
+            Change::Numbered { last } => {
+                self.stored_sequence = *last;
+                self.transfers.prove(*last, stage);
+            }
             // Of its topic.
             Change::OfTopic(_) => {}
         }

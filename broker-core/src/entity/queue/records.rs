@@ -98,6 +98,7 @@ impl Queue {
             Change::Described { .. } | Change::SubscriptionDescribed { .. } => {
                 self.write_creation(batch);
             }
+            Change::Numbered { .. } => self.put_counters(batch),
             // Of its topic, which writes them.
             Change::OfTopic(_) => {}
         }
@@ -180,13 +181,16 @@ impl Queue {
     /// So that no number is ever given twice, the store needs to know the last one. While its message is
     /// there, the slot says it; with the removal of that slot the counters are written, in one unit. A
     /// slot that another entity takes over goes with a batch of that one, perhaps in another shard: its
-    /// number has to be stored before.
+    /// number has to be stored before, here with the message itself. Copies come to a subscription with
+    /// a batch of its topic: there it is a change of its own ([`Change::Numbered`]).
     pub(super) fn write_counters(
         &mut self,
         now: Timestamp,
         batch: &mut Batch,
     ) -> Option<Durability> {
-        let numbered = self.last_sequence != self.stored_sequence && self.is_source();
+        let numbered = self.last_sequence != self.stored_sequence
+            && self.is_source()
+            && self.subscription.is_none();
         if !numbered && !self.usage.wants_storing(now) {
             return None;
         }
@@ -229,6 +233,7 @@ impl Queue {
                 let counters = codec::read_counters(value).map_err(corrupt)?;
                 self.last_sequence = self.last_sequence.max(counters.last_sequence);
                 self.stored_sequence = counters.last_sequence;
+                self.transfers.proved(counters.last_sequence);
                 self.created_at = counters.created_at;
                 self.updated_at = counters.updated_at;
                 self.usage.restore(counters.last_used_at);

@@ -357,7 +357,8 @@ impl Machine for Topic {
             | Change::Absorbed { .. }
             | Change::Departed { .. }
             | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. } => {}
+            | Change::SubscriptionDescribed { .. }
+            | Change::Numbered { .. } => {}
         }
     }
 

@@ -386,9 +386,12 @@ impl Topic {
                 transferring: false,
             };
             slot.add_overlay(changes.as_ref());
-            // What rules add was judged with them; here it is what a transfer brings (DLQ-20).
-            let refusal = refusal
-                .or_else(|| Refusal::of_header(slot.header_size, ctx.limits.header_bytes_max));
+            // What a rule adds was judged with it; here it is what a transfer brings (DLQ-20).
+            let refusal = refusal.or_else(|| {
+                let changes = changes.as_ref().filter(|_| journey.changes.is_some())?;
+                let header_size = content.header_size_with(changes);
+                Refusal::of_header(header_size, ctx.limits.header_bytes_max)
+            });
             let mut verdict: Option<Overlay> = None;
             if let Some(refusal) = &refusal {
                 slot.sub_queue = SubQueue::DeadLetter;

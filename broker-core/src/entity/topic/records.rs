@@ -56,7 +56,8 @@ impl Topic {
             | Change::Arrived { .. }
             | Change::Departed { .. }
             | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. } => {}
+            | Change::SubscriptionDescribed { .. }
+            | Change::Numbered { .. } => {}
         }
     }
 

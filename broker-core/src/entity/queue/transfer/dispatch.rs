@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Exit, Lane, List};
+use crate::change::{Change, Durability};
 use crate::effect::Effect;
 use crate::entity::queue::{MOVES_PER_STEP, Queue, Shown};
 use crate::entity::{Ctx, Step};
@@ -35,6 +36,27 @@ impl Queue {
         for exit in ready {
             self.hand_over_at(&exit, ctx, step);
         }
+        self.prove_numbers(ctx, step);
+    }
+
+    /// Has the last number of a subscription stored, if a message waits for that.
+    fn prove_numbers(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        if self.transfers.proving.is_some() {
+            return;
+        }
+        let mut lanes = self.transfers.exits().filter_map(|exit| self.transfers.lane(&exit));
+        let waits = |lane: &Lane| lane.waiting.first().is_some_and(|first| !self.may_leave(first));
+        if lanes.any(waits) {
+            drop(lanes);
+            let change = Change::Numbered { last: self.last_sequence };
+            self.change(change, Durability::Sync, ctx, step);
+        }
+    }
+
+    /// Whether the store knows that this number was given, so that the record may go with a batch of
+    /// another entity (MSG-13). A queue stores it with the message.
+    fn may_leave(&self, sequence: SequenceNumber) -> bool {
+        self.subscription.is_none() || sequence <= self.transfers.proved
     }
 
     fn is_ready(&self, exit: &Exit, now: Timestamp) -> bool {
@@ -44,7 +66,9 @@ impl Queue {
     /// Whether messages may leave by an exit as far as description and status say (ENT-27). What a
     /// sender has entrusted to this queue leaves whatever its status is.
     fn is_open(&self, exit: &Exit) -> bool {
-        let settled = self.transfers.unsettled.is_none();
+        let first = self.transfers.lane(exit).and_then(|lane| lane.waiting.first());
+        let settled =
+            self.transfers.unsettled.is_none() && first.is_none_or(|first| self.may_leave(first));
         match exit {
             Exit::Messages => settled && self.has_active_forwarder(),
             Exit::DeadLetters => {
@@ -83,7 +107,7 @@ impl Queue {
         let mut bytes = 0u64;
         for _ in 0..MOVES_PER_STEP {
             let first = self.transfers.lane(exit).and_then(|lane| lane.waiting.first());
-            let Some(sequence) = first else { break };
+            let Some(sequence) = first.filter(|first| self.may_leave(*first)) else { break };
             let Some(slot) = self.slots.get(sequence).copied() else { break };
             // An expired one is behind the budget of this step; the next removes it (FWD-06).
             if *exit == Exit::Messages && self.is_expired(&slot, ctx.now) {

@@ -98,6 +98,10 @@ pub(super) struct Transfers {
     last_list: ListNumber,
     /// The stage with the description by which messages leave, until it is durable.
     unsettled: Option<StageNumber>,
+    /// Of a subscription: up to which number the store knows that it was given, and up to which it
+    /// will with a stage that is on its way.
+    proved: SequenceNumber,
+    proving: Option<(StageNumber, SequenceNumber)>,
 }
 
 impl Transfers {
@@ -201,11 +205,27 @@ impl Transfers {
         if self.unsettled.is_some_and(|carried_by| carried_by <= stage) {
             self.unsettled = None;
         }
+        if let Some((carried_by, last)) = self.proving
+            && carried_by <= stage
+        {
+            self.proved = last;
+            self.proving = None;
+        }
         for lane in [&mut self.messages, &mut self.dead_letters] {
             if lane.delivered_in.is_some_and(|carried_by| carried_by <= stage) {
                 lane.delivered_in = None;
             }
         }
+    }
+
+    /// The store knows that numbers up to this one were given.
+    pub(super) fn proved(&mut self, last: SequenceNumber) {
+        self.proved = last;
+    }
+
+    /// It will, with this stage.
+    pub(super) fn prove(&mut self, last: SequenceNumber, stage: StageNumber) {
+        self.proving = Some((stage, last));
     }
 
     /// How many messages wait or are under way because a sender named their destination.
