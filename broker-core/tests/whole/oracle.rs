@@ -61,7 +61,13 @@ pub enum Doing {
     Gone(&'static str),
     Count(u32),
     Defer,
-    Move { into: SubQueue, count: u32, reason: Option<String> },
+    /// Deferred again: nothing to see in the store.
+    DeferAgain,
+    Move {
+        into: SubQueue,
+        count: u32,
+        reason: Option<String>,
+    },
 }
 
 /// A durable message, and what is known of it beyond that.
@@ -290,7 +296,7 @@ impl Oracle {
     }
 
     pub fn do_with(&mut self, id: u64, sequence: u64, doing: Doing) {
-        let group = self.in_group();
+        let group = if doing == Doing::DeferAgain { self.ticket } else { self.in_group() };
         let card = self.of(id).cards.get_mut(&sequence).unwrap();
         assert!(card.doing.is_none(), "{id}/{sequence} is changed twice at once");
         card.lock = None;

@@ -33,7 +33,7 @@ impl Oracle {
                 Some((Doing::Gone(_), _)) => {}
                 Some((Doing::Defer, _)) => count(sub_queue, SlotState::Deferred),
                 Some((Doing::Move { into, .. }, _)) => count(*into, SlotState::Active),
-                Some((Doing::Count(_), _)) | None => count(sub_queue, state),
+                Some((Doing::Count(_) | Doing::DeferAgain, _)) | None => count(sub_queue, state),
             }
         }
         for one in &entity.incoming {

@@ -67,6 +67,7 @@ impl Oracle {
             }
             let (count_before, before) = (card.record.count, &card.record);
             if let Some((doing, group)) = &card.doing
+                && *doing != Doing::DeferAgain
                 && after(before, doing, stored.count.min(card.count)) == *stored
             {
                 *realised.entry(*group).or_default() += 1;
@@ -149,6 +150,10 @@ impl Oracle {
         if let Some(to) = entity.updates.remove(&ticket) {
             entity.durable = to;
         }
+        let all = self.entities.values_mut().flat_map(|entity| entity.cards.values_mut());
+        for card in all.filter(|card| card.doing == Some((Doing::DeferAgain, ticket))) {
+            card.doing = None;
+        }
     }
 
     /// A tree was opened anew: what was only in memory is gone, and of what was on its way there is what
@@ -169,7 +174,6 @@ impl Oracle {
             entity.holds.clear();
             entity.departing.clear();
             entity.ways.clear();
-            entity.updates.clear();
             entity.states.clone_from(&image.states);
             entity.durable_states = vec![image.states.clone()];
             entity.last = image.last;
@@ -203,7 +207,7 @@ impl Oracle {
 fn after(before: &Record, doing: &Doing, count: u32) -> Record {
     let mut record = before.clone();
     match doing {
-        Doing::Gone(_) => {}
+        Doing::Gone(_) | Doing::DeferAgain => {}
         Doing::Count(count) => record.count = *count,
         Doing::Defer => {
             record.state = SlotState::Deferred;

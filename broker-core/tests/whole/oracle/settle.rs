@@ -97,7 +97,12 @@ impl Oracle {
         match how {
             Settled::Complete => self.do_with(id, sequence, Doing::Gone("completed")),
             Settled::Abandon => self.fail(id, sequence, true),
-            Settled::Defer => self.do_with(id, sequence, Doing::Defer),
+            Settled::Defer => {
+                let state = self.entities[&id].cards[&sequence].record.state;
+                let is_again = state == SlotState::Deferred;
+                let doing = if is_again { Doing::DeferAgain } else { Doing::Defer };
+                self.do_with(id, sequence, doing);
+            }
             Settled::DeadLetter => {
                 let (into, reason) = (SubQueue::DeadLetter, Some("app".to_owned()));
                 self.do_with(id, sequence, Doing::Move { into, count, reason });
