@@ -21,7 +21,7 @@ use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::message::{Content, Message};
+use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
@@ -277,6 +277,33 @@ impl World {
     fn clock_plus(&self, seconds: i64) -> Timestamp {
         self.broker.now().plus(TimeSpan::from_seconds(seconds))
     }
+}
+
+/// SCH-12, ACT-08: what a rule has set on a message stays with it in the queue that it waits in for its
+/// instant, also when that is reached, and after a restart.
+#[tokio::test]
+async fn what_a_rule_has_set_is_kept_by_a_message_that_waits_for_its_instant() {
+    let world = World::new().await;
+    world.broker.create_queue("work", QueueUpdate::default()).await.unwrap();
+    let rule = RuleDescription::new("later", Filter::True, Timestamp::NONE)
+        .with_action("SET sys.ScheduledEnqueueTimeUtc = later");
+    let properties =
+        SubscriptionUpdate { forward_to: Some("work".into()), ..SubscriptionUpdate::default() };
+    world.broker.create_subscription("events", "later", properties, vec![rule]).await.unwrap();
+    let later = Value::Timestamp(world.clock_plus(60).unix_ms());
+    let message = Message::new("x").with_application_property("later", later);
+    let message = world.broker.inbound(message);
+    world.broker.entity("events").unwrap().call(Command::Send { message }).await.unwrap();
+    while world.broker.describe_queue("work").await.unwrap().counts.scheduled == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.clock.advance(TimeSpan::from_seconds(61));
+    let wait = TimeSpan::from_minutes(1);
+    let received = world.receive("work", ReceiveMode::PeekLock, wait).await.unwrap();
+    assert_eq!(received, [(2, "x".to_owned())]);
+    let world = world.restarted().await;
+    assert_eq!(world.look("work").await, [(2, "x".to_owned())]);
+    world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
 /// TOP-17: whether a subscription exists is what the store says, whatever became of the answer.

@@ -10,4 +10,6 @@
 mod cost;
 mod model;
 mod oracle;
+#[path = "../common/rules.rs"]
+mod rules;
 mod world;

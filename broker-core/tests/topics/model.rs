@@ -10,8 +10,9 @@ use peeklock_core::rule::SubscriptionSettings;
 use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use crate::oracle::{Act, Oracle, Rule, Select, Sent, Subscription};
-use crate::world::{World, described, inbound, rule};
+use crate::oracle::{Oracle, Sent, Subscription};
+use crate::rules::{Act, Rule, Select, rule};
+use crate::world::{World, described, inbound};
 
 const SEEDS: u64 = 150;
 const STEPS: u64 = 120;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use peeklock_core::ids::EntityId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
+use crate::rules::{Made, Matter, Rule, copies};
+
 /// How long ids are remembered.
 pub const WINDOW: TimeSpan = TimeSpan::from_seconds(30);
 
@@ -16,30 +18,6 @@ pub struct Sent {
     pub subject: u64,
     pub session: Option<u64>,
     pub id: Option<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Select {
-    All,
-    None,
-    Subject(u64),
-    Greater(i32),
-    /// Fails on 0.
-    Divides,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Act {
-    Mark(u64),
-    /// Fails on 0.
-    Divide,
-    RemoveSession,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rule {
-    pub select: Select,
-    pub act: Option<Act>,
 }
 
 /// A copy as a browser sees it.
@@ -124,57 +102,18 @@ impl Oracle {
 }
 
 impl Subscription {
-    /// TOP-02 to TOP-05, DLQ-21, DLQ-23 to DLQ-25.
     fn copies_of(&self, sent: &Sent, published_as: u64) -> Vec<Seen> {
-        let unchanged = Seen {
-            marker: sent.marker,
-            published_as,
-            rule: None,
-            mark: None,
-            session: sent.session,
-            reason: None,
-        };
-        let mut plain = Vec::new();
-        let mut changed = Vec::new();
-        let mut failed = None;
-        for (name, rule) in &self.rules {
-            let selected = match rule.select {
-                Select::All => Ok(true),
-                Select::None => Ok(false),
-                Select::Subject(subject) => Ok(sent.subject == subject),
-                Select::Greater(bound) => Ok(sent.number > bound),
-                Select::Divides if sent.number == 0 => Err("FilterException"),
-                Select::Divides => Ok(10 / sent.number > 3),
-            };
-            match (selected, rule.act) {
-                (Ok(false), _) => {}
-                (Ok(true), None) => plain = vec![unchanged.clone()],
-                (Ok(true), Some(Act::Divide)) if sent.number == 0 => {
-                    failed.get_or_insert("RuleActionException");
-                }
-                (Ok(true), Some(act)) => {
-                    let (mark, session) = match act {
-                        Act::Mark(mark) => (Some(mark), sent.session),
-                        Act::Divide => (None, sent.session),
-                        Act::RemoveSession => (None, None),
-                    };
-                    let rule = Some(name.clone());
-                    changed.push(Seen { rule, mark, session, ..unchanged.clone() });
-                }
-                (Err(reason), _) => {
-                    failed.get_or_insert(reason);
-                }
-            }
-        }
-        let mut copies: Vec<Seen> = plain.into_iter().chain(changed).collect();
-        for copy in &mut copies {
-            if self.requires_session && copy.session.is_none() {
-                copy.reason = Some("Session ID is null.");
-            }
-        }
-        if let Some(reason) = failed.filter(|_| self.dead_letters_errors) {
-            copies.push(Seen { reason: Some(reason), ..unchanged });
-        }
-        copies
+        let matter = Matter { number: sent.number, subject: sent.subject, session: sent.session };
+        copies(&self.rules, self.dead_letters_errors, self.requires_session, matter)
+            .into_iter()
+            .map(|Made { rule, mark, session, reason }| Seen {
+                marker: sent.marker,
+                published_as,
+                rule,
+                mark,
+                session,
+                reason,
+            })
+            .collect()
     }
 }

@@ -20,8 +20,8 @@ use peeklock_core::message::{Content, Message, MessageId, Overlay, PropertyLimit
 use peeklock_core::path::SubQueue;
 use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
+use peeklock_core::rule::SubscriptionSettings;
 use peeklock_core::rule::codec::read_rule;
-use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SubscriptionSettings};
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Failure, Shell, Turn};
@@ -29,7 +29,7 @@ use peeklock_core::store::{Batch, Key, Shard, Store};
 use peeklock_core::testing::{Crash, Fate, FaultStore};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use crate::oracle::{Act, Rule, Seen, Select, Sent, WINDOW};
+use crate::oracle::{Seen, Sent, WINDOW};
 
 const TOPIC: EntityId = EntityId(1);
 const KEY: [u8; 16] = *b"tests of topics.";
@@ -391,27 +391,6 @@ pub fn described(id: EntityId, settings: SubscriptionSettings) -> SubscriptionDe
         // Nobody holds a lock so long here.
         lock_duration: TimeSpan::from_minutes(5),
         ..SubscriptionDescription::new("events", id.0.to_string(), &Limits::of(Tier::Premium))
-    }
-}
-
-/// A rule as clients give it.
-pub fn rule(name: &str, rule: Rule) -> RuleDescription {
-    let filter = match rule.select {
-        Select::All => Filter::True,
-        Select::None => Filter::False,
-        Select::Subject(subject) => Filter::Correlation(CorrelationFilter {
-            subject: Some(subject.to_string().into()),
-            ..CorrelationFilter::default()
-        }),
-        Select::Greater(bound) => Filter::sql(format!("number > {bound}")),
-        Select::Divides => Filter::sql("10 / number > 3"),
-    };
-    let described = RuleDescription::new(name, filter, Timestamp::NONE);
-    match rule.act {
-        None => described,
-        Some(Act::Mark(mark)) => described.with_action(format!("SET mark = {mark}").as_str()),
-        Some(Act::Divide) => described.with_action("SET half = 10 / number"),
-        Some(Act::RemoveSession) => described.with_action("REMOVE sys.SessionId"),
     }
 }
 

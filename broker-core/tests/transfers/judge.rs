@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::entity::slot::SlotState;
 use peeklock_core::ids::EntityId;
-use peeklock_core::message::Content;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
 use peeklock_core::testing::FaultStore;
+
+use crate::ground::marker;
 
 /// Where a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,13 +79,6 @@ impl Image {
         }
         image
     }
-}
-
-/// The number that a client wrote into the body, before the filling.
-pub fn marker(content: bytes::Bytes) -> u64 {
-    let body = Content::parse(content).expect("content is kept as it was").body_bytes();
-    let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).copied().collect();
-    String::from_utf8(digits).ok().and_then(|text| text.parse().ok()).expect("a number")
 }
 
 /// Judges the way from one durable state to the next.

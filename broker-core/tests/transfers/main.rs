@@ -20,6 +20,8 @@
     reason = "a test fails by panicking and says which seed"
 )]
 
+#[path = "../common/ground.rs"]
+mod ground;
 mod judge;
 mod world;
 
@@ -69,7 +71,7 @@ fn report(seed: u64) -> ! {
 fn silence_planned_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if panic.payload().downcast_ref::<&str>() != Some(&world::PLANNED) {
+        if panic.payload().downcast_ref::<&str>() != Some(&ground::PLANNED) {
             print(panic);
         }
     }));

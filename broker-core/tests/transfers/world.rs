@@ -2,12 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use peeklock_core::change::codec;
 use peeklock_core::command::{Command, LinkEnd, Outcome, ReceiveMode, Settlement};
@@ -28,17 +25,17 @@ use peeklock_core::shell::{Failure, Shell, Turn};
 use peeklock_core::store::{Batch, Key, Shard, Store, StoreError};
 use peeklock_core::testing::{Crash, Fate, FaultStore, Odds, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::transfer::passage::{PassageEnd, Passages};
-use peeklock_core::transfer::{HandOver, ListNumber, PinnedMessage, errand};
+use peeklock_core::transfer::passage::Passages;
+use peeklock_core::transfer::{HandOver, PinnedMessage, errand};
 
-use crate::judge::{Judge, marker};
+use crate::ground::{
+    ListEnded, Mail, Mailbox, PLANNED, Shared, at_once, marker, push, take, writers,
+};
+use crate::judge::Judge;
 
 const SHARDS: u16 = 2;
 const QUEUES: usize = 4;
 const KEY: [u8; 16] = [7; 16];
-/// What a planned panic says.
-pub const PLANNED: &str = "planned by the seed";
-
 /// What the seeds have met.
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
@@ -95,30 +92,6 @@ impl Seen {
     }
 }
 
-type Shared<T> = Arc<Mutex<Vec<T>>>;
-
-fn take<T>(list: &Shared<T>) -> Vec<T> {
-    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn push<T>(list: &Shared<T>, item: T) {
-    list.lock().unwrap_or_else(PoisonError::into_inner).push(item);
-}
-
-#[derive(Default)]
-struct Mailbox(Mutex<Vec<Released>>);
-
-impl Outlet for Mailbox {
-    fn release(&self, group: Vec<Released>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
-    }
-}
-
-enum Mail {
-    Committed(StageNumber),
-    Failed,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     /// It failed, or is being retired, and something of it is on its way.
@@ -160,13 +133,6 @@ enum Asked {
     Other,
 }
 
-struct ListEnded {
-    seat: u64,
-    list: ListNumber,
-    keys: Vec<Key>,
-    end: PassageEnd,
-}
-
 pub struct World {
     random: Random,
     now: Timestamp,
@@ -201,15 +167,6 @@ pub struct World {
     lines: Vec<String>,
 }
 
-/// Contents of this store are at hand: nothing waits.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("the content of a memory store is at hand"),
-    }
-}
-
 impl World {
     pub fn new(seed: u64, traced: bool) -> Self {
         let mut random = Random::new(seed);
@@ -240,7 +197,7 @@ impl World {
         let may_absorb = random.one_in(3);
         let store = FaultStore::new(SHARDS, 1 << 40);
         let unknown = Shared::default();
-        let writers = writers(&store, &unknown);
+        let writers = writers(&store, SHARDS, &unknown);
         let limits = Arc::new(limits);
         let mut world = Self {
             now: Timestamp::from_unix_ms(1_800_000_000_000),
@@ -618,9 +575,7 @@ impl World {
 
     /// Clients hear what left the broker.
     fn hear(&mut self) {
-        let released =
-            std::mem::take(&mut *self.outlet.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for item in released {
+        for item in self.outlet.take() {
             let Released::Answer { correlation, result } = item else { continue };
             self.note(|| match &result {
                 Ok(Outcome::Received(all)) => {
@@ -1028,7 +983,7 @@ impl World {
         take(&self.ended);
         take(&self.unknown);
         self.store = store;
-        self.writers = writers(&self.store, &self.unknown);
+        self.writers = writers(&self.store, SHARDS, &self.unknown);
         self.asked.clear();
         self.outlet = Arc::default();
         self.judge.look(&self.store, self.next_id);
@@ -1142,15 +1097,4 @@ impl World {
             assert!(now.is_some(), "{marker} was at {place:?} and is lost by a restart");
         }
     }
-}
-
-fn writers(store: &Arc<FaultStore>, unknown: &Shared<Arc<ShardWriter>>) -> Vec<Arc<ShardWriter>> {
-    (0..SHARDS)
-        .map(|shard| {
-            let unknown = Arc::clone(unknown);
-            let on_unknown = Box::new(move |writer| push(&unknown, writer));
-            let store = Arc::clone(store) as Arc<dyn Store>;
-            ShardWriter::acquire(store, Shard(shard), on_unknown).unwrap()
-        })
-        .collect()
 }

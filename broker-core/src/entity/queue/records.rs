@@ -50,6 +50,13 @@ impl Queue {
                     batch.put_content_of(&slot_key(self.id, *to), &source, |value| {
                         codec::write_slot(slot, session, value);
                     });
+                    // One that came from another entity may have been changed on its way (SCH-12).
+                    for index in 0..slot.overlay_count {
+                        let overlay = overlay_key(self.id, *from, index);
+                        let moved = overlay_key(self.id, *to, index);
+                        batch.put_content_of(&moved, &overlay, |_| {});
+                        batch.delete(&overlay);
+                    }
                 }
                 batch.delete(&source);
             }

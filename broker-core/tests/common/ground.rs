@@ -1,0 +1,92 @@
+//! What drives shells as the actors do, without actix: lists that completions fill, a mailbox for
+//! answers, the writers of the shards.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use peeklock_core::entity::StageNumber;
+use peeklock_core::message::Content;
+use peeklock_core::request::{Outlet, Released};
+use peeklock_core::shell::writer::ShardWriter;
+use peeklock_core::store::{Key, Shard, Store};
+use peeklock_core::testing::FaultStore;
+use peeklock_core::transfer::ListNumber;
+use peeklock_core::transfer::passage::PassageEnd;
+
+/// What a planned panic says.
+pub const PLANNED: &str = "planned by the seed";
+
+/// A list that is filled from any thread and emptied by the driver.
+pub type Shared<T> = Arc<Mutex<Vec<T>>>;
+
+pub fn take<T>(list: &Shared<T>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+pub fn push<T>(list: &Shared<T>, item: T) {
+    list.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+}
+
+/// Keeps what is released until clients hear it.
+#[derive(Default)]
+pub struct Mailbox(Mutex<Vec<Released>>);
+
+impl Mailbox {
+    pub fn take(&self) -> Vec<Released> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Outlet for Mailbox {
+    fn release(&self, group: Vec<Released>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
+    }
+}
+
+/// Mail of an actor.
+pub enum Mail {
+    Committed(StageNumber),
+    Failed,
+}
+
+/// What a source is told of a list.
+pub struct ListEnded {
+    pub seat: u64,
+    pub list: ListNumber,
+    pub keys: Vec<Key>,
+    pub end: PassageEnd,
+}
+
+/// Contents of the fault store are at hand: nothing waits.
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("contents of this store are in memory"),
+    }
+}
+
+/// One writer for each of `count` shards; those of unknown outcome come to `unknown`.
+pub fn writers(
+    store: &Arc<FaultStore>,
+    count: u16,
+    unknown: &Shared<Arc<ShardWriter>>,
+) -> Vec<Arc<ShardWriter>> {
+    (0..count)
+        .map(|shard| {
+            let unknown = Arc::clone(unknown);
+            let on_unknown = Box::new(move |writer| push(&unknown, writer));
+            let store = Arc::clone(store) as Arc<dyn Store>;
+            ShardWriter::acquire(store, Shard(shard), on_unknown).unwrap()
+        })
+        .collect()
+}
+
+/// The number that a client wrote into the body, before the filling.
+pub fn marker(content: bytes::Bytes) -> u64 {
+    let body = Content::parse(content).expect("content is kept as it was").body_bytes();
+    let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).copied().collect();
+    String::from_utf8(digits).ok().and_then(|text| text.parse().ok()).expect("a number")
+}

@@ -1,0 +1,323 @@
+//! What the broker must do, from the specification alone: messages in plain maps, one state each, linear
+//! scans everywhere. One file for each topic of the specification.
+//!
+//! What is in memory is predicted: every answer, every list that is handed over, every number. What the
+//! store holds is compared with it after every batch ([`look`]): what is new there must be what was
+//! predicted next, and what has changed must have had its cause. Which batches a crash has left is free;
+//! the oracle takes what it finds, if it is a state that it went through.
+
+mod count;
+mod duplicate;
+mod expire;
+mod look;
+mod publish;
+mod receive;
+mod send;
+mod session;
+mod settle;
+mod transaction;
+mod transfer;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use peeklock_core::condition::Condition;
+use peeklock_core::description::EntityStatus;
+use peeklock_core::entity::slot::SlotState;
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::image::Record;
+use crate::rules::Rule;
+
+pub use session::Hold;
+pub use settle::Settled;
+pub use transaction::{Done, Piece, Undertaking};
+pub use transfer::{Fate, Handed};
+
+/// How long ids are remembered.
+pub const WINDOW: TimeSpan = TimeSpan::from_seconds(30);
+/// Why the broker removes or moves messages.
+const EXPIRED: &str = "TTLExpiredException";
+const TOO_MANY: &str = "MaxDeliveryCountExceeded";
+const HOPS: &str = "MaxTransferHopCountExceeded";
+/// Above all tickets of commands.
+const OWN: u64 = 1 << 40;
+const NO_SESSION: &str = "Session ID is null.";
+
+/// A lock on a message.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lock {
+    /// Known once the delivery is heard of.
+    pub token: Option<u128>,
+    pub until: Timestamp,
+    pub holder: Option<u64>,
+    /// The session lock that it belongs to.
+    pub hold: Option<u64>,
+}
+
+/// A change that is made and not known to be durable. Its message is offered to nobody (LIF-01).
+#[derive(Clone, PartialEq, Debug)]
+pub enum Doing {
+    Gone(&'static str),
+    Count(u32),
+    Defer,
+    /// Deferred again: nothing to see in the store.
+    DeferAgain,
+    Move {
+        into: SubQueue,
+        count: u32,
+        reason: Option<String>,
+    },
+}
+
+/// A durable message, and what is known of it beyond that.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Card {
+    pub record: Record,
+    /// Failed deliveries, also those that are not durable yet (SET-27).
+    pub count: u32,
+    pub lock: Option<Lock>,
+    pub doing: Option<(Doing, u64)>,
+    /// It is in a list that is under way.
+    pub is_frozen: bool,
+    /// The store has it no more, though its destination has not been heard of.
+    pub has_vanished: bool,
+}
+
+/// What comes to the store next, in this order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Incoming {
+    New {
+        sequence: u64,
+        record: Box<Record>,
+        group: u64,
+    },
+    /// A message of another entity goes with the batch of this one.
+    Left {
+        from: u64,
+        sequence: u64,
+        group: u64,
+    },
+}
+
+/// Who waits.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call {
+    pub ticket: u64,
+    pub lane: Lane,
+    pub count_max: usize,
+    pub deadline: Timestamp,
+    pub holder: Option<u64>,
+    pub takes: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    Of(SubQueue),
+    Session(u64),
+    /// Waits for a session.
+    Accept,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Queue,
+    Topic,
+    Subscription,
+}
+
+/// What does not change about an entity, in a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Nature {
+    pub kind: Kind,
+    pub path: String,
+    pub detects: bool,
+    pub requires_session: bool,
+    pub delivery_count_max: u32,
+    pub lock: TimeSpan,
+    pub keeps_expired: bool,
+    pub time_to_live: TimeSpan,
+    pub dead_letters_errors: bool,
+}
+
+/// What an update changes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Mutable {
+    pub status: EntityStatus,
+    pub forward_to: Option<String>,
+    pub forward_dead: Option<String>,
+}
+
+pub struct Entity {
+    pub nature: Nature,
+    pub now: Mutable,
+    /// What an unanswered update would leave.
+    pub durable: Mutable,
+    pub updates: BTreeMap<u64, Mutable>,
+    pub rules: BTreeMap<String, Rule>,
+    pub durable_rules: Vec<BTreeMap<String, Rule>>,
+    /// The highest number, and the highest that was told to somebody or was seen in the store.
+    pub last: u64,
+    pub told: u64,
+    pub cards: BTreeMap<u64, Card>,
+    pub incoming: VecDeque<Incoming>,
+    pub calls: VecDeque<Call>,
+    pub holds: BTreeMap<u64, Hold>,
+    pub states: BTreeMap<u64, u8>,
+    pub durable_states: Vec<BTreeMap<u64, u8>>,
+    pub ids: BTreeMap<String, duplicate::Acceptance>,
+    pub ways: BTreeMap<transfer::Exit, transfer::Way>,
+    /// Left, and the source has not been told.
+    pub departing: BTreeSet<u64>,
+}
+
+/// What somebody is answered.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    Done,
+    Numbers(Vec<u64>),
+    /// Number and count shown.
+    Messages(Vec<(u64, u32)>),
+    Peeked(Vec<(u64, u32, SlotState)>),
+    Until(Timestamp),
+    Accepted(u64),
+    State(Option<u8>),
+    Committed(Vec<Done>),
+    Refused(Condition),
+}
+
+pub struct Oracle {
+    pub now: Timestamp,
+    pub entities: BTreeMap<u64, Entity>,
+    /// What those are told who are not answered yet.
+    pub replies: BTreeMap<u64, Reply>,
+    /// How many effects each unfinished command has in the store.
+    pub groups: BTreeMap<u64, usize>,
+    pub expires_whole_sessions: bool,
+    pub failures_into: SubQueue,
+    pub next_name: u64,
+    pub ticket: u64,
+    /// The session locks that tokens belong to.
+    pub token_holds: BTreeMap<u128, u64>,
+    pub reached: BTreeMap<&'static str, u64>,
+}
+
+impl Entity {
+    pub fn new(nature: Nature, now: Mutable, rules: BTreeMap<String, Rule>) -> Self {
+        Self {
+            nature,
+            durable: now.clone(),
+            now,
+            updates: BTreeMap::new(),
+            durable_rules: vec![rules.clone()],
+            rules,
+            last: 0,
+            told: 0,
+            cards: BTreeMap::new(),
+            incoming: VecDeque::new(),
+            calls: VecDeque::new(),
+            holds: BTreeMap::new(),
+            states: BTreeMap::new(),
+            durable_states: vec![BTreeMap::new()],
+            ids: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            departing: BTreeSet::new(),
+        }
+    }
+
+    pub fn forwards(&self) -> bool {
+        self.now.forward_to.is_some()
+    }
+
+    /// The instant at which a message expires: by its own time to live, else by the default (EXP-13).
+    pub fn expiry(&self, record: &Record) -> Timestamp {
+        if record.expires_at.is_never() {
+            record.enqueued_at.plus(self.nature.time_to_live)
+        } else {
+            record.expires_at
+        }
+    }
+
+    pub fn is_expired(&self, record: &Record, now: Timestamp) -> bool {
+        record.sub_queue == SubQueue::Main
+            && !matches!(record.state, SlotState::Scheduled | SlotState::Pending)
+            && self.expiry(record) <= now
+    }
+
+    /// A new description: what was refused is offered again at once.
+    fn reset_ways(&mut self) {
+        for (exit, way) in &mut self.ways {
+            if !matches!(exit, transfer::Exit::Pending(_)) {
+                way.not_before = Timestamp::NONE;
+            }
+        }
+    }
+
+    pub fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+impl Incoming {
+    pub const fn group(&self) -> u64 {
+        match self {
+            Self::New { group, .. } | Self::Left { group, .. } => *group,
+        }
+    }
+}
+
+impl Card {
+    /// Durable, unlocked, and nothing of it is on its way.
+    pub fn rests(&self) -> bool {
+        self.lock.is_none() && self.doing.is_none() && !self.is_frozen && !self.has_vanished
+    }
+}
+
+impl Oracle {
+    pub fn reach(&mut self, rule: &'static str) {
+        *self.reached.entry(rule).or_default() += 1;
+    }
+
+    pub fn of(&mut self, id: u64) -> &mut Entity {
+        self.entities.get_mut(&id).unwrap()
+    }
+
+    /// What the broker does by itself is no part of a command.
+    fn begin_own(&mut self) {
+        self.next_name += 1;
+        self.ticket = OWN + self.next_name;
+    }
+
+    /// Something of a command goes to the store, all of it at once.
+    fn in_group(&mut self) -> u64 {
+        *self.groups.entry(self.ticket).or_default() += 1;
+        self.ticket
+    }
+
+    pub fn do_with(&mut self, id: u64, sequence: u64, doing: Doing) {
+        let group = if doing == Doing::DeferAgain { self.ticket } else { self.in_group() };
+        let card = self.of(id).cards.get_mut(&sequence).unwrap();
+        assert!(card.doing.is_none(), "{id}/{sequence} is changed twice at once");
+        card.lock = None;
+        card.doing = Some((doing, group));
+    }
+
+    /// What a machine does before a command: what is due by now (file 23).
+    pub fn advance(&mut self, id: u64) {
+        self.end_locks(id);
+        self.end_holds(id);
+        self.materialise(id);
+        self.expire(id);
+    }
+
+    /// What it does after its commands.
+    pub fn serve(&mut self, id: u64) -> Vec<Handed> {
+        self.expire(id);
+        let lists = self.hand_over(id);
+        self.give_sessions(id);
+        self.give_messages(id);
+        self.time_out(id);
+        lists
+    }
+}

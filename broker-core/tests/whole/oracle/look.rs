@@ -1,0 +1,228 @@
+//! What the store holds now, beside what it should.
+
+use std::collections::BTreeMap;
+
+use peeklock_core::entity::slot::SlotState;
+
+use super::{Card, Doing, Incoming, Kind, Oracle};
+use crate::image::{Image, Record};
+
+impl Oracle {
+    /// Compares the entities of a tree with what a batch of it has left. `was` says whether the store has
+    /// a message of another entity.
+    pub fn look(&mut self, images: &BTreeMap<u64, Image>, has: &dyn Fn(u64, u64) -> bool) {
+        let mut realised: BTreeMap<u64, usize> = BTreeMap::new();
+        for (id, image) in images {
+            self.look_at_cards(*id, image, &mut realised);
+        }
+        for (id, image) in images {
+            self.look_at_incoming(*id, image, has, &mut realised);
+            let entity = &self.entities[id];
+            let stored: Vec<&u64> = image.records.keys().collect();
+            let known: Vec<&u64> = entity
+                .cards
+                .iter()
+                .filter(|(_, card)| !card.has_vanished)
+                .map(|(sequence, _)| sequence)
+                .collect();
+            assert_eq!(stored, known, "{}: stored, and known (FND-03)", entity.nature.path);
+            assert!(
+                entity.durable_states.contains(&image.states),
+                "{}: states {:?} are stored (SES-24)",
+                entity.nature.path,
+                image.states
+            );
+            let is_own = entity.nature.kind != Kind::Subscription;
+            assert!(
+                !is_own || image.last >= entity.told,
+                "{}: numbers (MSG-12)",
+                entity.nature.path
+            );
+        }
+        for (group, count) in realised {
+            let whole = self.groups.remove(&group);
+            assert_eq!(whole, Some(count), "a part of command {group} is stored (TXN-01, TOP-07)");
+        }
+    }
+
+    fn look_at_cards(&mut self, id: u64, image: &Image, realised: &mut BTreeMap<u64, usize>) {
+        let numbers: Vec<u64> = self.entities[&id].cards.keys().copied().collect();
+        for sequence in numbers {
+            let entity = self.of(id);
+            let card = entity.cards.get_mut(&sequence).unwrap();
+            let Some(stored) = image.records.get(&sequence) else {
+                match &card.doing {
+                    Some((Doing::Gone(_), group)) => {
+                        *realised.entry(*group).or_default() += 1;
+                        entity.cards.remove(&sequence);
+                    }
+                    _ if card.is_frozen => card.has_vanished = true,
+                    _ => panic!("{id}/{sequence} is lost: {card:?} (FND-03)"),
+                }
+                continue;
+            };
+            assert!(!card.has_vanished, "{id}/{sequence} is back (FND-03)");
+            if *stored == card.record {
+                continue;
+            }
+            let (count_before, before) = (card.record.count, &card.record);
+            if let Some((doing, group)) = &card.doing
+                && *doing != Doing::DeferAgain
+                && after(before, doing, stored.count.min(card.count)) == *stored
+            {
+                *realised.entry(*group).or_default() += 1;
+                card.doing = None;
+            } else {
+                let counted = Record { count: stored.count, ..before.clone() };
+                assert_eq!(counted, *stored, "{id}/{sequence} has changed for nothing: {card:?}");
+                let most = card.count;
+                assert!(stored.count <= most, "{id}/{sequence} counts {} (SET-29)", stored.count);
+            }
+            assert!(stored.count >= count_before, "{id}/{sequence} counts less (SET-29)");
+            card.record = stored.clone();
+            card.count = card.count.max(stored.count);
+        }
+    }
+
+    /// New messages come in the order in which they were accepted, with the numbers that they were given.
+    fn look_at_incoming(
+        &mut self,
+        id: u64,
+        image: &Image,
+        has: &dyn Fn(u64, u64) -> bool,
+        realised: &mut BTreeMap<u64, usize>,
+    ) {
+        while let Some(next) = self.entities[&id].incoming.front().cloned() {
+            let group = next.group();
+            match next {
+                Incoming::New { sequence, record, .. } => {
+                    let Some(stored) = image.records.get(&sequence) else { return };
+                    assert_eq!(
+                        *stored, *record,
+                        "{id}/{sequence} is stored, and what it should be"
+                    );
+                    let entity = self.of(id);
+                    let card = Card {
+                        count: 0,
+                        record: *record,
+                        lock: None,
+                        doing: None,
+                        is_frozen: false,
+                        has_vanished: false,
+                    };
+                    let before = entity.cards.insert(sequence, card);
+                    assert!(before.is_none(), "{id}/{sequence} is given twice (MSG-12)");
+                    entity.told = entity.told.max(sequence);
+                    *realised.entry(group).or_default() += 1;
+                }
+                Incoming::Left { from, sequence, .. } => {
+                    if has(from, sequence) {
+                        return;
+                    }
+                    let source = self.of(from);
+                    let card = source.cards.remove(&sequence);
+                    let was_frozen = card.is_some_and(|card| card.is_frozen);
+                    assert!(was_frozen, "{from}/{sequence} has left, and not by a list (FND-03)");
+                    // A source that was opened anew knows of no list.
+                    let knows = source.ways.values().filter_map(|way| way.list.as_ref());
+                    if knows.flatten().any(|one| *one == sequence) {
+                        source.departing.insert(sequence);
+                    }
+                    *realised.entry(group).or_default() += 1;
+                }
+            }
+            self.of(id).incoming.pop_front();
+            // What came with a command that is durable is remembered for certain (DUP-08).
+            let all = self.entities.values_mut().flat_map(|entity| entity.ids.values_mut());
+            for acceptance in all.filter(|one| one.ticket == group) {
+                acceptance.is_told = true;
+            }
+        }
+    }
+
+    /// A command of this entity was answered: what it did is durable.
+    pub fn settled(&mut self, id: u64, ticket: u64, last: u64) {
+        let entity = self.of(id);
+        entity.told = entity.told.max(last);
+        for acceptance in entity.ids.values_mut().filter(|one| one.ticket == ticket) {
+            acceptance.is_told = true;
+        }
+        if let Some(to) = entity.updates.remove(&ticket) {
+            entity.durable = to;
+        }
+        let all = self.entities.values_mut().flat_map(|entity| entity.cards.values_mut());
+        for card in all.filter(|card| card.doing == Some((Doing::DeferAgain, ticket))) {
+            card.doing = None;
+        }
+    }
+
+    /// A tree was opened anew: what was only in memory is gone, and of what was on its way there is what
+    /// there is (LIF-04, SET-27, SES-18).
+    pub fn reopen(&mut self, images: &BTreeMap<u64, Image>, ids: &dyn Fn(&str) -> u128) {
+        for (id, image) in images {
+            let now = self.now;
+            let entity = self.of(*id);
+            for card in entity.cards.values_mut() {
+                card.count = card.record.count;
+                card.lock = None;
+                card.doing = None;
+                // The list is on its way still, if it has vanished.
+                card.is_frozen = card.has_vanished;
+            }
+            entity.incoming.clear();
+            entity.calls.clear();
+            entity.holds.clear();
+            entity.departing.clear();
+            entity.ways.clear();
+            entity.states.clone_from(&image.states);
+            entity.durable_states = vec![image.states.clone()];
+            entity.last = image.last;
+            entity.told = image.last;
+            if entity.nature.kind != Kind::Subscription {
+                entity.ids.retain(|id, acceptance| {
+                    let is_stored = image.ids.contains(&(ids(id), acceptance.at));
+                    let is_over = acceptance.at.plus(super::WINDOW) <= now;
+                    assert!(
+                        is_stored || !acceptance.is_told || is_over,
+                        "id {id} is forgotten (DUP-08)"
+                    );
+                    is_stored
+                });
+            }
+        }
+        let mut waiting: BTreeMap<u64, usize> = BTreeMap::new();
+        for entity in self.entities.values() {
+            let doings = entity.cards.values().filter_map(|card| card.doing.as_ref());
+            let doings = doings.map(|(_, group)| *group);
+            let incoming = entity.incoming.iter().map(Incoming::group);
+            for group in doings.chain(incoming) {
+                *waiting.entry(group).or_default() += 1;
+            }
+        }
+        self.groups = waiting;
+    }
+}
+
+/// A message after a change of it.
+fn after(before: &Record, doing: &Doing, count: u32) -> Record {
+    let mut record = before.clone();
+    match doing {
+        Doing::Gone(_) | Doing::DeferAgain => {}
+        Doing::Count(count) => record.count = *count,
+        Doing::Defer => {
+            record.state = SlotState::Deferred;
+            // With counts that were waiting for company (SET-27).
+            record.count = count;
+        }
+        Doing::Move { into, count, reason } => {
+            record.sub_queue = *into;
+            record.state = SlotState::Active;
+            record.count = *count;
+            record.text = None;
+            if let Some(reason) = reason {
+                record.bare.reason = Some(reason.clone());
+            }
+        }
+    }
+    record
+}

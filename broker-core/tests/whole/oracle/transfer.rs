@@ -1,0 +1,274 @@
+//! Forwarding, dead-letter forwarding, send-via: file 10.
+
+use peeklock_core::condition::Condition;
+use peeklock_core::entity::slot::SlotState;
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::{Card, Doing, HOPS, Incoming, Kind, Oracle};
+use crate::image::{Bare, Record};
+
+/// Transfers of a message at most (FWD-12).
+const HOPS_MAX: u8 = 4;
+/// When a list is offered again of which nothing became known, and one of dead letters (FWD-28).
+const RETRY: TimeSpan = TimeSpan::from_seconds(1);
+const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
+
+/// A way out.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Exit {
+    Messages,
+    DeadLetters,
+    Pending(String),
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Way {
+    /// What is under way.
+    pub list: Option<Vec<u64>>,
+    pub not_before: Timestamp,
+}
+
+/// A list that leaves.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Handed {
+    pub sub_queue: SubQueue,
+    pub destination: String,
+    pub sequences: Vec<u64>,
+}
+
+/// What a destination does with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    Taken,
+    Refused(Condition),
+    Kept,
+}
+
+impl Oracle {
+    /// Whether a message leaves by itself, once it is durable and unlocked (FWD-01, FWD-26, FWD-28).
+    pub fn leaves(&self, id: u64, record: &Record) -> bool {
+        let now = &self.entities[&id].now;
+        match record.sub_queue {
+            SubQueue::Main => now.forward_to.is_some() || record.state == SlotState::Pending,
+            SubQueue::DeadLetter => now.forward_dead.is_some() && record.hops < HOPS_MAX,
+            SubQueue::TransferDeadLetter => false,
+        }
+    }
+
+    /// FWD-01, FWD-10, FWD-11, FWD-12: all that waits at an exit leaves as one list, in its order.
+    pub fn hand_over(&mut self, id: u64) -> Vec<Handed> {
+        if self.entities[&id].nature.kind == Kind::Topic {
+            return Vec::new();
+        }
+        let entity = &self.entities[&id];
+        let mut exits = Vec::new();
+        let is_open = entity.now.status.allows_receive() && !entity.has_open_update();
+        if let Some(to) = entity.now.forward_to.clone().filter(|_| is_open) {
+            exits.push((Exit::Messages, SubQueue::Main, to));
+        }
+        if let Some(to) = entity.now.forward_dead.clone().filter(|_| is_open) {
+            exits.push((Exit::DeadLetters, SubQueue::DeadLetter, to));
+        }
+        let pending = entity.cards.values().filter(|card| card.record.state == SlotState::Pending);
+        let mut destinations: Vec<String> =
+            pending.filter_map(|card| card.record.text.clone()).collect();
+        destinations.sort_unstable();
+        destinations.dedup();
+        for to in destinations {
+            exits.push((Exit::Pending(to.clone()), SubQueue::Main, to));
+        }
+        exits
+            .into_iter()
+            .filter_map(|(exit, from, to)| self.hand_over_at(id, exit, from, to))
+            .collect()
+    }
+
+    fn hand_over_at(
+        &mut self,
+        id: u64,
+        exit: Exit,
+        sub_queue: SubQueue,
+        destination: String,
+    ) -> Option<Handed> {
+        let now = self.now;
+        let entity = self.of(id);
+        let way = entity.ways.entry(exit.clone()).or_default();
+        if way.list.is_some() || way.not_before > now {
+            return None;
+        }
+        let waits = |card: &Card| {
+            let of_exit = match &exit {
+                Exit::Pending(to) => {
+                    card.record.state == SlotState::Pending
+                        && card.record.text.as_deref() == Some(to)
+                }
+                Exit::Messages | Exit::DeadLetters => {
+                    card.record.state == SlotState::Active && card.record.sub_queue == sub_queue
+                }
+            };
+            of_exit && card.rests()
+        };
+        let waiting: Vec<(u64, u8)> = entity
+            .cards
+            .iter()
+            .filter(|(_, card)| waits(card))
+            .map(|(sequence, card)| (*sequence, card.record.hops))
+            .collect();
+        let mut sequences = Vec::new();
+        for (sequence, hops) in waiting {
+            if hops < HOPS_MAX {
+                sequences.push(sequence);
+            } else if exit != Exit::DeadLetters {
+                self.reach("FWD-12");
+                self.begin_own();
+                self.give_up(id, sequence, HOPS);
+            }
+        }
+        if sequences.is_empty() {
+            return None;
+        }
+        let entity = self.of(id);
+        for sequence in &sequences {
+            entity.cards.get_mut(sequence).unwrap().is_frozen = true;
+        }
+        entity.ways.get_mut(&exit).unwrap().list = Some(sequences.clone());
+        Some(Handed { sub_queue, destination, sequences })
+    }
+
+    /// FWD-15, FWD-16, FWD-18
+    fn give_up(&mut self, id: u64, sequence: u64, reason: &str) {
+        let count = self.entities[&id].cards[&sequence].count;
+        let (into, reason) = (self.failures_into, Some(reason.to_owned()));
+        self.do_with(id, sequence, Doing::Move { into, count, reason });
+    }
+
+    /// What a destination does with a list: it is there, or not (FWD-09, FWD-13, FWD-21, FWD-22). Of the
+    /// source a message says where it was dead-lettered (FWD-26).
+    pub fn arrive(&mut self, from: u64, list: &Handed, to: u64) -> Vec<Fate> {
+        if let Err(condition) = self.check_send(to) {
+            return vec![Fate::Refused(condition); list.sequences.len()];
+        }
+        for sequence in &list.sequences {
+            let source = &self.entities[&from];
+            let record = source.cards[sequence].record.clone();
+            let path = source.nature.path.clone();
+            let first = if record.first == 0 { *sequence } else { record.first };
+            let is_dead = list.sub_queue == SubQueue::DeadLetter;
+            let bare = Bare {
+                source: if is_dead { Some(path) } else { record.bare.source.clone() },
+                ..record.bare.clone()
+            };
+            self.begin_own();
+            self.arrive_one(to, &bare, record.hops + 1, first);
+            let group = self.in_group();
+            let left = Incoming::Left { from, sequence: *sequence, group };
+            self.of(to).incoming.push_back(left);
+        }
+        vec![Fate::Taken; list.sequences.len()]
+    }
+
+    /// Here an id that the broker has made counts too (DUP-10).
+    fn arrive_one(&mut self, to: u64, bare: &Bare, hops: u8, first: u64) {
+        if self.find_duplicate(to, Some(&bare.id)).is_some() {
+            self.reach("FWD-22");
+            return;
+        }
+        self.reach("FWD-09");
+        let schedule = bare.schedule.filter(|at| *at > self.now);
+        let journey = Some((hops, first));
+        let is_topic = self.entities[&to].nature.kind == Kind::Topic;
+        let sequence = match schedule {
+            None if is_topic => self.publish(to, bare, journey),
+            // What waits at a topic for its instant has its properties in its content, which has no place
+            // for the entity in which it was dead-lettered: FWD-26 does not hold for it.
+            Some(_) if is_topic => {
+                let bare = Bare { source: None, ..bare.clone() };
+                self.store(to, &bare, schedule, journey)
+            }
+            _ => self.store(to, bare, schedule, journey),
+        };
+        self.remember(to, Some(&bare.id), sequence, schedule.is_some());
+    }
+
+    /// What a source has back is not taken over any more, whatever a destination still holds (FND-03).
+    fn never_arrives(&mut self, id: u64, number: u64) {
+        let is_it = |one: &Incoming| matches!(one, Incoming::Left { from, sequence, .. } if (*from, *sequence) == (id, number));
+        let all = self.entities.values().flat_map(|entity| &entity.incoming);
+        let gone: Vec<u64> = all.filter(|one| is_it(one)).map(Incoming::group).collect();
+        for entity in self.entities.values_mut() {
+            entity.incoming.retain(|one| !gone.contains(&one.group()));
+        }
+        self.groups.retain(|group, _| !gone.contains(group));
+    }
+
+    /// The source hears what became of a list: FWD-15, FWD-25, FWD-28.
+    pub fn depart(&mut self, id: u64, sequences: &[u64], fates: &[Fate]) {
+        let now = self.now;
+        let entity = self.of(id);
+        let found =
+            entity.ways.iter_mut().find(|(_, way)| way.list.as_deref() == Some(sequences)).map(
+                |(exit, way)| {
+                    way.list = None;
+                    exit.clone()
+                },
+            );
+        let exit = found.expect("a list that is under way");
+        let mut wait = None;
+        for (sequence, fate) in sequences.iter().zip(fates) {
+            let entity = self.of(id);
+            entity.departing.remove(sequence);
+            match fate {
+                Fate::Taken => {
+                    // Its destination may have failed since, and has not been looked at.
+                    if let Some(card) = entity.cards.get_mut(sequence) {
+                        card.has_vanished = true;
+                    }
+                }
+                Fate::Kept => {
+                    entity.cards.get_mut(sequence).unwrap().is_frozen = false;
+                    wait = wait.max(Some(RETRY));
+                    self.never_arrives(id, *sequence);
+                }
+                Fate::Refused(condition) => {
+                    entity.cards.get_mut(sequence).unwrap().is_frozen = false;
+                    if exit == Exit::DeadLetters {
+                        self.reach("FWD-28");
+                        wait = wait.max(Some(DEAD_LETTER_RETRY));
+                        continue;
+                    }
+                    self.reach("FWD-15");
+                    self.begin_own();
+                    let reason = match condition {
+                        Condition::EntityDisabled => "MessagingEntityDisabled",
+                        Condition::EntityNotFound => "MessagingEntityNotFound",
+                        other => panic!("nobody refuses here with {other:?}"),
+                    };
+                    self.give_up(id, *sequence, reason);
+                }
+            }
+        }
+        if let Some(wait) = wait {
+            self.of(id).ways.get_mut(&exit).unwrap().not_before = now.plus(wait);
+        }
+        if let Exit::Pending(to) = &exit {
+            let waits = |card: &Card| {
+                let record = &card.record;
+                record.state == SlotState::Pending
+                    && record.text.as_deref() == Some(to)
+                    && !card.has_vanished
+                    && card.doing.is_none()
+            };
+            if !self.entities[&id].cards.values().any(waits) {
+                self.of(id).ways.remove(&exit);
+            }
+        }
+    }
+}
+
+impl super::Entity {
+    /// A description by which messages leave is not durable yet (DESIGN D5).
+    fn has_open_update(&self) -> bool {
+        self.updates.values().any(|one| one.forward_to.is_some() || one.forward_dead.is_some())
+    }
+}
