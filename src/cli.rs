@@ -16,6 +16,7 @@ mod contexts;
 mod interrupt;
 mod message;
 mod property;
+mod purge;
 mod terminal;
 
 mod completions;
@@ -201,7 +202,7 @@ enum Command {
     /// Look at sessions, and at what they keep
     #[command(subcommand, after_help = session::HELP)]
     Session(session::SessionCommand),
-    /// Watch queues and their rates
+    /// Watch queues, topics and subscriptions, and their rates
     #[command(after_help = top::HELP)]
     Top(top::TopFlags),
     /// Give brokers names, and choose one

@@ -62,6 +62,13 @@ fn the_browser_client_receives_by_session() {
     node(&["sessions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
+/// TXN-01 to TXN-14, VIA-04: transactions.
+#[test]
+fn the_browser_client_has_transactions() {
+    let served = Served::start();
+    node(&["transactions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
+}
+
 /// SET-21, ERR-06: connections that are cut.
 #[test]
 fn the_browser_client_resumes() {

@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod list;
 mod properties;
+mod purge;
 mod show;
 mod update;
 
@@ -22,6 +23,7 @@ Examples:
   peeklock subscription show orders eu
   peeklock receive orders/subscriptions/eu
   peeklock dlq list orders/subscriptions/eu
+  peeklock subscription purge orders eu --dead-letter
   peeklock subscription delete orders eu
 
 `peeklock subscription COMMAND --help` has all flags, `peeklock rule --help` tells of filters.";
@@ -43,6 +45,9 @@ pub enum SubscriptionCommand {
     /// Delete a subscription with everything in it; asks
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
+    /// Delete the messages of a subscription; asks
+    #[command(after_help = purge::HELP)]
+    Purge(purge::PurgeFlags),
 }
 
 pub fn run(command: &SubscriptionCommand) -> Result<(), Failure> {
@@ -52,5 +57,6 @@ pub fn run(command: &SubscriptionCommand) -> Result<(), Failure> {
         SubscriptionCommand::List(flags) => list::run(flags),
         SubscriptionCommand::Update(flags) => update::run(flags),
         SubscriptionCommand::Delete(flags) => delete::run(flags),
+        SubscriptionCommand::Purge(flags) => purge::run(flags),
     }
 }

@@ -1,6 +1,7 @@
-//! `peeklock top`: all queues, what comes in and what goes, again and again.
+//! `peeklock top`: all queues, topics and subscriptions, what comes in and what goes, again and again.
 
 mod rates;
+mod reading;
 mod screen;
 
 use std::io::{self, IsTerminal as _};
@@ -12,10 +13,10 @@ use peeklock::time::TimeSpan;
 
 use super::arguments::span_of;
 use super::connect::{Common, Output, Patience, Session};
-use super::queue::all;
 use super::terminal::{Cell, Table, Wrote, json};
 use super::{Failure, exit};
-use rates::{Rates, Row};
+use rates::{Kind, Rates, Row};
+use reading::read;
 use screen::{Key, Screen};
 
 pub const HELP: &str = concat!(
@@ -23,15 +24,18 @@ pub const HELP: &str = concat!(
 Examples:
   peeklock top
   peeklock top --interval 1s --sort in
+  peeklock top --kind topic,subscription
   peeklock top --once                              one table, with the rates of one interval
-  peeklock top | jq -c '.queues[] | select(.deadLettered > 0)'
+  peeklock top | jq -c '(.queues + .subscriptions)[] | select(.deadLettered > 0)'
 
 On a terminal: q or Ctrl-C leaves, s sorts by the next column, r turns the order. In a pipe each \
 reading is one line of JSON.
 
 IN/s is what was accepted in a second: the growth of the highest sequence number. A scheduled \
 message counts when it is accepted, and again when it becomes available. OUT/s is what has gone \
-for good: completed, received for good, expired, deleted. Dead-lettered messages are there still.
+for good: completed, received for good, expired, deleted. Dead-lettered messages are there still. \
+What comes into a topic is in its subscriptions, as often as they select it; the size of a topic is that \
+of all of them.
 
 ",
     exit_codes!()
@@ -45,6 +49,9 @@ pub struct TopFlags {
     /// Column to sort by
     #[arg(long, value_name = "COLUMN", default_value = "active")]
     sort: Sort,
+    /// Kinds to show; all if none is given
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kind: Vec<Kind>,
     /// Read twice, one interval apart, and print one table
     #[arg(long)]
     once: bool,
@@ -54,7 +61,7 @@ pub struct TopFlags {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    Queue,
+    Name,
     Active,
     Dead,
     Scheduled,
@@ -66,19 +73,19 @@ pub enum Sort {
 impl Sort {
     const fn next(self) -> Self {
         match self {
-            Self::Queue => Self::Active,
+            Self::Name => Self::Active,
             Self::Active => Self::Dead,
             Self::Dead => Self::Scheduled,
             Self::Scheduled => Self::In,
             Self::In => Self::Out,
             Self::Out => Self::Size,
-            Self::Size => Self::Queue,
+            Self::Size => Self::Name,
         }
     }
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Queue => "queue",
+            Self::Name => "name",
             Self::Active => "active",
             Self::Dead => "dead",
             Self::Scheduled => "scheduled",
@@ -86,6 +93,14 @@ impl Sort {
             Self::Out => "out",
             Self::Size => "size",
         }
+    }
+}
+
+impl TopFlags {
+    /// What is to be shown, in the order in which it is told.
+    fn kinds(&self) -> Vec<Kind> {
+        let is_wanted = |kind: &Kind| self.kind.is_empty() || self.kind.contains(kind);
+        Kind::ALL.into_iter().filter(is_wanted).collect()
     }
 }
 
@@ -118,13 +133,15 @@ pub fn run(flags: &TopFlags) -> Result<(), Failure> {
 
 /// One table, with rates.
 async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
+    let kinds = flags.kinds();
     let mut rates = Rates::default();
-    rates.read(&all(&session.client).await?, Instant::now());
+    rates.read(&mut read(&session.client, &kinds).await?, Instant::now());
     tokio::select! {
         () = session.interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
         () = tokio::time::sleep(flags.interval.to_std()) => {}
     }
-    let mut rows = rates.read(&all(&session.client).await?, Instant::now());
+    let mut rows = read(&session.client, &kinds).await?;
+    rates.read(&mut rows, Instant::now());
     sort(&mut rows, flags.sort, Turned::No);
     match flags.common.output {
         Output::Table => {
@@ -132,12 +149,13 @@ async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
             let (text, _) = table(&rows, sorted, session.out.colours).text(&session.out);
             session.out.say(&text)
         }
-        Output::Json | Output::Ndjson => session.out.say(&snapshot(session, &rows)),
+        Output::Json | Output::Ndjson => session.out.say(&snapshot(session, &kinds, &rows)),
     }
 }
 
 /// A line of JSON for each reading.
 async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
+    let kinds = flags.kinds();
     let mut rates = Rates::default();
     let mut ticks = tokio::time::interval(flags.interval.to_std());
     loop {
@@ -146,15 +164,15 @@ async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
             () = session.interrupt.hit() => return Ok(()),
             _ = ticks.tick() => {}
         }
-        let queues = tokio::select! {
+        let rows = tokio::select! {
             biased;
             () = session.interrupt.hit() => return Ok(()),
-            queues = all(&session.client) => queues,
+            rows = read(&session.client, &kinds) => rows,
         };
-        let Some(queues) = passing(queues)? else { continue };
-        let mut rows = rates.read(&queues, Instant::now());
+        let Some(mut rows) = passing(rows)? else { continue };
+        rates.read(&mut rows, Instant::now());
         sort(&mut rows, flags.sort, Turned::No);
-        if session.out.write(snapshot(session, &rows))? == Wrote::Gone {
+        if session.out.write(snapshot(session, &kinds, &rows))? == Wrote::Gone {
             return Ok(());
         }
     }
@@ -171,6 +189,7 @@ fn passing<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
 
 /// A table that is drawn again and again, until a key or a signal.
 async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
+    let kinds = flags.kinds();
     let mut screen = Screen::enter()?;
     let mut rates = Rates::default();
     let mut rows: Vec<Row> = Vec::new();
@@ -181,11 +200,12 @@ async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
         // One thing at a time: a reading that takes long holds up no key.
         let reading = async {
             ticks.tick().await;
-            all(&session.client).await
+            read(&session.client, &kinds).await
         };
         tokio::pin!(reading);
-        let queues = loop {
-            draw(&mut screen, session, &mut rows, (by, turned), is_connected)?;
+        let seen = loop {
+            let order = (by, turned);
+            draw(&mut screen, session, &kinds, &mut rows, order, is_connected)?;
             tokio::select! {
                 biased;
                 () = session.interrupt.hit() => return Ok(()),
@@ -197,11 +217,12 @@ async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
                 },
                 () = session.client.disconnected(), if is_connected => is_connected = false,
                 () = session.client.connected(), if !is_connected => is_connected = true,
-                queues = &mut reading => break queues,
+                seen = &mut reading => break seen,
             }
         };
-        if let Some(queues) = passing(queues)? {
-            rows = rates.read(&queues, Instant::now());
+        if let Some(seen) = passing(seen)? {
+            rows = seen;
+            rates.read(&mut rows, Instant::now());
         }
     }
 }
@@ -226,7 +247,7 @@ impl Turned {
 fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
     rows.sort_by(|a, b| {
         let order = match by {
-            Sort::Queue => std::cmp::Ordering::Equal,
+            Sort::Name => std::cmp::Ordering::Equal,
             Sort::Active => b.active.cmp(&a.active),
             Sort::Dead => b.dead.cmp(&a.dead),
             Sort::Scheduled => b.scheduled.cmp(&a.scheduled),
@@ -242,10 +263,11 @@ fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
 }
 
 fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
-    let mut heads = ["QUEUE", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "IN/s", "OUT/s", "SIZE"]
-        .map(str::to_owned);
+    let heads =
+        ["NAME", "KIND", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "IN/s", "OUT/s", "SIZE"];
+    let mut heads = heads.map(str::to_owned);
     let sorted = match by {
-        Sort::Queue => "QUEUE",
+        Sort::Name => "NAME",
         Sort::Active => "ACTIVE",
         Sort::Dead => "DEAD",
         Sort::Scheduled => "SCHEDULED",
@@ -254,7 +276,7 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
         Sort::Size => "SIZE",
     };
     // The column of the order is seen where the first line is too long to say it.
-    let goes_up = (by == Sort::Queue) != (turned == Turned::Yes);
+    let goes_up = (by == Sort::Name) != (turned == Turned::Yes);
     if let Some(head) = heads.iter_mut().find(|head| *head == sorted) {
         head.push(if goes_up { '↑' } else { '↓' });
     }
@@ -262,13 +284,17 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
     let rate = |rate: Option<f64>| {
         Cell::Right(rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")))
     };
+    // What an entity cannot have.
+    let none = || Cell::Right("-".to_owned());
+    let number = |count: Option<u64>| count.map_or_else(none, Cell::Number);
     for row in rows {
         table.row(vec![
             Cell::Text(row.path.clone()),
-            Cell::Number(row.active),
-            Cell::Alarm(row.dead),
-            Cell::Number(row.scheduled),
-            Cell::Number(row.deferred),
+            Cell::Text(row.kind.name().to_owned()),
+            number(row.active),
+            row.dead.map_or_else(none, Cell::Alarm),
+            number(row.scheduled),
+            number(row.deferred),
             rate(row.rate_in),
             rate(row.rate_out),
             Cell::Right(BinaryBytes(row.size_bytes).to_string()),
@@ -280,6 +306,7 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
 fn draw(
     screen: &mut Screen,
     session: &Session,
+    kinds: &[Kind],
     rows: &mut [Row],
     (by, turned): (Sort, Turned),
     is_connected: bool,
@@ -291,10 +318,17 @@ fn draw(
     let now = session.client.now().to_string();
     // Seconds are enough.
     let now = now.get(..19).unwrap_or(&now).replace('T', " ");
-    let total = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let total = |of: fn(&Row) -> Option<u64>| rows.iter().filter_map(of).sum::<u64>();
+    let count_of = |kind| rows.iter().filter(|row| row.kind == kind).count();
+    let counts: Vec<_> = kinds
+        .iter()
+        .map(|kind| (count_of(*kind), kind.plural()))
+        .filter(|(count, _)| *count > 0 || kinds.len() == 1)
+        .map(|(count, kinds)| format!("{count} {kinds}, "))
+        .collect();
     let head = format!(
-        "peeklock top  {now}  {} queues, {} active, {} dead-lettered  by {}{order}{state}",
-        rows.len(),
+        "peeklock top  {now}  {}{} active, {} dead-lettered  by {}{order}{state}",
+        counts.concat(),
         total(|row| row.active),
         total(|row| row.dead),
         by.name(),
@@ -312,23 +346,34 @@ fn draw(
     Ok(())
 }
 
-/// One reading as a line of JSON.
-fn snapshot(session: &Session, rows: &[Row]) -> String {
-    let queues: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            serde_json::json!({
-                "path": row.path,
-                "active": row.active,
-                "deadLettered": row.dead,
-                "scheduled": row.scheduled,
-                "deferred": row.deferred,
-                "sizeInBytes": row.size_bytes,
-                "inPerSecond": row.rate_in,
-                "outPerSecond": row.rate_out,
-            })
-        })
-        .collect();
-    let at = session.client.now().to_string();
-    format!("{}\n", json(&serde_json::json!({ "at": at, "queues": queues }).to_string()))
+/// One reading as a line of JSON: a list for each kind that is wanted. What an entity cannot have is left
+/// out, a rate that is not known yet is null.
+fn snapshot(session: &Session, kinds: &[Kind], rows: &[Row]) -> String {
+    let mut told = serde_json::Map::new();
+    told.insert("at".to_owned(), session.client.now().to_string().into());
+    for kind in kinds {
+        let of_kind = rows.iter().filter(|row| row.kind == *kind).map(entry).collect();
+        told.insert(kind.plural().to_owned(), serde_json::Value::Array(of_kind));
+    }
+    format!("{}\n", json(&serde_json::Value::Object(told).to_string()))
+}
+
+fn entry(row: &Row) -> serde_json::Value {
+    let mut entry = serde_json::Map::new();
+    entry.insert("path".to_owned(), row.path.as_str().into());
+    let counts = [
+        ("active", row.active),
+        ("deadLettered", row.dead),
+        ("scheduled", row.scheduled),
+        ("deferred", row.deferred),
+        ("sizeInBytes", Some(row.size_bytes)),
+    ];
+    for (name, count) in counts {
+        entry.extend(count.map(|count| (name.to_owned(), count.into())));
+    }
+    entry.insert("inPerSecond".to_owned(), row.rate_in.into());
+    if row.kind != Kind::Topic {
+        entry.insert("outPerSecond".to_owned(), row.rate_out.into());
+    }
+    entry.into()
 }

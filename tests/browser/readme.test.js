@@ -10,7 +10,7 @@ const readme = await readFile(new URL("../../transports/websocket/js/README.md",
 
 test("the programs of the README run", async (t) => {
   const programs = [...readme.matchAll(/^```js\n([^]*?)^```/gm)].map(([, program]) => program);
-  assert.equal(programs.length, 5);
+  assert.equal(programs.length, 6);
   // Where the packages are found that they import.
   const folder = await mkdtemp(new URL("node_modules/.readme-", import.meta.url).pathname);
   t.after(() => rm(folder, { recursive: true }));
@@ -24,6 +24,6 @@ test("the programs of the README run", async (t) => {
     await import(pathToFileURL(file));
   }
   const explained = "unknown region = @region NULL,'eu'";
-  const expected = ["1 two coffees", '2 {"tea":1}', explained, "poison poison", "order-17 ship", "closed "];
+  const expected = ["1 two coffees", '2 {"tea":1}', explained, "poison poison", "order-17 ship", "bill 17 is paid", "closed "];
   assert.deepEqual(lines, expected);
 });

@@ -270,3 +270,29 @@ test("a connection that is closed while it is made anew leaves no socket", async
   await connection.close({ seconds: 0 });
   await closed;
 });
+
+// TXN-06: the broker says that it took too long; what is asked of it afterwards is refused here.
+test("a transaction that timed out is over", async (t) => {
+  const error = {
+    condition: "TransactionTimedOut",
+    retryable: false,
+    trackingId: "5b2c1f00-7a43-4c7e-9d55-0f4d5f3f8a21",
+    detail: "transaction 9007199254740991 took too long and was rolled back",
+    entity: "",
+    timestamp: "2026-05-01T12:00:00Z",
+  };
+  const broker = await server(t, (request) => {
+    if (request.beginTransaction) {
+      return { transaction: { transaction: Number.MAX_SAFE_INTEGER } };
+    }
+    return request.sendIn || request.commit ? { error } : { done: {} };
+  });
+  const connection = await connected(t, {}, broker.url);
+  const transaction = await connection.beginTransaction();
+  await assert.rejects(transaction.send(connection.sender("orders"), "late"), { condition: "TransactionTimedOut" });
+  await assert.rejects(transaction.commit(), { condition: "TransactionTimedOut", retryable: false });
+  await assert.rejects(transaction.complete(undefined), { condition: "InvalidOperation", trackingId: undefined });
+  await transaction.rollBack();
+  const asked = broker.frames.flatMap(({ requests }) => requests);
+  assert.deepEqual(asked.find(({ commit }) => commit).commit, { transaction: Number.MAX_SAFE_INTEGER, operations: 0 });
+});

@@ -2,6 +2,7 @@
 
 import {
   connect,
+  type Committed,
   type Condition,
   Connection,
   type Decision,
@@ -14,6 +15,7 @@ import {
   type SessionReceiver,
   subscriptionPath,
   type Topic,
+  type Transaction,
   typed,
   TypedValue,
 } from "peeklock";
@@ -98,6 +100,18 @@ export async function everything(): Promise<void> {
   await receiver.peek({ from: 1 });
   const removed: number = (await receiver.deleteBatch()) + (await receiver.purge({ enqueuedBefore: new Date() }));
   await receiver.deleteDeferred(removed);
+  const transaction: Transaction = await connection.beginTransaction({ crossEntity: true });
+  await transaction.send(sender, { body: "text" });
+  await transaction.schedule(sender, "later", new Date());
+  if (first) {
+    await transaction.deadLetter(first, { reason: "poison" });
+    // @ts-expect-error: a release has no place in a transaction
+    await transaction.release(first);
+  }
+  const committed: Committed = await transaction.commit();
+  const ends: (Date | undefined)[] = committed.parts.map(({ lockedUntilUtc }) => lockedUntilUtc);
+  await receiver.receiveDeferred(committed.sequenceNumbers, ends.length);
+  await transaction.rollBack();
   const session: SessionReceiver = await connection.acceptNextSession("steps", { waitSeconds: 1, signal: abort.signal });
   for await (const message of session) {
     await message.complete();

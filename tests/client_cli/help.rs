@@ -20,6 +20,7 @@ fn commands() -> Vec<Vec<&'static str>> {
         "subscription list",
         "subscription update",
         "subscription delete",
+        "subscription purge",
         "rule add",
         "rule list",
         "rule show",

@@ -299,3 +299,34 @@ fn forward_shows_the_ways_and_what_failed() {
     let shown = broker.ok(&["queue", "show", "jobs"]);
     assert!(shown.contains("\nforwards to              archive\n"), "{shown}");
 }
+
+/// DEL-03, DEL-06, DEL-07: what is available of one subscription, or its dead letters, and nothing else.
+#[test]
+fn a_subscription_is_purged_and_the_others_keep_their_copies() {
+    let broker = with_topic();
+    broker.ok(&["subscription", "create", "orders", "eu", "--max-delivery-count", "1"]);
+    broker.ok(&["subscription", "create", "orders", "audit"]);
+    broker.send("orders", &["dead", "a", "b"]);
+    let (eu, audit) = ("orders/subscriptions/eu", "orders/subscriptions/audit");
+    broker.ok(&["receive", eu, "--settle", "abandon"]);
+    let (_, log) = broker.ends(2, &["subscription", "purge", "orders", "eu"]);
+    assert!(log.contains("--yes"), "{log}");
+    assert_eq!(broker.peek(eu).len(), 2);
+    let out = broker.ok(&["subscription", "purge", "orders", "eu", "--yes"]);
+    assert_eq!(out, "deleted 2 messages of orders/Subscriptions/eu\n");
+    assert!(broker.peek(eu).is_empty());
+    assert_eq!(broker.peek(audit).len(), 3);
+    let dead = ["subscription", "purge", "orders", "eu", "--dead-letter", "--yes", "-o", "json"];
+    let told = json(&broker.ok(&dead));
+    assert_eq!(told["path"], "orders/Subscriptions/eu/$DeadLetterQueue");
+    assert_eq!(told["deleted"], 1);
+    broker.ends(4, &["subscription", "purge", "orders", "us", "--yes"]);
+    // The path of a subscription is understood where a queue is expected.
+    broker.ok(&["queue", "purge", audit, "--yes"]);
+    assert!(broker.peek(audit).is_empty());
+
+    broker.ok(&["subscription", "create", "orders", "steps", "--requires-session"]);
+    broker.ok(&["send", "orders", "x", "--session", "s"]);
+    let out = broker.ok(&["subscription", "purge", "orders", "steps", "--yes"]);
+    assert_eq!(out, "deleted 1 message of orders/Subscriptions/steps\n");
+}

@@ -434,6 +434,8 @@ sessions! {
     websocket_json_sessions: WebSocketJson,
 }
 
+scenarios_of! { http_sessions, Http, sessions: [sessions_are_listed_by_id] }
+
 /// Makes a test of each scenario of transactions and each transport that has them (TXN-16).
 macro_rules! transactions {
     ($($module:ident on $transport:ident),* : $list:tt) => {
@@ -464,16 +466,18 @@ transactions! {
     a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it,
     a_basic_namespace_has_no_transactions with basic,
     a_full_store_refuses_commits_that_send_and_no_others with small_store,
-] }
-
-scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
-    nothing_else_can_be_part_of_one,
     a_topic_with_one_of_its_subscriptions_is_one,
     a_topic_and_its_subscription_do_all_or_nothing,
     a_dead_letter_of_a_subscription_is_published_again_as_one,
     a_restart_keeps_a_commit_over_topic_and_subscription,
     a_transaction_across_entities_settles_at_the_first_and_sends_to_others,
+    the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by,
     a_transfer_that_fails_does_not_undo_its_transaction,
+] }
+
+scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
+    nothing_else_can_be_part_of_one,
+    a_sender_by_way_of_the_queue_needs_no_transaction_across_entities,
     a_dropped_transaction_is_rolled_back,
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
@@ -486,43 +490,27 @@ scenarios_of! { http_requests, Http, requests: [
     a_list_is_no_property_value,
 ] }
 
-/// One test of each transport and column of the operation matrix.
+/// One test of each transport and column of the operation matrix; in transactions where a transport has
+/// them (TXN-16).
 macro_rules! matrix {
     ($($name:ident: $place:ident),* $(,)?) => {
-        mod operations_inproc {
+        matrix!(@over operations_inproc Inproc column, $($name: $place),*);
+        matrix!(@over operations_http Http column, $($name: $place),*);
+        matrix!(@over operations_websocket WebSocket column, $($name: $place),*);
+        matrix!(@over operations_websocket_json WebSocketJson column, $($name: $place),*);
+        matrix!(@over in_transactions_inproc Inproc transactions::column, $($name: $place),*);
+        matrix!(@over in_transactions_websocket WebSocket transactions::column, $($name: $place),*);
+        matrix!(@over in_transactions_json WebSocketJson transactions::column, $($name: $place),*);
+    };
+    (@over $module:ident $transport:ident $($judge:ident)::+, $($name:ident: $place:ident),*) => {
+        mod $module {
+            use crate::matrix::Place;
+            use crate::matrix::$($judge)::+ as judge;
+            use crate::subjects::Transport::$transport;
+
             $(#[test]
             fn $name() {
-                crate::matrix::column(
-                    crate::subjects::Transport::Inproc,
-                    crate::matrix::Place::$place,
-                );
-            })*
-        }
-        mod operations_http {
-            $(#[test]
-            fn $name() {
-                crate::matrix::column(
-                    crate::subjects::Transport::Http,
-                    crate::matrix::Place::$place,
-                );
-            })*
-        }
-        mod operations_websocket {
-            $(#[test]
-            fn $name() {
-                crate::matrix::column(
-                    crate::subjects::Transport::WebSocket,
-                    crate::matrix::Place::$place,
-                );
-            })*
-        }
-        mod operations_websocket_json {
-            $(#[test]
-            fn $name() {
-                crate::matrix::column(
-                    crate::subjects::Transport::WebSocketJson,
-                    crate::matrix::Place::$place,
-                );
+                judge($transport, Place::$place);
             })*
         }
     };
@@ -549,6 +537,21 @@ macro_rules! matrix_of_topics {
         matrix_of_topics!(@over topics_http Http, $($name: $place),*);
         matrix_of_topics!(@over topics_websocket WebSocket, $($name: $place),*);
         matrix_of_topics!(@over topics_websocket_json WebSocketJson, $($name: $place),*);
+        matrix_of_topics!(@in topics_in_transactions_inproc Inproc, $($name: $place),*);
+        matrix_of_topics!(@in topics_in_transactions_websocket WebSocket, $($name: $place),*);
+        matrix_of_topics!(@in topics_in_transactions_json WebSocketJson, $($name: $place),*);
+    };
+    (@in $module:ident $transport:ident, $($name:ident: $place:ident),*) => {
+        mod $module {
+            use crate::matrix::topics::Place;
+            use crate::matrix::transactions::column_of_topics;
+            use crate::subjects::Transport::$transport;
+
+            $(#[test]
+            fn $name() {
+                column_of_topics($transport, Place::$place);
+            })*
+        }
     };
     (@over $module:ident $transport:ident, $($name:ident: $place:ident),*) => {
         mod $module {

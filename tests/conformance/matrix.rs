@@ -6,6 +6,7 @@
 
 pub mod kinds;
 pub mod topics;
+pub mod transactions;
 
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::description::{EntityStatus, QueueUpdate};

@@ -137,6 +137,11 @@ pub trait Subject: Topics {
         panic!("the transport has no transactions")
     }
 
+    /// Begins a transaction that also sends to other entities than the first one that it uses.
+    async fn begin_across(&self) -> Answer<u64> {
+        panic!("the transport has no transactions")
+    }
+
     /// Makes something part of a transaction.
     async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
         panic!("no transaction {transaction} for {work:?} at {path}")

@@ -1,12 +1,12 @@
 //! `peeklock queue purge`: deletes what is available now, in calls of bounded size (DEL-06).
 
 use clap::Args;
+use peeklock::path::{EntityAddress, EntityName};
 
+use super::super::Failure;
 use super::super::arguments::Source;
-use super::super::connect::{Common, Output, Patience};
-use super::super::message::messages;
-use super::super::terminal::{Bar, note};
-use super::super::{Failure, exit};
+use super::super::connect::{Common, Patience};
+use super::super::purge::{Asks, Kind, Purge, purge};
 
 pub const HELP: &str = concat!(
     "\
@@ -37,65 +37,12 @@ pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let path = flags.source.path();
         // A sub-queue can be named by its path too.
-        let queue = path.split("/$").next().unwrap_or_default();
-        let is_dead_letter = flags.source.is_dead_letter() || queue.len() < path.len();
-        let admin = session.client.admin();
-        let described = admin.queue(queue).await?;
-        let by_session = described.description.requires_session && !is_dead_letter;
-        let counts = described.counts;
-        let there = if is_dead_letter { counts.dead_letter } else { counts.active };
-        if !flags.yes {
-            let question = format!("Delete the messages of `{path}`, {there} at present?");
-            session.confirm(&question).await?;
-        }
-        let receiver = session.client.receiver(&path)?;
-        let before = session.client.now();
-        let bar = Bar::new("deleting", Some(there));
-        let mut deleted = 0;
-        let ended = loop {
-            let deletion = if by_session {
-                admin.delete_batch_unlocked(&path, None, Some(before)).await
-            } else {
-                receiver.delete_most(before).await
-            };
-            match deletion {
-                Ok(0) => break Ok(()),
-                Ok(count) => {
-                    deleted += count;
-                    bar.advance(count);
-                }
-                Err(error) => break Err(Failure::from(error)),
-            }
-            if session.interrupt.is_set() {
-                break Err(Failure::Told(exit::INTERRUPTED));
-            }
+        let entity = path.split("/$").next().unwrap_or_default().to_owned();
+        let kind = match EntityAddress::parse(&entity) {
+            Ok(EntityAddress { entity: EntityName::Subscription { .. }, .. }) => Kind::Subscription,
+            _ => Kind::Queue,
         };
-        drop(bar);
-        receiver.close().await?;
-        match flags.common.output {
-            Output::Table => {
-                session.out.say(&format!("deleted {} of {path}\n", messages(deleted)))?;
-            }
-            Output::Json | Output::Ndjson => {
-                let told = serde_json::json!({ "path": path, "deleted": deleted });
-                session.out.say(&format!("{told}\n"))?;
-            }
-        }
-        let counts = admin.queue(queue).await?.counts;
-        let left = if is_dead_letter {
-            counts.dead_letter
-        } else {
-            counts.active + counts.deferred + counts.scheduled
-        };
-        if left > 0 && ended.is_ok() {
-            note(&format!(
-                "{left} {} there still: locked, deferred, scheduled, or sent meanwhile",
-                if left == 1 { "is" } else { "are" }
-            ));
-        }
-        ended.map_err(|failure| match failure {
-            Failure::Ended { text, .. } if deleted > 0 => Failure::ended(exit::IN_PART, text),
-            other => other,
-        })
+        let asks = if flags.yes { Asks::No } else { Asks::Yes };
+        purge(session, &Purge { kind, entity, path, asks }, flags.common.output).await
     })
 }

@@ -3,21 +3,53 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use peeklock::command::Described;
+use clap::ValueEnum;
+use peeklock::command::{Described, DescribedSubscription, DescribedTopic};
 
-/// One queue at one reading.
+/// What kind of entity it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Kind {
+    Queue,
+    Topic,
+    Subscription,
+}
+
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::Queue, Self::Topic, Self::Subscription];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Topic => "topic",
+            Self::Subscription => "subscription",
+        }
+    }
+
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Queue => "queues",
+            Self::Topic => "topics",
+            Self::Subscription => "subscriptions",
+        }
+    }
+}
+
+/// An entity at one reading. It has no number of what there cannot be there.
 #[derive(Clone, Debug)]
 pub struct Row {
+    pub kind: Kind,
     pub path: String,
-    pub active: u64,
-    pub dead: u64,
-    pub scheduled: u64,
-    pub deferred: u64,
+    pub active: Option<u64>,
+    pub dead: Option<u64>,
+    pub scheduled: Option<u64>,
+    pub deferred: Option<u64>,
+    /// Of a subscription these are bytes of its topic, too.
     pub size_bytes: u64,
     /// Accepted in a second; none at the first reading.
     pub rate_in: Option<f64>,
-    /// Gone for good in a second.
+    /// Gone for good in a second. From a topic nothing goes: its subscriptions have it.
     pub rate_out: Option<f64>,
+    seen: Seen,
 }
 
 /// The last reading.
@@ -26,61 +58,106 @@ pub struct Rates {
     last: Option<(Instant, HashMap<String, Seen>)>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct Seen {
-    /// The queue of that path may be another one meanwhile.
+    /// The entity of that path may be another one meanwhile.
     created: i64,
     last_sequence: u64,
-    total: u64,
+    /// How many messages there are; none where that tells nothing of what has gone.
+    total: Option<u64>,
+}
+
+impl From<&Described> for Row {
+    fn from(queue: &Described) -> Self {
+        Self {
+            kind: Kind::Queue,
+            path: queue.description.path.to_string(),
+            active: Some(queue.counts.active),
+            dead: Some(queue.counts.dead_letter),
+            scheduled: Some(queue.counts.scheduled),
+            deferred: Some(queue.counts.deferred),
+            size_bytes: queue.size_bytes,
+            rate_in: None,
+            rate_out: None,
+            seen: Seen {
+                created: queue.created_at.ticks(),
+                last_sequence: queue.last_sequence.0,
+                total: Some(queue.counts.total()),
+            },
+        }
+    }
+}
+
+impl From<&DescribedTopic> for Row {
+    fn from(topic: &DescribedTopic) -> Self {
+        Self {
+            kind: Kind::Topic,
+            path: topic.description.path.to_string(),
+            active: None,
+            dead: None,
+            scheduled: Some(topic.scheduled),
+            deferred: None,
+            size_bytes: topic.size_bytes,
+            rate_in: None,
+            rate_out: None,
+            seen: Seen {
+                created: topic.created_at.ticks(),
+                last_sequence: topic.last_sequence.0,
+                total: None,
+            },
+        }
+    }
+}
+
+impl From<&DescribedSubscription> for Row {
+    fn from(subscription: &DescribedSubscription) -> Self {
+        Self {
+            kind: Kind::Subscription,
+            path: subscription.description.path(),
+            active: Some(subscription.counts.active),
+            dead: Some(subscription.counts.dead_letter),
+            scheduled: None,
+            deferred: Some(subscription.counts.deferred),
+            size_bytes: subscription.size_bytes,
+            rate_in: None,
+            rate_out: None,
+            seen: Seen {
+                created: subscription.created_at.ticks(),
+                last_sequence: subscription.last_sequence.0,
+                total: Some(subscription.counts.total()),
+            },
+        }
+    }
 }
 
 impl Rates {
-    /// Takes a reading.
-    pub fn read(&mut self, queues: &[Described], now: Instant) -> Vec<Row> {
-        let seen = |queue: &Described| Seen {
-            created: queue.created_at.ticks(),
-            last_sequence: queue.last_sequence.0,
-            total: queue.counts.total(),
-        };
-        let rows = queues
-            .iter()
-            .map(|queue| {
-                let path = queue.description.path.to_string();
-                let (rate_in, rate_out) = self
-                    .last
-                    .as_ref()
-                    .and_then(|(at, last)| {
-                        let passed = now.saturating_duration_since(*at).as_secs_f64();
-                        rates(*last.get(&path)?, seen(queue), passed)
-                    })
-                    .unzip();
-                Row {
-                    path,
-                    active: queue.counts.active,
-                    dead: queue.counts.dead_letter,
-                    scheduled: queue.counts.scheduled,
-                    deferred: queue.counts.deferred,
-                    size_bytes: queue.size_bytes,
-                    rate_in,
-                    rate_out,
-                }
-            })
-            .collect();
-        let last =
-            queues.iter().map(|queue| (queue.description.path.to_string(), seen(queue))).collect();
+    /// Takes a reading: gives its rows their rates.
+    pub fn read(&mut self, rows: &mut [Row], now: Instant) {
+        if let Some((at, last)) = &self.last {
+            let passed = now.saturating_duration_since(*at).as_secs_f64();
+            for row in &mut *rows {
+                let before = last.get(&row.path);
+                (row.rate_in, row.rate_out) =
+                    before.map_or((None, None), |before| rates(*before, row.seen, passed));
+            }
+        }
+        let last = rows.iter().map(|row| (row.path.clone(), row.seen)).collect();
         self.last = Some((now, last));
-        rows
     }
 }
 
+/// What came in and what went in a second.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with one decimal")]
-fn rates(before: Seen, after: Seen, passed: f64) -> Option<(f64, f64)> {
+fn rates(before: Seen, after: Seen, passed: f64) -> (Option<f64>, Option<f64>) {
     if before.created != after.created || passed <= 0.0 {
-        return None;
+        return (None, None);
     }
     let come = after.last_sequence.saturating_sub(before.last_sequence);
-    let gone = (before.total + come).saturating_sub(after.total);
-    Some((come as f64 / passed, gone as f64 / passed))
+    let gone = before.total.zip(after.total).map(|(before, after)| {
+        let gone = (before + come).saturating_sub(after);
+        gone as f64 / passed
+    });
+    (Some(come as f64 / passed), gone)
 }
 
 #[cfg(test)]
@@ -90,11 +167,14 @@ mod tests {
     /// CNT-13
     #[test]
     fn what_came_and_what_went_follows_from_two_readings() {
-        let seen = |last_sequence, total| Seen { created: 1, last_sequence, total };
-        assert_eq!(rates(seen(10, 5), seen(30, 15), 2.0), Some((10.0, 5.0)));
-        assert_eq!(rates(seen(10, 5), seen(10, 5), 2.0), Some((0.0, 0.0)));
-        assert_eq!(rates(seen(10, 5), seen(10, 0), 1.0), Some((0.0, 5.0)));
-        assert_eq!(rates(seen(10, 5), seen(20, 10), 0.0), None);
-        assert_eq!(rates(seen(10, 5), Seen { created: 2, ..seen(1, 1) }, 1.0), None);
+        let seen = |last_sequence, total| Seen { created: 1, last_sequence, total: Some(total) };
+        let both = |come, gone| (Some(come), Some(gone));
+        assert_eq!(rates(seen(10, 5), seen(30, 15), 2.0), both(10.0, 5.0));
+        assert_eq!(rates(seen(10, 5), seen(10, 5), 2.0), both(0.0, 0.0));
+        assert_eq!(rates(seen(10, 5), seen(10, 0), 1.0), both(0.0, 5.0));
+        assert_eq!(rates(seen(10, 5), seen(20, 10), 0.0), (None, None));
+        assert_eq!(rates(seen(10, 5), Seen { created: 2, ..seen(1, 1) }, 1.0), (None, None));
+        let topic = |last_sequence| Seen { total: None, ..seen(last_sequence, 0) };
+        assert_eq!(rates(topic(10), topic(20), 2.0), (Some(5.0), None));
     }
 }

@@ -1,7 +1,9 @@
-//! The columns of entities that require sessions and of queues that forward, and the rows of sessions.
+//! The columns of entities that require sessions and of those that forward, and the rows of sessions.
 
 use peeklock_core::command::SessionFilter;
-use peeklock_core::description::SubscriptionUpdate;
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::time::Timestamp;
 
 use super::*;
 
@@ -12,6 +14,7 @@ const AUDIT: &str = "events/Subscriptions/audit";
 const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
 const PLAIN: &str = "events/Subscriptions/plain";
 const FORWARDING: &str = "forwarding";
+const PASSING_ON: &str = "events/Subscriptions/forwarding";
 
 /// The rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,15 +27,20 @@ enum Line {
     State,
     ListSessions,
     DeleteUnlocked,
+    Rules,
+    Update,
     Describe,
+    Delete,
 }
 
 /// The columns by their paths.
-const PLACES: [&str; 10] =
-    [STEPS, STEPS_DLQ, AUDIT, AUDIT_DLQ, ORDERS, DLQ, EVENTS, PLAIN, FORWARDING, "absent"];
+const PLACES: [&str; 11] = [
+    STEPS, STEPS_DLQ, AUDIT, AUDIT_DLQ, ORDERS, DLQ, EVENTS, PLAIN, FORWARDING, PASSING_ON,
+    "absent",
+];
 
 #[rustfmt::skip]
-const MATRIX: [(Line, [&str; 10]); 17] = {
+const MATRIX: [(Line, [&str; 11]); 20] = {
     use self::Line::Messages as M;
     use Operation::*;
     const N: &str = ABSENT;
@@ -40,25 +48,28 @@ const MATRIX: [(Line, [&str; 10]); 17] = {
     const Z: &str = "-";
     const L: &str = "SessionLockLost";
     [
-    //                          session  its  session  its  plain   its  topic  plain   forward-  absent
-    //                          queue    DLQ  subscr.  DLQ  queue   DLQ         subscr. ing queue
-    (M(Send),                  [I,       I,   I,       I,   YES,    I,   YES,   I,      YES,      N]),
-    (Line::SendWithSession,    [YES,     I,   I,       I,   YES,    I,   YES,   I,      YES,      N]),
-    (M(CancelSchedule),        [YES,     I,   I,       I,   Z,      I,   Z,     I,      Z,        N]),
-    (M(ReceiveUnderLock),      [I,       YES, I,       YES, YES,    YES, I,     YES,    I,        N]),
-    (M(ReceiveAndDelete),      [I,       YES, I,       YES, YES,    YES, I,     YES,    I,        N]),
-    (M(ReceiveByNumber),       [L,       Z,   L,       Z,   Z,      Z,   I,     Z,      I,        N]),
-    (M(Peek),                  [YES,     YES, YES,     YES, YES,    YES, I,     YES,    YES,      N]),
-    (M(BatchDelete),           [I,       YES, I,       YES, YES,    YES, I,     YES,    YES,      N]),
-    (M(Purge),                 [I,       YES, I,       YES, YES,    YES, I,     YES,    YES,      N]),
-    (Line::AcceptNext,         [YES,     I,   YES,     I,   I,      I,   I,     I,      I,        N]),
-    (Line::AcceptById,         [YES,     I,   YES,     I,   I,      I,   I,     I,      I,        N]),
-    (Line::RenewSession,       [YES,     Z,   YES,     Z,   Z,      Z,   Z,     Z,      Z,        Z]),
-    (Line::State,              [YES,     Z,   YES,     Z,   Z,      Z,   Z,     Z,      Z,        Z]),
-    (Line::ListSessions,       [YES,     I,   YES,     I,   I,      I,   I,     I,      I,        N]),
-    (Line::DeleteUnlocked,     [YES,     I,   YES,     I,   I,      I,   I,     I,      I,        N]),
-    (M(Renew),                 [I,       Z,   I,       Z,   Z,      Z,   Z,     Z,      Z,        Z]),
-    (Line::Describe,           [YES,     I,   YES,     I,   YES,    I,   YES,   YES,    YES,      N]),
+    //                          session  its  session  its  plain   its  topic  plain   forwarding       absent
+    //                          queue    DLQ  subscr.  DLQ  queue   DLQ         subscr. queue    subscr.
+    (M(Send),                  [I,       I,   I,       I,   YES,    I,   YES,   I,      YES,     I,      N]),
+    (Line::SendWithSession,    [YES,     I,   I,       I,   YES,    I,   YES,   I,      YES,     I,      N]),
+    (M(CancelSchedule),        [YES,     I,   I,       I,   Z,      I,   Z,     I,      Z,       I,      N]),
+    (M(ReceiveUnderLock),      [I,       YES, I,       YES, YES,    YES, I,     YES,    I,       I,      N]),
+    (M(ReceiveAndDelete),      [I,       YES, I,       YES, YES,    YES, I,     YES,    I,       I,      N]),
+    (M(ReceiveByNumber),       [L,       Z,   L,       Z,   Z,      Z,   I,     Z,      I,       I,      N]),
+    (M(Peek),                  [YES,     YES, YES,     YES, YES,    YES, I,     YES,    YES,     YES,    N]),
+    (M(BatchDelete),           [I,       YES, I,       YES, YES,    YES, I,     YES,    YES,     YES,    N]),
+    (M(Purge),                 [I,       YES, I,       YES, YES,    YES, I,     YES,    YES,     YES,    N]),
+    (Line::AcceptNext,         [YES,     I,   YES,     I,   I,      I,   I,     I,      I,       I,      N]),
+    (Line::AcceptById,         [YES,     I,   YES,     I,   I,      I,   I,     I,      I,       I,      N]),
+    (Line::RenewSession,       [YES,     Z,   YES,     Z,   Z,      Z,   Z,     Z,      Z,       Z,      Z]),
+    (Line::State,              [YES,     Z,   YES,     Z,   Z,      Z,   Z,     Z,      Z,       Z,      Z]),
+    (Line::ListSessions,       [YES,     I,   YES,     I,   I,      I,   I,     I,      I,       I,      N]),
+    (Line::DeleteUnlocked,     [YES,     I,   YES,     I,   I,      I,   I,     I,      I,       I,      N]),
+    (M(Renew),                 [I,       Z,   I,       Z,   Z,      Z,   Z,     Z,      Z,       Z,      Z]),
+    (Line::Rules,              [Z,       Z,   YES,     I,   Z,      Z,   Z,     YES,    Z,       YES,    Z]),
+    (Line::Update,             [YES,     Z,   YES,     Z,   YES,    Z,   YES,   YES,    YES,     YES,    Z]),
+    (Line::Describe,           [YES,     I,   YES,     I,   YES,    I,   YES,   YES,    YES,     YES,    N]),
+    (Line::Delete,             [YES,     Z,   YES,     Z,   YES,    Z,   Z,     YES,    YES,     YES,    Z]),
     ]
 };
 
@@ -74,6 +85,8 @@ async fn furnish(s: &Stage) -> u64 {
     let sessions = SubscriptionUpdate { requires_session: Some(true), ..Default::default() };
     s.create_subscription_with(EVENTS, "audit", sessions, vec![]).await.unwrap();
     s.create_subscription(EVENTS, "plain").await.unwrap();
+    let forwards = SubscriptionUpdate { forward_to: Some("archive".into()), ..Default::default() };
+    s.create_subscription_with(EVENTS, "forwarding", forwards, vec![]).await.unwrap();
     for path in [STEPS, EVENTS] {
         s.send(path, message("x").with_session_id("one")).await.unwrap();
     }
@@ -104,6 +117,31 @@ async fn carry_out(s: &Stage, line: Line, path: &str, scheduled: u64) -> Answer<
         }
         Line::ListSessions => s.sessions(path, SessionFilter::All, 0, 10).await.map(drop),
         Line::DeleteUnlocked => s.delete_unlocked(path, 10).await.map(drop),
+        Line::Rules => {
+            let rule = RuleDescription::new("new", Filter::True, Timestamp::NONE);
+            s.create_rule(path, rule.clone()).await?;
+            s.update_rule(path, rule).await?;
+            s.rules(path, 0, 10).await?;
+            s.delete_rule(path, "new").await
+        }
+        Line::Update if path == EVENTS => {
+            s.update_topic(path, TopicUpdate::default()).await.map(drop)
+        }
+        // An update of the suite replaces the description (ENT-17).
+        Line::Update if path.starts_with(EVENTS) => {
+            let properties = SubscriptionUpdate {
+                forward_to: (path == PASSING_ON).then(|| "archive".into()),
+                ..Default::default()
+            };
+            s.update_subscription(path, properties).await.map(drop)
+        }
+        Line::Update => {
+            let forward_to = (path == FORWARDING).then(|| "archive".into());
+            let properties = QueueUpdate { forward_to, ..QueueUpdate::default() };
+            s.update(path, properties).await.map(drop)
+        }
+        Line::Delete if path.starts_with(EVENTS) => s.delete_subscription(path).await,
+        Line::Delete => s.delete(path).await,
         Line::Describe if path == EVENTS => s.topic(path).await.map(drop),
         Line::Describe if path.starts_with(EVENTS) => s.subscription(path).await.map(drop),
         Line::Describe => s.describe(path).await.map(drop),
@@ -115,9 +153,17 @@ pub fn columns(transport: Transport) {
     block_on(async {
         let mut wrong = Vec::new();
         for (line, cells) in MATRIX {
-            let of_sessions =
-                !matches!(line, Line::Messages(_) | Line::SendWithSession | Line::Describe);
-            if of_sessions && transport == Transport::Http {
+            let by_link = !matches!(
+                line,
+                Line::Messages(_)
+                    | Line::SendWithSession
+                    | Line::ListSessions
+                    | Line::Rules
+                    | Line::Update
+                    | Line::Describe
+                    | Line::Delete
+            );
+            if by_link && transport == Transport::Http {
                 continue;
             }
             let s = Stage::open(transport, Setup::default()).await;

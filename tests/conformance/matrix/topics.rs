@@ -7,7 +7,7 @@ use peeklock_core::time::Timestamp;
 use super::*;
 
 /// What a place does not have.
-const NONE: &str = "-";
+pub const NONE: &str = "-";
 
 const EVENTS: &str = "events";
 const AUDIT: &str = "events/Subscriptions/audit";
@@ -106,7 +106,7 @@ impl Place {
         matches!(self, Self::Topic | Self::DisabledTopic | Self::SendDisabledTopic)
     }
 
-    const fn path(self) -> &'static str {
+    pub const fn path(self) -> &'static str {
         match self {
             Self::Topic | Self::DisabledTopic | Self::SendDisabledTopic => EVENTS,
             Self::Subscription
@@ -142,9 +142,19 @@ impl Place {
     }
 }
 
+/// The cells of a column that are about messages.
+pub(super) fn cells(place: Place) -> Vec<(Operation, &'static str)> {
+    let column = Place::ALL.iter().position(|one| *one == place).unwrap();
+    let of_messages = MATRIX.into_iter().filter_map(|(line, cells)| match line {
+        Line::Messages(operation) => Some((operation, cells[column])),
+        _ => None,
+    });
+    of_messages.collect()
+}
+
 /// A topic with a scheduled message, and a subscription with an available, a locked and a deferred one
 /// in the place.
-async fn furnish(s: &Stage, place: Place) -> Found {
+pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
     s.create_topic(EVENTS).await.unwrap();
     s.create_subscription(EVENTS, "audit").await.unwrap();
     let at = s.now().plus(minutes(5));

@@ -4,6 +4,8 @@
 use std::task::Poll;
 
 use peeklock_core::command::SessionFilter;
+use peeklock_core::description::SubscriptionUpdate;
+use peeklock_inproc::Client;
 
 use super::*;
 use crate::subject::{Answer, Session};
@@ -261,23 +263,42 @@ pub async fn a_session_keeps_its_state_for_the_next_holder(s: &Stage) {
 /// SES-04, SES-29, CNT-11
 pub async fn sessions_are_listed_by_id(s: &Stage) {
     open(s).await;
-    put(s, "b", "1").await;
-    put(s, "a", "2").await;
-    let held = hold(s, "c").await;
-    s.advance(seconds(1)).await;
-    let before = s.now();
-    s.advance(seconds(1)).await;
-    held.set_state(Some("x".into())).await.unwrap();
-    let list = async |which, skip, top| s.sessions(ORDERS, which, skip, top).await.unwrap();
-    assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b", "c"]);
-    assert_eq!(list(SessionFilter::All, 1, 1).await, ["b"]);
-    assert_eq!(list(SessionFilter::WithActiveMessages, 0, 100).await, ["a", "b"]);
-    assert_eq!(list(SessionFilter::StateSetAfter(before), 0, 100).await, ["c"]);
+    let admin = Client::new(&s.broker).admin();
+    admin.create_topic("events").await.unwrap();
+    let sessions = SubscriptionUpdate { requires_session: Some(true), ..Default::default() };
+    admin.create_subscription_with("events", "all", sessions, vec![]).await.unwrap();
+    let all = "events/Subscriptions/all";
+    for (path, to) in [(ORDERS, ORDERS), (all, "events")] {
+        for (session, text) in [("b", "1"), ("a", "2")] {
+            // Also where sessions cannot be accepted, they are listed.
+            let sender = Client::new(&s.broker).sender(to).unwrap();
+            sender.send(of(session, text)).await.unwrap();
+        }
+        let held = Client::new(&s.broker).accept_session(path, "c").await.unwrap();
+        s.advance(seconds(1)).await;
+        let before = s.now();
+        s.advance(seconds(1)).await;
+        held.set_state(Some("x".into())).await.unwrap();
+        let list = async |which, skip, top| s.sessions(path, which, skip, top).await.unwrap();
+        assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b", "c"]);
+        assert_eq!(list(SessionFilter::All, 1, 1).await, ["b"]);
+        assert_eq!(list(SessionFilter::All, 3, 100).await, Vec::<String>::new());
+        assert_eq!(list(SessionFilter::WithActiveMessages, 0, 100).await, ["a", "b"]);
+        assert_eq!(list(SessionFilter::WithActiveMessages, 1, 100).await, ["b"]);
+        assert_eq!(list(SessionFilter::StateSetAfter(before), 0, 100).await, ["c"]);
+        let none = list(SessionFilter::StateSetAfter(s.now()), 0, 100).await;
+        assert_eq!(none, Vec::<String>::new());
+        held.set_state(None).await.unwrap();
+        held.close().await.unwrap();
+        assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b"]);
+    }
+    let held = Client::new(&s.broker).accept_session(ORDERS, "a").await.unwrap();
     let described = s.describe(ORDERS).await.unwrap();
-    assert_eq!(described.sessions.map(|counts| (counts.existing, counts.locked)), Some((3, 1)));
-    held.set_state(None).await.unwrap();
+    assert_eq!(described.sessions.map(|counts| (counts.existing, counts.locked)), Some((2, 1)));
     held.close().await.unwrap();
-    assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b"]);
+    s.open_queue("plain").await;
+    refused(s.sessions("plain", SessionFilter::All, 0, 9).await, "InvalidOperation");
+    refused(s.sessions("absent", SessionFilter::All, 0, 9).await, "EntityNotFound");
 }
 
 /// DEF-08, PEK-07, DEL-07, SCH-03

@@ -672,46 +672,63 @@ pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_oth
     open(s).await;
     s.open_queue("done").await;
     s.put(ORDERS, "order").await;
-    let client = Client::new(&s.broker);
-    let (orders, done) = (client.receiver(ORDERS).unwrap(), client.sender("done").unwrap());
-    let held = orders.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let narrow = client.begin_transaction().unwrap();
-    narrow.complete(&orders, &held).await.unwrap();
-    let refusal = narrow.send(&done, message("never")).await.unwrap_err();
-    assert_eq!(refusal.condition().name(), "InvalidOperation");
-    narrow.roll_back().unwrap();
-    let forgotten = client.begin_cross_entity_transaction().unwrap();
-    forgotten.complete(&orders, &held).await.unwrap();
-    forgotten.send(&done, message("never")).await.unwrap();
-    drop(forgotten);
-    let transaction = client.begin_cross_entity_transaction().unwrap();
-    transaction.complete(&orders, &held).await.unwrap();
-    transaction.send(&done, message("handled")).await.unwrap();
-    transaction.send(&client.sender(ORDERS).unwrap(), message("next")).await.unwrap();
-    transaction.send_batch(&done, vec![message("a"), message("b")]).await.unwrap();
+    let held = s.take(ORDERS).await;
+    let narrow = s.begin().await.unwrap();
+    s.within(narrow, ORDERS, complete(&held)).await.unwrap();
+    refused(s.within(narrow, "done", send("never")).await, "InvalidOperation");
+    s.roll_back(narrow).await.unwrap();
+    let forgotten = s.begin_across().await.unwrap();
+    s.within(forgotten, ORDERS, complete(&held)).await.unwrap();
+    s.within(forgotten, "done", send("never")).await.unwrap();
+    s.roll_back(forgotten).await.unwrap();
+    let transaction = s.begin_across().await.unwrap();
+    s.within(transaction, ORDERS, complete(&held)).await.unwrap();
+    s.within(transaction, "done", send("handled")).await.unwrap();
+    s.within(transaction, ORDERS, send("next")).await.unwrap();
+    let batch = Work::SendBatch(vec![message("a"), message("b")]);
+    s.within(transaction, "done", batch).await.unwrap();
     // Settlements are those of the first entity only.
     s.put("done", "other").await;
-    let others = client.receiver("done").unwrap();
-    let other = others.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let refusal = transaction.complete(&others, &other).await.unwrap_err();
-    assert_eq!(refusal.condition().name(), "InvalidOperation");
+    let other = s.take("done").await;
+    refused(s.within(transaction, "done", complete(&other)).await, "InvalidOperation");
     assert_eq!(bodies(s, "done").await, ["other"]);
-    let committed = transaction.commit().await.unwrap();
-    assert!(matches!(committed.parts()[1], PartOutcome::Pending(_)));
-    while s.counts(ORDERS).await.transfer > 0 {
-        tokio::task::yield_now().await;
-    }
+    let parts = s.commit(transaction).await.unwrap();
+    let is_pending = |part: &PartOutcome| matches!(part, PartOutcome::Pending(_));
+    assert_eq!(parts.iter().map(is_pending).collect::<Vec<_>>(), [false, true, false, true]);
+    assert_eq!(numbers(&parts).len(), 1);
+    s.until(ORDERS, |counts| counts.active == 1).await;
     assert_eq!(bodies(s, ORDERS).await, ["next"]);
     assert_eq!(bodies(s, "done").await, ["other", "handled", "a", "b"]);
-    // A sender by way of the queue needs no further reach.
+}
+
+/// TXN-09: the first entity can be one that is sent to.
+pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by(s: &Stage) {
+    open(s).await;
+    s.open_queue("done").await;
+    s.put("done", "held").await;
+    let held = s.take("done").await;
+    let transaction = s.begin_across().await.unwrap();
+    s.within(transaction, "done", send("first")).await.unwrap();
+    s.within(transaction, ORDERS, send("second")).await.unwrap();
+    s.within(transaction, "done", complete(&held)).await.unwrap();
+    let parts = s.commit(transaction).await.unwrap();
+    assert!(matches!(parts[1], PartOutcome::Pending(_)), "{parts:?}");
+    s.until("done", |counts| counts.active == 1).await;
+    assert_eq!(bodies(s, ORDERS).await, ["second"]);
+    assert_eq!(bodies(s, "done").await, ["first"]);
+}
+
+/// TXN-09, VIA-01: a sender by way of the queue needs no further reach.
+pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
+    open(s).await;
+    s.open_queue("done").await;
+    let client = Client::new(&s.broker);
     let via = client.sender_via("done", ORDERS).unwrap();
     let transaction = client.begin_transaction().unwrap();
     transaction.send(&via, message("via")).await.unwrap();
     transaction.commit().await.unwrap();
-    while s.counts(ORDERS).await.transfer > 0 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(bodies(s, "done").await.len(), 5);
+    s.until(ORDERS, |counts| counts.total() == 0).await;
+    assert_eq!(bodies(s, "done").await, ["via"]);
 }
 
 /// TXN-10, VIA-03, VIA-06: a transfer that fails later does not undo what was committed, and is counted.
@@ -719,18 +736,14 @@ pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
     s.put(ORDERS, "order").await;
-    let client = Client::new(&s.broker);
-    let (orders, done) = (client.receiver(ORDERS).unwrap(), client.sender("done").unwrap());
-    let held = orders.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let transaction = client.begin_cross_entity_transaction().unwrap();
-    transaction.complete(&orders, &held).await.unwrap();
-    transaction.send(&done, message("handled")).await.unwrap();
+    let held = s.take(ORDERS).await;
+    let transaction = s.begin_across().await.unwrap();
+    s.within(transaction, ORDERS, complete(&held)).await.unwrap();
+    s.within(transaction, "done", send("handled")).await.unwrap();
     let disabled = Some(EntityStatus::Disabled);
     s.update("done", QueueUpdate { status: disabled, ..QueueUpdate::default() }).await.unwrap();
-    transaction.commit().await.unwrap();
-    while s.counts(ORDERS).await.transfer_dead_letter == 0 {
-        tokio::task::yield_now().await;
-    }
+    s.commit(transaction).await.unwrap();
+    s.until(ORDERS, |counts| counts.transfer_dead_letter == 1).await;
     assert!(bodies(s, ORDERS).await.is_empty());
     assert_eq!(s.look(TDLQ).await[0].reason(), Some("MessagingEntityDisabled"));
 }

@@ -12,7 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use peeklock_core::Broker;
-use peeklock_core::command::{Counts, Described, MessageState, ReceiveMode};
+use peeklock_core::command::{
+    Counts, Described, MessageState, ReceiveMode, SessionCounts, SessionFilter,
+};
 use peeklock_core::contract::{RunningTransport, Transport as _};
 use peeklock_core::description::{EntityStatus, QueueDescription, QueueUpdate};
 use peeklock_core::ids::{SequenceNumber, parse_guid};
@@ -241,7 +243,7 @@ fn read_queue(queue: &Json) -> Described {
         created_at: instant_of(runtime, "createdAt").unwrap(),
         updated_at: instant_of(runtime, "updatedAt").unwrap(),
         accessed_at: instant_of(runtime, "accessedAt").unwrap(),
-        sessions: None,
+        sessions: read_sessions(runtime),
     }
 }
 
@@ -434,6 +436,12 @@ fn read_message(json: &Json) -> Seen {
     }
 }
 
+/// How many sessions there are, of an entity that requires them.
+fn read_sessions(runtime: &Json) -> Option<SessionCounts> {
+    let existing = runtime["sessionCount"].as_u64()?;
+    Some(SessionCounts { existing, locked: number_of(runtime, "lockedSessionCount") })
+}
+
 const fn mode_name(mode: ReceiveMode) -> &'static str {
     match mode {
         ReceiveMode::PeekLock => "peekLock",
@@ -590,6 +598,24 @@ impl Subject for Http {
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
         let path = format!("{}/messages/{sequence}", self.place(path));
         self.ask("DELETE", &path, &[], None).await.map(drop)
+    }
+
+    async fn sessions(
+        &self,
+        path: &str,
+        which: SessionFilter,
+        skip: u64,
+        top: u32,
+    ) -> Answer<Vec<String>> {
+        let which = match which {
+            SessionFilter::All => String::new(),
+            SessionFilter::WithActiveMessages => "&withActiveMessages=true".to_owned(),
+            SessionFilter::StateSetAfter(at) => format!("&stateSetAfterUtc={at}"),
+        };
+        let target = format!("{}/sessions?skip={skip}&top={top}{which}", self.place(path));
+        let answer = self.ask("GET", &target, &[], None).await?;
+        let names = answer["sessionIds"].as_array().unwrap();
+        Ok(names.iter().map(|name| name.as_str().unwrap().to_owned()).collect())
     }
 
     fn address(&self) -> Option<SocketAddr> {

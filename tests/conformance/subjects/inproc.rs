@@ -57,6 +57,12 @@ impl Inproc {
     }
 
     /// Adds to a transaction; a message that this client never got has no handle to be settled by.
+    fn keep(&self, transaction: Transaction) -> u64 {
+        let id = transaction.id().0;
+        self.transactions.borrow_mut().insert(id, transaction);
+        id
+    }
+
     async fn add(&self, transaction: &Transaction, path: &str, work: Work) -> Answer<()> {
         let message = |token: &str| self.known(token).expect("a message that was received");
         match work {
@@ -286,10 +292,11 @@ impl Subject for Inproc {
     }
 
     async fn begin(&self) -> Answer<u64> {
-        let transaction = self.client.begin_transaction()?;
-        let id = transaction.id().0;
-        self.transactions.borrow_mut().insert(id, transaction);
-        Ok(id)
+        Ok(self.keep(self.client.begin_transaction()?))
+    }
+
+    async fn begin_across(&self) -> Answer<u64> {
+        Ok(self.keep(self.client.begin_cross_entity_transaction()?))
     }
 
     async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {

@@ -58,6 +58,13 @@ impl WebSocket {
         }
     }
 
+    fn keep(&self, transaction: Transaction) -> u64 {
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        self.transactions.borrow_mut().insert(number, transaction);
+        number
+    }
+
     async fn add(&self, transaction: &Transaction, path: &str, work: Work) -> Answer<()> {
         let message = |token: &str| self.known(token).expect("a message that was received");
         match work {
@@ -288,11 +295,11 @@ impl Subject for WebSocket {
     }
 
     async fn begin(&self) -> Answer<u64> {
-        let transaction = self.client().begin_transaction().await?;
-        let number = self.begun.get() + 1;
-        self.begun.set(number);
-        self.transactions.borrow_mut().insert(number, transaction);
-        Ok(number)
+        Ok(self.keep(self.client().begin_transaction().await?))
+    }
+
+    async fn begin_across(&self) -> Answer<u64> {
+        Ok(self.keep(self.client().begin_cross_entity_transaction().await?))
     }
 
     async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
@@ -305,6 +312,9 @@ impl Subject for WebSocket {
     async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
         let committed = self.begun(transaction).commit().await?;
         let outcome = |part: &Part| match (&part.sequence_numbers[..], part.locked_until) {
+            ([], None) if !part.pending_numbers.is_empty() => {
+                PartOutcome::Pending(part.pending_numbers.clone())
+            }
             ([], None) => PartOutcome::Done,
             ([], Some(until)) => PartOutcome::Renewed(until),
             ([number], _) => PartOutcome::Accepted(*number),

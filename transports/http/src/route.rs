@@ -61,6 +61,8 @@ pub(crate) enum ApiRoute {
     Message { queue: String, name: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
     Lock { queue: String, token: String, operation: String },
+    /// `/queues/{queue}/sessions`
+    Sessions { path: String },
     /// `/topics`
     Topics,
     /// `/topics/{topic}`
@@ -142,6 +144,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
             token: token.to_owned(),
             operation: operation.to_owned(),
         },
+        ["queues", queue, "sessions"] => ApiRoute::Sessions { path: queue.to_owned() },
         ["topics", ref below @ ..] => return read_topics(below),
         _ => return None,
     })
@@ -167,6 +170,7 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
         ["rules"] if is_subscription => ApiRoute::Rules { path },
         ["rules", name] if is_subscription => ApiRoute::Rule { path, name: name.to_owned() },
         ["explain"] if is_subscription => ApiRoute::Explain { path },
+        ["sessions"] => ApiRoute::Sessions { path },
         ["messages"] => ApiRoute::Messages { queue: path },
         ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
         ["locks", token, operation] => {

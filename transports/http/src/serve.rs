@@ -214,7 +214,8 @@ fn methods(route: &Route) -> Option<&'static str> {
             | ApiRoute::Queues
             | ApiRoute::Topics
             | ApiRoute::Subscriptions { .. }
-            | ApiRoute::Rules { .. },
+            | ApiRoute::Rules { .. }
+            | ApiRoute::Sessions { .. },
         ) => "GET, HEAD, OPTIONS",
         Route::Api(
             ApiRoute::Queue { .. }
@@ -253,7 +254,8 @@ fn place(route: Option<&Route>) -> Place<'_> {
             | ApiRoute::Subscription { topic: path, .. }
             | ApiRoute::Rules { path }
             | ApiRoute::Rule { path, .. }
-            | ApiRoute::Explain { path },
+            | ApiRoute::Explain { path }
+            | ApiRoute::Sessions { path },
         )) => (Surface::Management, false, path.as_str()),
         Some(
             Route::Probe(_)

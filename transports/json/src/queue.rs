@@ -150,6 +150,13 @@ impl QueueProperties {
         keep(&mut self.user_metadata, &description.user_metadata);
     }
 
+    /// Where it is to forward to, as far as that is named.
+    #[must_use]
+    pub fn destinations(&self) -> [Option<&str>; 2] {
+        let named = [&self.forward_to, &self.forward_dead_lettered_messages_to];
+        named.map(|field| field.as_ref()?.as_deref())
+    }
+
     /// The properties as the broker takes them.
     ///
     /// # Errors

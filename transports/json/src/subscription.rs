@@ -156,6 +156,13 @@ impl SubscriptionProperties {
         self
     }
 
+    /// Where it is to forward to, as far as that is named.
+    #[must_use]
+    pub fn destinations(&self) -> [Option<&str>; 2] {
+        let named = [&self.forward_to, &self.forward_dead_lettered_messages_to];
+        named.map(|field| field.as_ref()?.as_deref())
+    }
+
     /// The properties as the broker takes them.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ import { Topics } from "./topics.js";
 import { Receiver } from "./receiver.js";
 import { Sender } from "./sender.js";
 import { acceptSession } from "./session.js";
+import { beginTransaction } from "./transaction.js";
 
 const SUBPROTOCOL = "peeklock.v1.json";
 /** A frame is closed when it has so many bytes, so that answers to its first requests come early. */
@@ -165,6 +166,11 @@ export class Connection extends EventTarget {
   /** Locks the session with the oldest available message; waits for one up to `waitSeconds` (SES-07, SES-08). */
   acceptNextSession(path, { waitSeconds = 60, ...options } = {}) {
     return acceptSession(this, path, { waitSeconds }, options);
+  }
+
+  /** Begins a transaction; with `crossEntity` it also sends to other entities than the first one it uses (TXN-09). */
+  beginTransaction(options) {
+    return beginTransaction(this, options);
   }
 
   /** Replaces the token, here and at every later hello. */

@@ -153,6 +153,11 @@ export class ReceivedMessage {
     return this.#receiver.keepLocked(this, maxSeconds, onLost);
   }
 
+  /** Makes a settlement or renewal of it part of a transaction. It is no part of the interface of the package. */
+  takePart(transaction, name, extras) {
+    return this.#receiver.takePart(transaction, name, extras, this);
+  }
+
   async #settle(decision, options) {
     const [failure] = await this.#receiver.settle([this], decision, options);
     if (failure) {

@@ -91,6 +91,8 @@ export class Connection {
   acceptSession(path: string, sessionId: string, options?: AcceptOptions): Promise<SessionReceiver>;
   /** Locks the session with the oldest available message, or waits for one: `waitSeconds`, by default 60. */
   acceptNextSession(path: string, options?: AcceptOptions & { waitSeconds?: number }): Promise<SessionReceiver>;
+  /** Sends and settlements that take effect together or not at all. */
+  beginTransaction(options?: TransactionOptions): Promise<Transaction>;
   authenticate(token: string | (() => string | Promise<string>)): Promise<void>;
   /** The broker's clock in milliseconds since 1970. */
   brokerNow(): number;
@@ -153,6 +155,9 @@ export type Condition =
   | "SessionLockLost"
   | "ServiceTimeout"
   | "ServerBusy"
+  | "TransactionTimedOut"
+  | "TransactionUnknown"
+  | "TransactionRolledBack"
   | "UpdateConflict"
   | "OperationCancelled"
   | "CommunicationProblem"
@@ -376,6 +381,50 @@ export class SessionReceiver extends Receiver {
   setState(state: string | Bytes | null): Promise<void>;
   /** Gives the session back; what is not settled does not count as delivered. */
   close(): Promise<void>;
+}
+
+export interface TransactionOptions {
+  /** Send also to other queues and topics than the first one used, by way of that one. Default: false. */
+  crossEntity?: boolean;
+}
+
+/**
+ * Operations of one queue with its dead-letter queues, or of a topic with one of its subscriptions. One that is refused
+ * rejects and is left out. Two minutes after the first it is rolled back (TransactionTimedOut), and so it is at the end
+ * of the connection.
+ */
+export class Transaction {
+  private constructor();
+  /** The commit tells its number. */
+  send(sender: Sender, message: Sendable): Promise<void>;
+  sendBatch(sender: Sender, messages: Iterable<Sendable>): Promise<void>;
+  schedule(sender: Sender, message: Sendable, at: Date | string): Promise<void>;
+  complete(message: ReceivedMessage): Promise<void>;
+  abandon(message: ReceivedMessage, options?: ModifyOptions): Promise<void>;
+  defer(message: ReceivedMessage, options?: ModifyOptions): Promise<void>;
+  deadLetter(message: ReceivedMessage, options?: SettleOptions): Promise<void>;
+  /** Extends the lock from the commit on; `message.renew()` does it at once. */
+  renew(message: ReceivedMessage): Promise<void>;
+  /** Carries everything out as one; when it rejects with another condition than CommunicationProblem or InternalError, nothing was done. */
+  commit(): Promise<Committed>;
+  /** Ends it as if nothing of it had been; does nothing if it has ended. */
+  rollBack(): Promise<void>;
+}
+
+/** What a commit has done. */
+export interface Committed {
+  /** For each operation, in their order. */
+  readonly parts: CommittedPart[];
+  /** Of all messages that were sent, without those for other entities. */
+  readonly sequenceNumbers: number[];
+}
+
+export interface CommittedPart {
+  readonly sequenceNumbers: number[];
+  /** Under which messages wait to be transferred to another entity. */
+  readonly pendingNumbers: number[];
+  /** Of a lock that was renewed. */
+  readonly lockedUntilUtc: Date | undefined;
 }
 
 /** What can be set; durations are ISO 8601 such as `PT30S`. */

@@ -8,4 +8,5 @@ export { Receiver } from "./receiver.js";
 export { Sender } from "./sender.js";
 export { SessionReceiver } from "./session.js";
 export { subscriptionPath, Topics } from "./topics.js";
+export { Transaction } from "./transaction.js";
 export { typed, TypedValue } from "./value.js";

@@ -415,6 +415,23 @@ export class Receiver extends Link {
     });
   }
 
+  /** Makes a settlement or renewal of a message part of a transaction; rejects if it cannot be. */
+  async takePart(transaction, name, extras, message) {
+    const release = this.connection.hold(JSON.stringify(extras).length);
+    try {
+      const { settled } = await this.ask(`${name}In`, (link) => {
+        const { names } = this.#naming([message]);
+        return JSON.stringify({ transaction, [name]: { link, ...extras, ...names } });
+      });
+      const [failed] = settled.failed ?? [];
+      if (failed) {
+        throw PeeklockError.of(failed.error);
+      }
+    } finally {
+      release();
+    }
+  }
+
   async #group(name, extras, messages, done) {
     messages.forEach(requireLock);
     const max = Math.min(SETTLE_COUNT_MAX, this.connection.welcome?.commandCountMax ?? SETTLE_COUNT_MAX);

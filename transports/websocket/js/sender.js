@@ -90,6 +90,21 @@ export class Sender extends Link {
     await this.askFor("cancelScheduled", { sequenceNumbers: sequenceNumbers.flat() });
   }
 
+  /** Makes messages in JSON part of a transaction, which sends them at its commit. They wait for no turn. */
+  async sendIn(transaction, texts) {
+    if (texts.length > LIST_COUNT_MAX) {
+      throw new PeeklockError("ArgumentOutOfRange", `a batch has at most ${LIST_COUNT_MAX} messages`);
+    }
+    const messages = `[${texts.join(",")}]`;
+    const release = this.connection.hold(messages.length);
+    try {
+      const write = (link) => `{"transaction":${transaction},"send":{"link":${link},"messages":${messages}}}`;
+      await this.ask("sendIn", write);
+    } finally {
+      release();
+    }
+  }
+
   /** Waits for what is under way, and gives the link up. */
   async close() {
     if (this.isClosed) {

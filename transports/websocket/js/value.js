@@ -16,6 +16,10 @@ const I64_MIN = -(2n ** 63n);
 const I64_MAX = 2n ** 63n - 1n;
 const U64_MAX = 2n ** 64n - 1n;
 
+/** The numbers that pairs of first number and count stand for; so many zeros, if the first is 0. */
+export const runs = (pairs) =>
+  pairs.flatMap(([first, count]) => Array.from({ length: count }, (_, place) => (first === 0 ? 0 : first + place)));
+
 /** A value with its type by name. */
 export class TypedValue {
   constructor(type, value) {

@@ -33,7 +33,9 @@ use self::topic::{
     SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
     UpdateTopic,
 };
-use self::transaction::{CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly};
+use self::transaction::{
+    BeginTransaction, CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly,
+};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
 
@@ -266,7 +268,7 @@ schema! {
         /// Hands messages over that another broker forwards.
         60 "forward" Forward(Forward),
         /// Begins a transaction.
-        70 "beginTransaction" BeginTransaction(Empty),
+        70 "beginTransaction" BeginTransaction(BeginTransaction),
         /// Sends messages in a transaction.
         71 "sendIn" SendIn(SendIn),
         /// Settles messages in a transaction.

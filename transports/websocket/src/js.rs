@@ -2,7 +2,7 @@
 //! other by name. The entry is `peeklock.js`; see `js/README.md`.
 
 /// Names and contents of all modules of the client.
-pub const MODULES: [(&str, &str); 12] = [
+pub const MODULES: [(&str, &str); 13] = [
     ("peeklock.js", include_str!("../js/peeklock.js")),
     ("connection.js", include_str!("../js/connection.js")),
     ("error.js", include_str!("../js/error.js")),
@@ -14,6 +14,7 @@ pub const MODULES: [(&str, &str); 12] = [
     ("sender.js", include_str!("../js/sender.js")),
     ("session.js", include_str!("../js/session.js")),
     ("topics.js", include_str!("../js/topics.js")),
+    ("transaction.js", include_str!("../js/transaction.js")),
     ("value.js", include_str!("../js/value.js")),
 ];
 

@@ -129,8 +129,10 @@ impl Queue {
         Ok(())
     }
 
+    /// Refuses to take messages where nobody sends to (SND-20, VIA-01).
     pub(super) fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
+            SubQueue::Main if self.subscription.is_some() => Err(self.refuse_sending(sub_queue)),
             SubQueue::Main => Ok(()),
             SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
                 Err(Rejection::invalid_operation(format!(

@@ -1,7 +1,7 @@
 //! Topics over the JSON API.
 
 use async_trait::async_trait;
-use peeklock_core::command::{Counts, DescribedSubscription, DescribedTopic, SessionCounts};
+use peeklock_core::command::{Counts, DescribedSubscription, DescribedTopic};
 use peeklock_core::description::{
     EntityStatus, SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
@@ -15,8 +15,8 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Http, flag_of, instant_of, number_of, of_subscription, read_value, segment, span_of,
-    subscription_at, text_of, write_message, write_properties,
+    Http, flag_of, instant_of, number_of, of_subscription, read_sessions, read_value, segment,
+    span_of, subscription_at, text_of, write_message, write_properties,
 };
 use crate::subject::{Answer, Topics};
 
@@ -151,10 +151,7 @@ fn read_subscription(subscription: &Json) -> DescribedSubscription {
         created_at: instant_of(runtime, "createdAt").unwrap(),
         updated_at: instant_of(runtime, "updatedAt").unwrap(),
         accessed_at: instant_of(runtime, "accessedAt").unwrap(),
-        sessions: runtime["sessionCount"].as_u64().map(|existing| SessionCounts {
-            existing,
-            locked: number_of(runtime, "lockedSessionCount"),
-        }),
+        sessions: read_sessions(runtime),
     }
 }
 

@@ -11,6 +11,7 @@ mod messages;
 mod openapi;
 mod queues;
 mod rules;
+mod sessions;
 mod subscriptions;
 mod topics;
 mod version;
@@ -75,6 +76,7 @@ pub(crate) async fn dispatch(
             "renew" => lock::renew(exchange, payload, queue, token).await,
             _ => Err(Refusal::no_resource()),
         },
+        ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
         ApiRoute::Topics => topics::list(exchange).await,
         ApiRoute::Topic { topic } => match method.as_str() {
             "PUT" => topics::create(exchange, payload, topic).await,

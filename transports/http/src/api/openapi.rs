@@ -5,7 +5,7 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Required};
 
-use super::{lock, messages, queues, rules, subscriptions, topics};
+use super::{lock, messages, queues, rules, sessions, subscriptions, topics};
 
 /// The JSON API of Peeklock. A queue or a topic is one percent-encoded path segment: the slashes of its
 /// path are `%2F` (or `%5C`, a backslash, where a proxy takes offence), and a sub-queue has its suffix,
@@ -39,6 +39,7 @@ use super::{lock, messages, queues, rules, subscriptions, topics};
         rules::update,
         rules::delete,
         rules::explain,
+        sessions::list,
         messages::send,
         messages::send_batch,
         messages::schedule,

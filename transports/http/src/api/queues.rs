@@ -11,7 +11,7 @@ use peeklock_core::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::version::{located, outrun, page, version, versioned};
+use super::version::{located, page, updated, version, versioned};
 use super::{json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
@@ -56,14 +56,9 @@ pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path
     exchange.managed(path).await?;
     let (properties, _room): (QueueProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let properties = properties.to_update()?;
-    exchange
-        .may_forward_to([
-            properties.forward_to.as_deref(),
-            properties.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
-    let described = exchange.site.broker.create_queue(path, properties).await?;
+    let update = properties.to_update()?;
+    exchange.may_forward_to(properties.destinations()).await?;
+    let described = exchange.site.broker.create_queue(path, update).await?;
     let location = format!(
         "{}/$api/v1/queues/{}",
         exchange.base_url(),
@@ -100,21 +95,9 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     let version = version(exchange)?;
     let (properties, _room): (QueueProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let named = properties.to_update()?;
-    exchange
-        .may_forward_to([
-            named.forward_to.as_deref(),
-            named.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match try_update(exchange, &path, &properties, version).await {
-            Err(error) if outrun(&error, version, attempts) => {}
-            answer => return answer,
-        }
-    }
+    properties.to_update()?;
+    exchange.may_forward_to(properties.destinations()).await?;
+    updated(version, || try_update(exchange, &path, &properties, version)).await
 }
 
 async fn try_update(

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::version::{located, outrun, page, version, versioned};
+use super::version::{located, page, updated, version, versioned};
 use super::{json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
@@ -93,12 +93,7 @@ pub(super) async fn create(
     let (new, _room): (NewSubscription, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let properties = new.properties.to_update()?;
-    exchange
-        .may_forward_to([
-            properties.forward_to.as_deref(),
-            properties.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
+    exchange.may_forward_to(new.properties.destinations()).await?;
     let rules = new.rules.unwrap_or_default();
     let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
     let broker = &exchange.site.broker;
@@ -144,21 +139,9 @@ pub(super) async fn update(
     let version = version(exchange)?;
     let (properties, _room): (SubscriptionProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let named = properties.to_update()?;
-    exchange
-        .may_forward_to([
-            named.forward_to.as_deref(),
-            named.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match try_update(exchange, &path, &properties, version).await {
-            Err(error) if outrun(&error, version, attempts) => {}
-            answer => return answer,
-        }
-    }
+    properties.to_update()?;
+    exchange.may_forward_to(properties.destinations()).await?;
+    updated(version, || try_update(exchange, &path, &properties, version)).await
 }
 
 async fn try_update(

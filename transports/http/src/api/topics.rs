@@ -11,7 +11,7 @@ use peeklock_core::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::version::{located, outrun, page, version, versioned};
+use super::version::{located, page, updated, version, versioned};
 use super::{json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
@@ -92,14 +92,7 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     let version = version(exchange)?;
     let (properties, _room): (TopicProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match try_update(exchange, &path, &properties, version).await {
-            Err(error) if outrun(&error, version, attempts) => {}
-            answer => return answer,
-        }
-    }
+    updated(version, || try_update(exchange, &path, &properties, version)).await
 }
 
 async fn try_update(

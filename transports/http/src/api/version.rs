@@ -7,7 +7,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::time::Timestamp;
 
 use super::messages::number;
-use crate::error::Refusal;
+use crate::error::{Answer, Refusal};
 use crate::serve::Exchange;
 
 /// Entities in one page if the request does not say.
@@ -40,9 +40,24 @@ pub(super) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal>
     }
 }
 
-/// Whether an update without a version met another one, and is tried again.
-pub(super) fn outrun(error: &Refusal, version: Option<Timestamp>, attempts: usize) -> bool {
-    error.is(Condition::UpdateConflict) && version.is_none() && attempts < CONFLICTS_MAX
+/// What an update comes to. One without a version that met another one is tried again.
+pub(super) async fn updated<F: Future<Output = Answer>>(
+    version: Option<Timestamp>,
+    attempt: impl Fn() -> F,
+) -> Answer {
+    let mut attempts = 1;
+    loop {
+        match attempt().await {
+            Err(error)
+                if error.is(Condition::UpdateConflict)
+                    && version.is_none()
+                    && attempts < CONFLICTS_MAX =>
+            {
+                attempts += 1;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// An answer with its version as ETag.

@@ -251,3 +251,41 @@ async fn several_messages_are_received_at_once() {
     assert_eq!(document["servers"][0]["url"], "/$api/v1");
     server.stop().await;
 }
+
+/// SES-29, HTP-10: sessions are listed in pages, filtered by one thing at a time.
+#[tokio::test]
+async fn sessions_are_listed_in_pages() {
+    let server = Server::start().await;
+    let steps = "/$api/v1/queues/steps";
+    expect(&server, &format!("PUT {steps}"), json!({ "requiresSession": true }), 201).await;
+    let messages: Vec<Value> =
+        ["b", "a", "c"].map(|id| json!({ "body": "x", "sessionId": id })).to_vec();
+    let batch = json!({ "messages": messages });
+    expect(&server, &format!("POST {steps}/messages/batch"), batch, 201).await;
+    let list = async |query: &str, status| {
+        expect(&server, &format!("GET {steps}/sessions{query}"), Value::Null, status).await
+    };
+    let all = json!({ "sessionIds": ["a", "b", "c"], "skip": 0, "top": 100 });
+    assert_eq!(list("", 200).await, all);
+    assert_eq!(list("?withActiveMessages=false", 200).await, all);
+    let page = json!({ "sessionIds": ["b"], "skip": 1, "top": 1 });
+    assert_eq!(list("?skip=1&top=1&withActiveMessages=true", 200).await, page);
+    let capped = list("?top=100000", 200).await;
+    assert_eq!(capped["top"], 100);
+    let none = list("?stateSetAfterUtc=2026-05-01T00:00:00Z", 200).await;
+    assert_eq!(none["sessionIds"], json!([]));
+    for wrong in [
+        "?withActiveMessages=yes",
+        "?stateSetAfterUtc=yesterday",
+        "?withActiveMessages=true&stateSetAfterUtc=2026-05-01T00:00:00Z",
+        "?top=-1",
+    ] {
+        assert_eq!(list(wrong, 400).await["code"], "ArgumentError", "{wrong}");
+    }
+    let plain = expect(&server, &format!("GET {Q}/sessions"), Value::Null, 400).await;
+    assert_eq!(plain["code"], "InvalidOperation");
+    let absent = "GET /$api/v1/queues/absent/sessions";
+    assert_eq!(expect(&server, absent, Value::Null, 404).await["code"], "EntityNotFound");
+    expect(&server, &format!("POST {steps}/sessions"), json!({}), 405).await;
+    server.stop().await;
+}

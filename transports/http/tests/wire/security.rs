@@ -50,7 +50,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
 }
 
 /// Every operation, with the right that SEC-05 names; `{}` stands for the entity.
-const OPERATIONS: [(&str, Right); 27] = [
+const OPERATIONS: [(&str, Right); 28] = [
     ("POST /{}/messages", Right::Send),
     ("POST /{}/messages/head?timeout=0", Right::Listen),
     ("DELETE /{}/messages/head?timeout=0", Right::Listen),
@@ -68,6 +68,7 @@ const OPERATIONS: [(&str, Right); 27] = [
     ("POST /$api/v1/queues/{}/messages/receive", Right::Listen),
     ("POST /$api/v1/queues/{}/messages/receive-deferred", Right::Listen),
     ("GET /$api/v1/queues/{}/messages", Right::Listen),
+    ("GET /$api/v1/queues/{}/sessions", Right::Listen),
     ("POST /$api/v1/queues/{}/messages/delete-batch", Right::Listen),
     ("POST /$api/v1/queues/{}/messages/purge", Right::Listen),
     ("DELETE /$api/v1/queues/{}/messages/1", Right::Manage),

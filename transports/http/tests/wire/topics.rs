@@ -251,7 +251,7 @@ async fn rules_explain_themselves() {
 }
 
 /// Operations on topics with the right that SEC-05 names, and the resource that it is asked for.
-const OPERATIONS: [(&str, Right, &str); 17] = [
+const OPERATIONS: [(&str, Right, &str); 18] = [
     ("POST /t/messages", Right::Send, "t"),
     ("POST /t/subscriptions/s/messages/head?timeout=0", Right::Listen, "t/Subscriptions/s"),
     ("GET /$api/v1/topics", Right::Manage, ""),
@@ -266,6 +266,7 @@ const OPERATIONS: [(&str, Right, &str); 17] = [
     ("PATCH /$api/v1/topics/t/subscriptions/s", Right::Manage, "t/Subscriptions/s"),
     ("DELETE /$api/v1/topics/t/subscriptions/s", Right::Manage, "t/Subscriptions/s"),
     ("GET /$api/v1/topics/t/subscriptions/s/messages", Right::Listen, "t/Subscriptions/s"),
+    ("GET /$api/v1/topics/t/subscriptions/s/sessions", Right::Listen, "t/Subscriptions/s"),
     ("PUT /$api/v1/topics/t/subscriptions/s/rules/r", Right::Manage, "t/Subscriptions/s"),
     ("PATCH /$api/v1/topics/t/subscriptions/s/rules/r", Right::Manage, "t/Subscriptions/s"),
     ("DELETE /$api/v1/topics/t/subscriptions/s/rules/r", Right::Manage, "t/Subscriptions/s"),

@@ -13,12 +13,15 @@ use super::{Client, Received, Receiver, Sender, SessionReceiver};
 use crate::frame::message::Properties;
 use crate::frame::text::Token;
 use crate::frame::transaction::{
-    CommitTransaction, CommittedPart, RenewIn, SendIn, SettleIn, TransactionOnly,
+    BeginTransaction, CommitTransaction, CommittedPart, RenewIn, SendIn, SettleIn, TransactionOnly,
 };
-use crate::frame::{Decision, Empty, Notice, Operation, Renew, Run, Settle};
+use crate::frame::{Decision, Notice, Operation, Renew, Run, Settle};
 
 /// Sends and settlements of one queue with its dead-letter queues, or of one topic with one of its
 /// subscriptions, that take effect together at [`Transaction::commit`] or not at all (TXN-01, TXN-08).
+/// One of [`Client::begin_cross_entity_transaction`] sends to other entities as well, by way of the first
+/// one that it uses: the commit settles and hands over as one step, and what becomes of the transfer does
+/// not undo it (TXN-09, TXN-10).
 ///
 /// Until then what it sends is nowhere to be seen, and what it settles stays locked, with locks that
 /// run on (TXN-03, TXN-07). Each operation is checked at once: one that would fail is refused with its
@@ -43,6 +46,8 @@ pub struct Committed {
 pub struct Part {
     /// The numbers of messages that were sent; 0 for a dropped duplicate (DUP-02).
     pub sequence_numbers: Vec<SequenceNumber>,
+    /// The numbers under which messages wait for their transfer to another entity (TXN-09).
+    pub pending_numbers: Vec<SequenceNumber>,
     /// The new end of a lock that was renewed.
     pub locked_until: Option<Timestamp>,
 }
@@ -54,7 +59,20 @@ impl Client {
     /// `QuotaExceeded` if 1,000 are open on the connection (TXN-17); `ArgumentError` in the Basic tier
     /// (ENT-02).
     pub async fn begin_transaction(&self) -> Result<Transaction, BrokerError> {
-        match self.core.call(None, "", Operation::BeginTransaction(Empty {})).await? {
+        self.begin(BeginTransaction { cross_entity: false }).await
+    }
+
+    /// Begins a transaction that also sends to other queues and topics than the first one that it uses,
+    /// by way of that one (TXN-09). That takes the Send right on both (VIA-02).
+    ///
+    /// # Errors
+    /// As for [`Client::begin_transaction`].
+    pub async fn begin_cross_entity_transaction(&self) -> Result<Transaction, BrokerError> {
+        self.begin(BeginTransaction { cross_entity: true }).await
+    }
+
+    async fn begin(&self, begin: BeginTransaction) -> Result<Transaction, BrokerError> {
+        match self.core.call(None, "", Operation::BeginTransaction(begin)).await? {
             Notice::Transaction(TransactionOnly { transaction }) => Ok(Transaction {
                 core: Arc::clone(&self.core),
                 number: transaction,
@@ -268,6 +286,7 @@ impl Committed {
     }
 
     /// The numbers of the messages that were sent, in their order; 0 for a dropped duplicate (DUP-02).
+    /// Those that go to another entity get theirs there.
     #[must_use]
     pub fn sequence_numbers(&self) -> Vec<SequenceNumber> {
         self.parts.iter().flat_map(|part| part.sequence_numbers.iter().copied()).collect()
@@ -276,9 +295,13 @@ impl Committed {
 
 impl From<CommittedPart> for Part {
     fn from(part: CommittedPart) -> Self {
-        let numbers = Run::expand(&part.sequence_numbers, crate::frame::LIST_COUNT_MAX);
+        let numbers = |runs: &[Run]| {
+            let numbers = Run::expand(runs, crate::frame::LIST_COUNT_MAX);
+            numbers.into_iter().map(SequenceNumber).collect()
+        };
         Self {
-            sequence_numbers: numbers.into_iter().map(SequenceNumber).collect(),
+            sequence_numbers: numbers(&part.sequence_numbers),
+            pending_numbers: numbers(&part.pending_numbers),
             locked_until: part.locked_until_utc.map(|at| at.0),
         }
     }

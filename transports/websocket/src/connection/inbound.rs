@@ -210,7 +210,7 @@ impl Conversation {
             Operation::DeleteRule(named) => self.delete_rule(asked, named).await,
             Operation::ListRules(list) => self.list_rules(asked, &list).await,
             Operation::Explain(explain) => self.explain(asked, explain).await,
-            Operation::BeginTransaction(_) => self.begin_transaction(&asked),
+            Operation::BeginTransaction(begin) => self.begin_transaction(&asked, &begin),
             Operation::SendIn(send) => self.send_in(asked, send).await,
             Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
             Operation::RenewIn(renew) => self.renew_in(asked, renew).await,

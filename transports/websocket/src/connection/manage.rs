@@ -60,11 +60,7 @@ impl Conversation {
     pub(super) async fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
         self.managed(&create.path).await?;
         let properties = create.properties.to_update()?;
-        self.may_forward_to([
-            properties.forward_to.as_deref(),
-            properties.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
+        self.may_forward_to(create.properties.destinations()).await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
             let described = broker.create_queue(&create.path, properties).await?;
@@ -85,25 +81,11 @@ impl Conversation {
 
     pub(super) async fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
         let path = self.managed(&update.path).await?;
-        let named = update.properties.to_update()?;
-        self.may_forward_to([
-            named.forward_to.as_deref(),
-            named.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
+        update.properties.to_update()?;
+        self.may_forward_to(update.properties.destinations()).await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
-            let mut attempts = 0;
-            loop {
-                attempts += 1;
-                match try_update(&broker, &path, &update).await {
-                    Err(error)
-                        if error.condition() == Condition::UpdateConflict
-                            && update.version.is_none()
-                            && attempts < CONFLICTS_MAX => {}
-                    answer => return answer,
-                }
-            }
+            updated(update.version, || try_update(&broker, &path, &update)).await
         });
         Ok(())
     }
@@ -121,22 +103,22 @@ impl Conversation {
     pub(super) async fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
         self.broker.authorize(&self.principal, Right::Manage, "").await?;
         let broker = self.broker.clone();
-        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-        let most = broker.settings().limits.list_count_max.max(1);
-        let (skip, top) = (count(list.skip), list.top.map_or(most, count).min(most));
+        let (skip, top) = self.page(list.skip, list.top);
         self.apart(asked, async move {
             let mut queues = Vec::new();
             for path in broker.queue_paths(skip, top) {
-                match broker.describe_queue(&path).await {
-                    Ok(described) => queues.push(QueueView::from(described)),
-                    // It was deleted meanwhile.
-                    Err(error) if error.condition() == Condition::EntityNotFound => {}
-                    Err(error) => return Err(error),
-                }
+                queues.extend(there(broker.describe_queue(&path).await)?.map(QueueView::from));
             }
             Ok(Notice::Queues(QueueList { queues }))
         });
         Ok(())
+    }
+
+    /// What of a list is asked for, as far as one answer has it (ENT-30).
+    pub(super) fn page(&self, skip: u32, top: Option<u32>) -> (usize, usize) {
+        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let most = self.broker.settings().limits.list_count_max.max(1);
+        (count(skip), top.map_or(most, count).min(most))
     }
 
     /// Deletes all available messages that were enqueued before an instant (DEL-06).
@@ -157,6 +139,35 @@ impl Conversation {
             }
         });
         Ok(())
+    }
+}
+
+/// What was described, unless it was deleted meanwhile.
+pub(super) fn there<T>(described: Result<T, BrokerError>) -> Result<Option<T>, BrokerError> {
+    match described {
+        Ok(described) => Ok(Some(described)),
+        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What an update comes to. One without a version that met another one is tried again.
+pub(super) async fn updated<F: Future<Output = Result<Notice, BrokerError>>>(
+    version: Option<Instant>,
+    attempt: impl Fn() -> F,
+) -> Result<Notice, BrokerError> {
+    let mut attempts = 1;
+    loop {
+        match attempt().await {
+            Err(error)
+                if error.condition() == Condition::UpdateConflict
+                    && version.is_none()
+                    && attempts < CONFLICTS_MAX =>
+            {
+                attempts += 1;
+            }
+            answer => return answer,
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Management of topics, subscriptions and rules.
 
 use peeklock_core::Broker;
-use peeklock_core::condition::Condition;
 use peeklock_core::contract::Right;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::BrokerError;
@@ -9,6 +8,7 @@ use peeklock_core::path::{EntityAddress, EntityName};
 
 use super::Conversation;
 use super::inbound::{Asked, Done, Refusal};
+use super::manage::{there, updated};
 use crate::frame::text::Instant;
 use crate::frame::topic::{
     CreateSubscription, CreateTopic, Explain, Explained, ExplanationView, ListOf, NamedRule,
@@ -16,9 +16,6 @@ use crate::frame::topic::{
     UpdateSubscription, UpdateTopic,
 };
 use crate::frame::{ListQueues, Notice};
-
-/// An update without a version is tried against so many versions by others.
-const CONFLICTS_MAX: usize = 16;
 
 impl Conversation {
     pub(super) async fn create_topic(&mut self, asked: Asked, create: CreateTopic) -> Done {
@@ -47,14 +44,7 @@ impl Conversation {
         update.properties.to_update()?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
-            let mut attempts = 0;
-            loop {
-                attempts += 1;
-                match try_update_topic(&broker, &path, &update).await {
-                    Err(error) if outrun(&error, update.version, attempts) => {}
-                    answer => return answer,
-                }
-            }
+            updated(update.version, || try_update_topic(&broker, &path, &update)).await
         });
         Ok(())
     }
@@ -93,16 +83,12 @@ impl Conversation {
         let path =
             EntityName::Subscription { topic: topic.clone().into(), name: name.clone().into() };
         self.managed(&path.path()).await?;
-        let properties = properties.to_update()?;
-        self.may_forward_to([
-            properties.forward_to.as_deref(),
-            properties.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
+        let update = properties.to_update()?;
+        self.may_forward_to(properties.destinations()).await?;
         let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
-            let described = broker.create_subscription(&topic, &name, properties, rules).await?;
+            let described = broker.create_subscription(&topic, &name, update, rules).await?;
             Ok(Notice::Subscription(Box::new(SubscriptionView::from(described))))
         });
         Ok(())
@@ -124,22 +110,11 @@ impl Conversation {
         update: UpdateSubscription,
     ) -> Done {
         let path = self.managed(&update.path).await?;
-        let named = update.properties.to_update()?;
-        self.may_forward_to([
-            named.forward_to.as_deref(),
-            named.forward_dead_lettered_messages_to.as_deref(),
-        ])
-        .await?;
+        update.properties.to_update()?;
+        self.may_forward_to(update.properties.destinations()).await?;
         let broker = self.broker.clone();
         self.apart(asked, async move {
-            let mut attempts = 0;
-            loop {
-                attempts += 1;
-                match try_update_subscription(&broker, &path, &update).await {
-                    Err(error) if outrun(&error, update.version, attempts) => {}
-                    answer => return answer,
-                }
-            }
+            updated(update.version, || try_update_subscription(&broker, &path, &update)).await
         });
         Ok(())
     }
@@ -234,28 +209,6 @@ impl Conversation {
         }
         Ok(resource)
     }
-
-    /// What of a list is asked for, as far as one answer has it (ENT-30).
-    fn page(&self, skip: u32, top: Option<u32>) -> (usize, usize) {
-        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-        let most = self.broker.settings().limits.list_count_max.max(1);
-        (count(skip), top.map_or(most, count).min(most))
-    }
-}
-
-/// What was described, unless it was deleted meanwhile.
-fn there<T>(described: Result<T, BrokerError>) -> Result<Option<T>, BrokerError> {
-    match described {
-        Ok(described) => Ok(Some(described)),
-        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether an update without a version met another one, and is tried again.
-fn outrun(error: &BrokerError, version: Option<Instant>, attempts: usize) -> bool {
-    let conflict = error.condition() == Condition::UpdateConflict;
-    conflict && version.is_none() && attempts < CONFLICTS_MAX
 }
 
 async fn try_update_topic(

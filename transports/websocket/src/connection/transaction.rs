@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use peeklock_core::Entity;
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Right;
@@ -10,14 +11,17 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::request::{Reply, Request as Mailed};
-use peeklock_core::transaction::{Ending, Issued, Operation, PartOutcome, Reach, TransactionId};
+use peeklock_core::transaction::{
+    Ending, Issued, Operation, PartOutcome, Question, Reach, TransactionId,
+};
 
 use super::Conversation;
 use super::inbound::{Asked, Done};
 use super::pending::{Expect, Keyed, Pending, correlation};
 use crate::frame::text::Instant;
 use crate::frame::transaction::{
-    CommitTransaction, Committed, CommittedPart, RenewIn, SendIn, SettleIn, TransactionOnly,
+    BeginTransaction, CommitTransaction, Committed, CommittedPart, RenewIn, SendIn, SettleIn,
+    TransactionOnly,
 };
 use crate::frame::{Item, Notice, Run, Settled};
 
@@ -45,8 +49,9 @@ pub(super) struct Committing {
 }
 
 impl Conversation {
-    pub(super) fn begin_transaction(&mut self, asked: &Asked) -> Done {
-        let id = self.transactions.begin(Reach::OneEntity)?;
+    pub(super) fn begin_transaction(&mut self, asked: &Asked, begin: &BeginTransaction) -> Done {
+        let reach = if begin.cross_entity { Reach::CrossEntity } else { Reach::OneEntity };
+        let id = self.transactions.begin(reach)?;
         let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
         self.ready.push(Item { id: asked.id, notice });
         Ok(())
@@ -68,7 +73,7 @@ impl Conversation {
         };
         let keyed =
             Keyed { link: number, keys: vec![0], tokens: Vec::new(), left: 0, failed: Vec::new() };
-        self.join(asked, TransactionId(transaction), keyed, vec![command], true)
+        self.join(asked, TransactionId(transaction), keyed, vec![command], true).await
     }
 
     pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
@@ -83,7 +88,7 @@ impl Conversation {
             .iter()
             .map(|token| Command::Settle { token: *token, settlement: settlement.clone() })
             .collect();
-        self.join(asked, TransactionId(transaction), keyed, commands, false)
+        self.join(asked, TransactionId(transaction), keyed, commands, false).await
     }
 
     pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
@@ -94,12 +99,13 @@ impl Conversation {
         let keyed = self.keyed(number, &renew.ranges, &renew.lock_tokens)?;
         let commands =
             keyed.tokens.iter().map(|token| Command::RenewLock { token: *token }).collect();
-        self.join(asked, TransactionId(transaction), keyed, commands, false)
+        self.join(asked, TransactionId(transaction), keyed, commands, false).await
     }
 
     /// Has the entity check operations, one by one; those that it would carry out become part of the
-    /// transaction.
-    fn join(
+    /// transaction. What is for another entity is asked of that by way of which it goes (TXN-09); it takes
+    /// the Send right there, too (VIA-02).
+    async fn join(
         &mut self,
         asked: Asked,
         id: TransactionId,
@@ -116,9 +122,14 @@ impl Conversation {
         let mut issued = Vec::with_capacity(commands.len());
         for (index, command) in commands.into_iter().enumerate() {
             match self.transactions.issue(id, &entity, command) {
-                Ok(question) => {
-                    checks.push((index, question.command));
-                    issued.push(Some(question.issued));
+                Ok(Question { entity: asked_of, command, issued: part }) => {
+                    let is_via = asked_of.id() != entity.id();
+                    if is_via {
+                        let via = asked_of.path();
+                        self.broker.authorize(&self.principal, Right::Send, via).await?;
+                    }
+                    checks.push((index, command, is_via.then_some(asked_of)));
+                    issued.push(Some(part));
                 }
                 Err(rejection) if is_send => return Err(rejection.into()),
                 Err(rejection) => {
@@ -137,8 +148,13 @@ impl Conversation {
         }
         let joining = Joining { keyed, issued, is_send };
         let slot = self.await_answer(asked, number, Expect::Joined(joining));
-        for (index, command) in checks {
-            self.submit(number, command, correlation(slot, index));
+        for (index, command, via) in checks {
+            match via {
+                Some(via) => self.submit_to(&via, command, correlation(slot, index)),
+                None => {
+                    self.submit(number, command, correlation(slot, index));
+                }
+            }
         }
         Ok(())
     }
@@ -246,12 +262,16 @@ impl Conversation {
         let Asked { id, permit } = asked;
         let pending = Pending { id, path: entity.path().into(), expect, _permit: Some(permit) };
         let slot = self.pending.insert(pending);
-        // Behind everything that was asked before.
+        self.submit_to(&entity, command, correlation(slot, 0));
+        Ok(())
+    }
+
+    /// Asks something of an entity of no link, behind everything that was asked before.
+    fn submit_to(&mut self, entity: &Entity, command: Command, correlation: u64) {
         self.hand_over();
-        let reply = Reply::new(Arc::clone(&self.outlet), correlation(slot, 0), None);
+        let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
         let (ticket, sub_queue) = (self.broker.ticket(), entity.sub_queue());
         entity.submit(vec![Mailed { ticket, sub_queue, command, reply }]);
-        Ok(())
     }
 
     /// What a commit has done: deliveries that it settled are settled for their links, too.
@@ -262,14 +282,19 @@ impl Conversation {
     ) -> Notice {
         let mut parts = Vec::with_capacity(outcomes.len());
         for (outcome, lock) in outcomes.into_iter().zip(committing.locks) {
-            let mut part = CommittedPart { sequence_numbers: Vec::new(), locked_until_utc: None };
+            let mut part = CommittedPart {
+                sequence_numbers: Vec::new(),
+                pending_numbers: Vec::new(),
+                locked_until_utc: None,
+            };
             match outcome {
                 PartOutcome::Done => self.settled_in(lock),
                 PartOutcome::Accepted(number) => Run::push(&mut part.sequence_numbers, number.0),
-                PartOutcome::AcceptedBatch(numbers) | PartOutcome::Pending(numbers) => {
-                    for number in numbers {
-                        Run::push(&mut part.sequence_numbers, number.0);
-                    }
+                PartOutcome::AcceptedBatch(numbers) => {
+                    numbers.iter().for_each(|it| Run::push(&mut part.sequence_numbers, it.0));
+                }
+                PartOutcome::Pending(numbers) => {
+                    numbers.iter().for_each(|it| Run::push(&mut part.pending_numbers, it.0));
                 }
                 PartOutcome::Renewed(until) => {
                     part.locked_until_utc = Some(Instant(until));

@@ -190,7 +190,7 @@ fn operations() -> Vec<Operation> {
                 message: outgoing(&Message::new("a")),
             }],
         }),
-        Operation::BeginTransaction(Empty {}),
+        Operation::BeginTransaction(BeginTransaction { cross_entity: true }),
         Operation::SendIn(SendIn {
             transaction: 9,
             send: Send { link: 1, messages: vec![outgoing(&Message::new("a"))] },
@@ -277,8 +277,21 @@ fn notices() -> Vec<Notice> {
         Notice::Transaction(TransactionOnly { transaction: 9 }),
         Notice::Committed(Committed {
             parts: vec![
-                CommittedPart { sequence_numbers: vec![Run(7, 1)], locked_until_utc: None },
-                CommittedPart { sequence_numbers: vec![], locked_until_utc: Some(at(60)) },
+                CommittedPart {
+                    sequence_numbers: vec![Run(7, 1)],
+                    pending_numbers: vec![],
+                    locked_until_utc: None,
+                },
+                CommittedPart {
+                    sequence_numbers: vec![],
+                    pending_numbers: vec![],
+                    locked_until_utc: Some(at(60)),
+                },
+                CommittedPart {
+                    sequence_numbers: vec![],
+                    pending_numbers: vec![Run(8, 2)],
+                    locked_until_utc: None,
+                },
             ],
         }),
         Notice::Deliveries(Deliveries { link: 1, first: 17, messages: vec![delivered()] }),

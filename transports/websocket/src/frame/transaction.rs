@@ -7,6 +7,12 @@ use super::wire::wire;
 use super::{Renew, Run, Send, Settle, bodies};
 
 bodies! {
+    struct BeginTransaction {
+        /// Whether it also sends to other entities than the first one that it uses, by way of that one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cross_entity: bool,
+    }
+
     struct TransactionOnly {
         transaction: u64,
     }
@@ -44,6 +50,9 @@ bodies! {
         /// Of messages that were sent: first number and count, as in `accepted`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sequence_numbers: Vec<Run>,
+        /// Of messages for another entity: under which they wait for their transfer, likewise.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pending_numbers: Vec<Run>,
         /// Of a renewal: the new end of the lock.
         #[serde(skip_serializing_if = "Option::is_none")]
         locked_until_utc: Option<Instant>,

@@ -1,10 +1,16 @@
 //! Transactions on the wire: what is pipelined, what ends them, what is resumed.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use peeklock_core::contract::{AllowAll, Authorizer, Principal, Right};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
 use serde_json::{Value as Json, json};
 
 use super::client::Client;
-use super::server::{Server, run};
+use super::server::{Plan, Server, run};
 
 /// A client with a sender on link 2 and a delivery with the number 1 on link 1.
 async fn furnish(server: &Server, hello: Json) -> (Client, Json) {
@@ -163,5 +169,60 @@ fn a_release_cannot_be_part_of_a_transaction() {
         let rolled_back = client.ask("rollBack", json!({ "transaction": transaction })).await;
         assert_eq!(rolled_back["done"], json!({}));
         server.stop().await;
+    });
+}
+
+/// Gives every right but that to send to `q`.
+struct NoSendsToQ;
+
+#[async_trait]
+impl Authorizer for NoSendsToQ {
+    async fn authorize(
+        &self,
+        _: &Principal,
+        right: Right,
+        resource: &str,
+    ) -> Result<(), Rejection> {
+        match (right, resource) {
+            (Right::Send, "q") => Err(Rejection::unauthorized("not to q")),
+            _ => Ok(()),
+        }
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        true
+    }
+}
+
+/// VIA-02, SEC-07, TXN-09: what goes by way of an entity takes the right to send there, too; who has it
+/// not settles without it.
+#[test]
+fn sending_by_way_of_the_first_entity_takes_the_right_to_send_there() {
+    run(async {
+        for authorizer in [Arc::new(NoSendsToQ) as Arc<dyn Authorizer>, Arc::new(AllowAll)] {
+            let server = Plan { authorizer, ..Plan::new() }.start().await;
+            let may_send =
+                server.broker.authorize(&Principal::anonymous(), Right::Send, "q").await.is_ok();
+            server.put(&["old"]).await;
+            server.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+            let mut client = server.client().await;
+            client.receive_with(Some(8)).await;
+            client.deliveries(1).await;
+            client.ask("attach", json!({ "link": 2, "path": "other", "role": "sender" })).await;
+            let begun = client.ask("beginTransaction", json!({ "crossEntity": true })).await;
+            let transaction = begun["transaction"]["transaction"].clone();
+            client.ask("settleIn", settle(&transaction, 1)).await;
+            let sent = client.ask("sendIn", send(&transaction, "on")).await;
+            let committed = client.ask("commit", json!({ "transaction": transaction })).await;
+            let parts = &committed["committed"]["parts"];
+            if may_send {
+                assert_eq!(sent["done"], json!({}), "{sent}");
+                assert_eq!(parts[1]["pendingNumbers"], json!([[2, 1]]), "{committed}");
+            } else {
+                assert_eq!(sent["error"]["condition"], "Unauthorized", "{sent}");
+                assert_eq!(*parts, json!([{}]), "{committed}");
+            }
+            server.stop().await;
+        }
     });
 }

@@ -1,0 +1,199 @@
+//! The column "in transaction": what may be part of a transaction gives there what it gives alone. When the
+//! transaction is committed everything is as after the operation, when it is rolled back as without it.
+
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::ids::SequenceNumber;
+
+use super::topics;
+use super::*;
+use crate::stage::{TICK, seconds};
+use crate::subject::Work;
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Run {
+    Never,
+    Alone,
+    Committed,
+    RolledBack,
+}
+
+/// The operation as part of a transaction; none if it has no place in one (TXN-02).
+fn work(s: &Stage, operation: Operation, found: &Found) -> Option<Work> {
+    let [complete, abandon, defer, dead_letter] = Decision::all();
+    let settle = |decision| Some(Work::Settle { token: found.token.clone(), decision });
+    match operation {
+        Operation::Send => Some(Work::Send(message("x"))),
+        Operation::SendBatch => Some(Work::SendBatch(vec![message("x")])),
+        Operation::Schedule => {
+            let at = s.now().plus(minutes(1));
+            Some(Work::Send(message("x").with_scheduled_enqueue_time(at)))
+        }
+        Operation::Complete => settle(complete),
+        Operation::Abandon => settle(abandon),
+        Operation::Defer => settle(defer),
+        Operation::DeadLetter => settle(dead_letter),
+        Operation::Renew => Some(Work::Renew { token: found.token.clone() }),
+        Operation::CancelSchedule
+        | Operation::ReceiveUnderLock
+        | Operation::ReceiveAndDelete
+        | Operation::ReceiveByNumber
+        | Operation::ReceiveAndDeleteByNumber
+        | Operation::Peek
+        | Operation::BatchDelete
+        | Operation::Purge
+        | Operation::DeleteByNumber
+        | Operation::Create
+        | Operation::Update
+        | Operation::Describe
+        | Operation::Delete => None,
+    }
+}
+
+/// What there is, in everything that holds messages.
+async fn everything(s: &Stage) -> String {
+    let mut all = String::new();
+    let mut paths = s.broker.queue_paths(0, 10);
+    for path in &paths {
+        let queue = s.broker.describe_queue(path).await.unwrap();
+        let told = (queue.counts, queue.size_bytes, queue.last_sequence);
+        all.push_str(&format!("{path}: {told:?}\n"));
+    }
+    for topic in s.broker.topic_paths(0, 10) {
+        let described = s.broker.describe_topic(&topic).await.unwrap();
+        let told = (described.scheduled, described.size_bytes, described.last_sequence);
+        all.push_str(&format!("{topic}: {told:?}\n"));
+        paths.extend(s.broker.subscription_paths(&topic, 0, 10).unwrap());
+        paths.push(topic);
+    }
+    for path in paths {
+        for suffix in ["", "/$deadletterqueue", "/$Transfer/$deadletterqueue"] {
+            // A topic has not all of them, and cannot be looked into (PEK-11).
+            let Ok(entity) = s.broker.entity(&format!("{path}{suffix}")) else { continue };
+            let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+            let Ok(Outcome::Peeked(messages)) = entity.call(command).await else { continue };
+            for message in messages {
+                let facts = message.facts;
+                let told = (facts.sequence, facts.state, facts.delivery_count, facts.size);
+                all.push_str(&format!("{path}{suffix}: {told:?}\n"));
+            }
+        }
+    }
+    all
+}
+
+/// Carries an operation out in one of these ways, in the middle of the lock that it finds; and tells what
+/// there is then, and when that lock has ended, unless it was settled or renewed.
+async fn outcome(
+    s: &Stage,
+    furnish: &impl AsyncFn(&Stage) -> Found,
+    (operation, path): (Operation, &str),
+    run: Run,
+) -> Result<String, String> {
+    let found = furnish(s).await;
+    s.advance(seconds(30)).await;
+    let work = work(s, operation, &found);
+    match (run, work) {
+        (Run::Committed | Run::RolledBack, Some(work)) => {
+            let transaction = s.begin().await.unwrap();
+            s.within(transaction, path, work).await.map_err(|refusal| refusal.condition)?;
+            if run == Run::Committed {
+                let parts = s.commit(transaction).await.map_err(|refusal| refusal.text)?;
+                assert_eq!(parts.len(), 1);
+            } else {
+                s.roll_back(transaction).await.map_err(|refusal| refusal.text)?;
+            }
+        }
+        (Run::Alone, _) => {
+            let done = super::carry_out(s, operation, path, found).await;
+            done.map_err(|refusal| refusal.condition)?;
+        }
+        (Run::Never | Run::Committed | Run::RolledBack, _) => {}
+    }
+    let at_once = everything(s).await;
+    s.advance(seconds(30)).await;
+    s.advance(TICK).await;
+    Ok(format!("{at_once}later {}", everything(s).await))
+}
+
+async fn clear(s: &Stage) {
+    for path in s.broker.queue_paths(0, 10).into_iter().chain(s.broker.topic_paths(0, 10)) {
+        s.broker.delete_entity(&path).await.unwrap();
+    }
+}
+
+/// Judges one cell; tells what is wrong with it.
+async fn judge(
+    s: &Stage,
+    furnish: &impl AsyncFn(&Stage) -> Found,
+    (operation, path): (Operation, &str),
+    expected: &str,
+) -> Option<String> {
+    let mut runs = Vec::new();
+    for run in [Run::Never, Run::Alone, Run::Committed, Run::RolledBack] {
+        runs.push(outcome(s, furnish, (operation, path), run).await);
+        clear(s).await;
+    }
+    let refused = Err(expected.to_owned());
+    let [never, alone, committed, rolled_back] = &runs[..] else { unreachable!("four runs") };
+    if expected != YES {
+        let is_refused = [alone, committed, rolled_back].iter().all(|run| **run == refused);
+        return (!is_refused).then(|| format!("{operation:?}: {expected} expected, {runs:?}"));
+    }
+    if never == alone {
+        return Some(format!("{operation:?} alone changes nothing that can be seen: {alone:?}"));
+    }
+    if alone != committed {
+        return Some(format!("{operation:?} alone gives {alone:?}\ncommitted {committed:?}"));
+    }
+    (never != rolled_back)
+        .then(|| format!("{operation:?} rolled back leaves {rolled_back:?}\nwithout it {never:?}"))
+}
+
+fn column_of(
+    transport: Transport,
+    path: &str,
+    furnish: impl AsyncFn(&Stage) -> Found,
+    cells: impl IntoIterator<Item = (Operation, &'static str)>,
+) {
+    block_on(async {
+        let s = Stage::open(transport, Setup::default()).await;
+        let (mut wrong, mut judged) = (Vec::new(), 0);
+        for (operation, expected) in cells {
+            let has_place = MAY_BE_PART.contains(&operation) && expected != topics::NONE;
+            if !has_place {
+                continue;
+            }
+            judged += 1;
+            wrong.extend(judge(&s, &furnish, (operation, path), expected).await);
+        }
+        s.stop().await;
+        assert!(judged >= 3, "nothing was judged");
+        assert!(wrong.is_empty(), "{path} over {transport:?}:\n{}", wrong.join("\n"));
+    });
+}
+
+/// The rows that say yes in this column.
+const MAY_BE_PART: [Operation; 8] = [
+    Operation::Send,
+    Operation::SendBatch,
+    Operation::Schedule,
+    Operation::Complete,
+    Operation::Abandon,
+    Operation::Defer,
+    Operation::DeadLetter,
+    Operation::Renew,
+];
+
+/// MAT-01, TXN-01, TXN-02, TXN-03, TXN-04, TXN-07, TXN-14: of queues and their sub-queues.
+pub fn column(transport: Transport, place: Place) {
+    let column = Place::ALL.iter().position(|one| *one == place).unwrap();
+    let cells = MATRIX.map(|(operation, cells)| (operation, cells[column]));
+    column_of(transport, place.path(), async |s: &Stage| furnish(s, place).await, cells);
+}
+
+/// MAT-01, TXN-01 to TXN-04, TXN-07, TXN-08, TXN-14: of topics, subscriptions and their sub-queues.
+pub fn column_of_topics(transport: Transport, place: topics::Place) {
+    let furnish = async |s: &Stage| topics::furnish(s, place).await;
+    column_of(transport, place.path(), furnish, topics::cells(place));
+}

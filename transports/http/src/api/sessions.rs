@@ -1,0 +1,74 @@
+//! The sessions of a queue or subscription. They are accepted elsewhere: HTTP has no link to hold one
+//! with.
+
+use actix_web::http::StatusCode;
+use peeklock_core::command::{Command, Outcome, SessionFilter};
+use peeklock_core::contract::Right;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::json;
+use super::message::instant;
+use super::version::page;
+use crate::error::{Answer, Problem, Refusal};
+use crate::route::parameter;
+use crate::serve::Exchange;
+
+/// A page of sessions in ascending order of their ids.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionPage {
+    session_ids: Vec<String>,
+    skip: usize,
+    top: usize,
+}
+
+/// List sessions: those that have a message, a state or a holder.
+#[utoipa::path(get, operation_id = "list_sessions", path = "/queues/{queue}/sessions", tag = "sessions",
+    params(("queue" = String, Path),
+        ("withActiveMessages" = Option<bool>, Query,
+            description = "only those that have active messages"),
+        ("stateSetAfterUtc" = Option<String>, Query,
+            description = "only those whose state was set after this instant; not with the other one"),
+        ("skip" = Option<usize>, Query, description = "by default 0"),
+        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    responses((status = 200, body = SessionPage), (status = "default", body = Problem)))]
+pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
+    let entity = exchange.entity(Right::Listen, path).await?;
+    let which = filter(exchange)?;
+    let (skip, top) = page(exchange)?;
+    let command = Command::ListSessions {
+        which,
+        skip: u64::try_from(skip).unwrap_or(u64::MAX),
+        top: u32::try_from(top).unwrap_or(u32::MAX),
+    };
+    match exchange.call(&entity, command).await? {
+        Outcome::Sessions(names) => {
+            let session_ids = names.iter().map(|name| (**name).to_owned()).collect();
+            Ok(json(StatusCode::OK, &SessionPage { session_ids, skip, top }))
+        }
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Which of them are asked for (SES-29).
+fn filter(exchange: &Exchange) -> Result<SessionFilter, Refusal> {
+    let query = exchange.query();
+    let is_active = match parameter(query, "withactivemessages").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            let detail = "the query parameter withActiveMessages is neither true nor false";
+            return Err(Refusal::argument(detail));
+        }
+    };
+    let after = parameter(query, "statesetafterutc");
+    match (is_active, instant("stateSetAfterUtc", after.as_deref())?) {
+        (true, Some(_)) => {
+            Err(Refusal::argument("ask for withActiveMessages or stateSetAfterUtc, not both"))
+        }
+        (true, None) => Ok(SessionFilter::WithActiveMessages),
+        (false, Some(at)) => Ok(SessionFilter::StateSetAfter(at)),
+        (false, None) => Ok(SessionFilter::All),
+    }
+}

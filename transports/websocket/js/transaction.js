@@ -1,0 +1,152 @@
+// Transactions: several operations of which all take effect, or none ("Transactions" in section 6 of
+// docs/websocket-protocol.md).
+//
+// The broker checks an operation when it is asked for and carries it out with the commit. What is asked for in
+// one turn goes in one frame, the commit with it: it says how many operations there have to be, so that none is
+// committed without one that was refused meanwhile. A transaction belongs to its session of the connection.
+
+import { PeeklockError } from "./error.js";
+import { encodeMessage, requireLock } from "./message.js";
+import { encodeProperties, instant, runs } from "./value.js";
+
+/** Begins a transaction. */
+export async function beginTransaction(connection, { crossEntity = false } = {}) {
+  const { transaction } = await connection.request("beginTransaction", crossEntity ? { crossEntity } : {});
+  return new Transaction(connection, transaction.transaction);
+}
+
+/** Operations that take effect together at the commit, or not at all (TXN-01). */
+export class Transaction {
+  #connection;
+  #number;
+  /** What is part of it, or may be: those that were refused are gone. */
+  #operations = [];
+  #isEnded = false;
+
+  constructor(connection, number) {
+    this.#connection = connection;
+    this.#number = number;
+  }
+
+  /** Sends a message at the commit, which tells its number (TXN-13). */
+  send(sender, message) {
+    return this.#add(async () => sender.sendIn(this.#number, [JSON.stringify(encodeMessage(message))]));
+  }
+
+  /** Sends all or none, within the limit of a batch (SND-30). */
+  sendBatch(sender, messages) {
+    return this.#add(async () => {
+      const texts = Array.from(messages, (message) => JSON.stringify(encodeMessage(message)));
+      return sender.sendIn(this.#number, texts);
+    });
+  }
+
+  /** Sends a message at the commit that can be received from an instant on (SCH-13). */
+  schedule(sender, message, at) {
+    return this.#add(async () => {
+      const encoded = { ...encodeMessage(message), scheduledEnqueueTimeUtc: instant(at) };
+      return sender.sendIn(this.#number, [JSON.stringify(encoded)]);
+    });
+  }
+
+  /** Completes a message at the commit. */
+  complete(message) {
+    return this.#settle(message, "complete", {});
+  }
+
+  /** Gives a message back at the commit; counts as a failed delivery. */
+  abandon(message, options = {}) {
+    return this.#settle(message, "abandon", options);
+  }
+
+  /** Sets a message aside at the commit. */
+  defer(message, options = {}) {
+    return this.#settle(message, "defer", options);
+  }
+
+  /** Moves a message to the dead-letter queue at the commit. */
+  deadLetter(message, options = {}) {
+    return this.#settle(message, "deadLetter", options);
+  }
+
+  /** Extends a lock at the commit, counted from then; `message.renew()` does it at once. */
+  renew(message) {
+    return this.#add(
+      async () => {
+        requireLock(message);
+        await message.takePart(this.#number, "renew", {});
+      },
+      ({ lockedUntilUtc }) => {
+        message.lockedUntilUtc = lockedUntilUtc;
+      },
+    );
+  }
+
+  /**
+   * Carries everything out as one, durably. Rejects with what the first part that failed was refused with; then
+   * nothing was done and the transaction has ended (TXN-07).
+   */
+  async commit() {
+    this.#end();
+    const asked = { transaction: this.#number, operations: this.#operations.length };
+    const { committed } = await this.#connection.request("commit", asked);
+    const parts = committed.parts.map(({ sequenceNumbers = [], pendingNumbers = [], lockedUntilUtc }) => ({
+      sequenceNumbers: runs(sequenceNumbers),
+      pendingNumbers: runs(pendingNumbers),
+      lockedUntilUtc: lockedUntilUtc && new Date(lockedUntilUtc),
+    }));
+    this.#operations.forEach(({ done }, place) => done?.(parts[place]));
+    return { parts, sequenceNumbers: parts.flatMap(({ sequenceNumbers }) => sequenceNumbers) };
+  }
+
+  /** Ends it as if nothing of it had been (TXN-04); does nothing if it has ended. */
+  async rollBack() {
+    if (!this.#isEnded) {
+      this.#isEnded = true;
+      await this.#connection.request("rollBack", { transaction: this.#number });
+    }
+  }
+
+  #settle(message, decision, { properties, reason, description }) {
+    return this.#add(
+      async () => {
+        requireLock(message);
+        const encoded = properties === undefined ? undefined : encodeProperties(properties);
+        await message.takePart(this.#number, "settle", { decision, properties: encoded, reason, description });
+      },
+      () => {
+        message.settled = decision;
+      },
+    );
+  }
+
+  /**
+   * Asks for an operation at once. It counts until it is refused: the transaction goes on without it (TXN-07).
+   * `ask` is async, so that what cannot even be asked for counts for a commit of the same turn.
+   */
+  async #add(ask, done) {
+    this.#check();
+    const operation = { done };
+    this.#operations.push(operation);
+    try {
+      await ask();
+    } catch (error) {
+      // One that a commit was asked for with is known to that.
+      if (!this.#isEnded) {
+        this.#operations.splice(this.#operations.indexOf(operation), 1);
+      }
+      throw error;
+    }
+  }
+
+  #end() {
+    this.#check();
+    this.#isEnded = true;
+  }
+
+  #check() {
+    if (this.#isEnded) {
+      throw new PeeklockError("InvalidOperation", "the transaction has ended");
+    }
+  }
+}
