@@ -54,7 +54,9 @@ pub struct Image {
     pub states: BTreeMap<u64, u8>,
     /// Ids by their hash, with the instant of acceptance.
     pub ids: BTreeSet<(u128, Timestamp)>,
+    /// The highest number that it tells of, and what the counters say.
     pub last: u64,
+    pub counted: u64,
     pub size_bytes: u64,
 }
 
@@ -76,7 +78,8 @@ impl Image {
                 states.push((record.session, Key::from_bytes(key).unwrap()));
             }
             RecordKey::Counters => {
-                image.last = codec::read_counters(value).unwrap().last_sequence.0
+                image.counted = codec::read_counters(value).unwrap().last_sequence.0;
+                image.last = image.counted;
             }
             RecordKey::Id { id_hash, .. } => {
                 let (at, _) = codec::read_acceptance(value).unwrap();

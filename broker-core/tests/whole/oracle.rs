@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use peeklock_core::condition::Condition;
 use peeklock_core::description::EntityStatus;
+use peeklock_core::entity::StageNumber;
 use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -32,7 +33,7 @@ use crate::rules::Rule;
 pub use session::Hold;
 pub use settle::Settled;
 pub use transaction::{Done, Piece, Undertaking};
-pub use transfer::{Fate, Handed};
+pub use transfer::{Fate, Handed, Stages};
 
 /// How long ids are remembered.
 pub const WINDOW: TimeSpan = TimeSpan::from_seconds(30);
@@ -169,6 +170,9 @@ pub struct Entity {
     pub ways: BTreeMap<transfer::Exit, transfer::Way>,
     /// Left, and the source has not been told.
     pub departing: BTreeSet<u64>,
+    /// Of a subscription: up to which number messages may leave, and up to which from a stage on.
+    pub proved: u64,
+    pub proving: Option<(StageNumber, u64)>,
 }
 
 /// What somebody is answered.
@@ -222,6 +226,8 @@ impl Entity {
             ids: BTreeMap::new(),
             ways: BTreeMap::new(),
             departing: BTreeSet::new(),
+            proved: 0,
+            proving: None,
         }
     }
 
@@ -312,9 +318,9 @@ impl Oracle {
     }
 
     /// What it does after its commands.
-    pub fn serve(&mut self, id: u64) -> Vec<Handed> {
+    pub fn serve(&mut self, id: u64, stages: Stages) -> Vec<Handed> {
         self.expire(id);
-        let lists = self.hand_over(id);
+        let lists = self.hand_over(id, stages);
         self.give_sessions(id);
         self.give_messages(id);
         self.time_out(id);

@@ -32,12 +32,7 @@ impl Oracle {
                 entity.nature.path,
                 image.states
             );
-            let is_own = entity.nature.kind != Kind::Subscription;
-            assert!(
-                !is_own || image.last >= entity.told,
-                "{}: numbers (MSG-12)",
-                entity.nature.path
-            );
+            assert!(image.last >= entity.told, "{}: numbers (MSG-12)", entity.nature.path);
         }
         for (group, count) in realised {
             let whole = self.groups.remove(&group);

@@ -1,6 +1,7 @@
 //! Forwarding, dead-letter forwarding, send-via: file 10.
 
 use peeklock_core::condition::Condition;
+use peeklock_core::entity::StageNumber;
 use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -27,6 +28,15 @@ pub struct Way {
     /// What is under way.
     pub list: Option<Vec<u64>>,
     pub not_before: Timestamp,
+}
+
+/// What of a tree is the world's to choose: the stage that a turn adds to, the last that is durable, and
+/// the last copy that a subscription has taken in.
+#[derive(Clone, Copy)]
+pub struct Stages {
+    pub own: StageNumber,
+    pub durable: StageNumber,
+    pub taken_in: u64,
 }
 
 /// A list that leaves.
@@ -57,10 +67,41 @@ impl Oracle {
     }
 
     /// FWD-01, FWD-10, FWD-11, FWD-12: all that waits at an exit leaves as one list, in its order.
-    pub fn hand_over(&mut self, id: u64) -> Vec<Handed> {
-        if self.entities[&id].nature.kind == Kind::Topic {
+    pub fn hand_over(&mut self, id: u64, stages: Stages) -> Vec<Handed> {
+        let kind = self.entities[&id].nature.kind;
+        if kind == Kind::Topic {
             return Vec::new();
         }
+        if let Some((stage, last)) = self.entities[&id].proving
+            && stage <= stages.durable
+        {
+            let entity = self.of(id);
+            entity.proved = last;
+            entity.proving = None;
+        }
+        let handed = self.hand_over_everywhere(id);
+        if kind == Kind::Subscription && self.entities[&id].proving.is_none() {
+            let waits = |which| {
+                let entity = &self.entities[&id];
+                let mut leaving = entity.cards.iter().filter(|(_, card)| {
+                    let record = &card.record;
+                    let is_active = record.state == SlotState::Active;
+                    record.sub_queue == which
+                        && is_active
+                        && card.rests()
+                        && self.leaves(id, record)
+                });
+                leaving.next().is_some_and(|(first, _)| *first > entity.proved)
+            };
+            if waits(SubQueue::Main) || waits(SubQueue::DeadLetter) {
+                let entity = self.of(id);
+                entity.proving = Some((stages.own, stages.taken_in));
+            }
+        }
+        handed
+    }
+
+    fn hand_over_everywhere(&mut self, id: u64) -> Vec<Handed> {
         let entity = &self.entities[&id];
         let mut exits = Vec::new();
         let is_open = entity.now.status.allows_receive() && !entity.has_open_update();
@@ -93,6 +134,11 @@ impl Oracle {
     ) -> Option<Handed> {
         let now = self.now;
         let entity = self.of(id);
+        // A subscription's number is stored before its message leaves (MSG-13).
+        let last = match entity.nature.kind {
+            Kind::Subscription => entity.proved,
+            Kind::Topic | Kind::Queue => u64::MAX,
+        };
         let way = entity.ways.entry(exit.clone()).or_default();
         if way.list.is_some() || way.not_before > now {
             return None;
@@ -112,7 +158,7 @@ impl Oracle {
         let waiting: Vec<(u64, u8)> = entity
             .cards
             .iter()
-            .filter(|(_, card)| waits(card))
+            .filter(|(sequence, card)| **sequence <= last && waits(card))
             .map(|(sequence, card)| (*sequence, card.record.hops))
             .collect();
         let mut sequences = Vec::new();

@@ -20,7 +20,7 @@ use peeklock_core::transfer::{Departure, errand};
 
 use super::{Ending, Errand, World};
 use crate::ground::{ListEnded, Mail, at_once, push, take};
-use crate::oracle::{Fate, Handed};
+use crate::oracle::{Fate, Handed, Stages};
 
 impl World {
     pub(super) fn request(&self, ticket: u64, sub_queue: SubQueue, command: Command) -> Request {
@@ -70,7 +70,8 @@ impl World {
             Ok(Ok(_)) => {
                 let mut expected = Vec::new();
                 for one in member.into_iter().chain([id]) {
-                    let lists = self.oracle.serve(one);
+                    let stages = self.stages_of(grove, one);
+                    let lists = self.oracle.serve(one, stages);
                     expected.extend(lists.into_iter().map(|list| (one, list)));
                 }
                 self.take_lists(grove, expected);
@@ -97,6 +98,17 @@ impl World {
                 self.hear();
             }
         }
+    }
+
+    fn stages_of(&self, grove: usize, id: u64) -> Stages {
+        let grove = &self.groves[grove];
+        let tree = grove.tree.borrow();
+        let shell = grove.members.iter().find(|member| member.id == id).unwrap().shell.as_ref();
+        let taken_in = shell.map_or(0, |shell| match shell.borrow().machine() {
+            AnyMachine::Queue(queue) => queue.last_sequence().0,
+            AnyMachine::Topic(_) => 0,
+        });
+        Stages { own: tree.stage_number(), durable: tree.durable_stage(), taken_in }
     }
 
     fn numbered(&self, grove: usize, number: MemberNumber) -> Option<u64> {

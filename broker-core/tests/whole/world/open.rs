@@ -347,6 +347,7 @@ impl World {
 
     /// The description that is stored is one that was given, not older than the last that was told.
     fn find_description(&mut self, id: u64, found: Mutable) {
+        let counted = Image::read(&self.store, id).counted;
         let entity = self.oracle.entities.get_mut(&id).unwrap();
         let is_known = found == entity.durable
             || found == entity.now
@@ -355,6 +356,8 @@ impl World {
         entity.durable = found.clone();
         entity.now = found;
         entity.updates.clear();
+        entity.proving = None;
+        entity.proved = counted;
     }
 
     fn find_rules(&mut self, id: u64, rules: &[ProductRule]) {
