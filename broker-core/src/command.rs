@@ -675,6 +675,10 @@ pub struct DescribedTopic {
     pub subscription_count: u64,
     /// How many messages wait for their instant.
     pub scheduled: u64,
+    /// How many messages wait for their transfer to another entity, or are on their way (VIA-06).
+    pub transfer: u64,
+    /// How many messages are in its transfer dead-letter queue (VIA-06).
+    pub transfer_dead_letter: u64,
     /// Sum of stored sizes, over its subscriptions too (CNT-08, TOP-10).
     pub size_bytes: u64,
     /// The highest sequence number given so far, 0 if none (CNT-13).

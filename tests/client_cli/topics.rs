@@ -53,8 +53,8 @@ fn a_topic_is_created_shown_listed_changed_and_deleted() {
     broker.ok(&["topic", "create", "b"]);
     let list = broker.ok(&["topic", "list"]);
     let lines: Vec<_> = list.lines().map(words).collect();
-    assert_eq!(lines[0], ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "SIZE"]);
-    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "B"]);
+    assert_eq!(lines[0], ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "DEAD", "SIZE"]);
+    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "0", "B"]);
     assert_eq!(lines[2][..2], ["eu/orders", "SendDisabled"]);
     assert_eq!(broker.ok(&["topic", "list", "-o", "ndjson"]).lines().count(), 2);
 

@@ -482,6 +482,36 @@ scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
 
+/// Makes a test of each scenario of sends by way of a topic, and each transport that sees what becomes of
+/// them.
+macro_rules! via {
+    ($($module:ident on $transport:ident),* : $list:tt) => {
+        $(scenarios_of! { $module, $transport, via: $list })*
+    };
+}
+
+via! {
+    inproc_via on Inproc,
+    http_via on Http,
+    websocket_via on WebSocket,
+    websocket_json_via on WebSocketJson: [
+    a_message_can_be_sent_by_way_of_a_topic,
+    what_cannot_be_sent_on_rests_at_the_topic,
+    the_transfer_dead_letter_queue_of_a_topic_is_one_like_others,
+    what_cannot_be_sent_on_has_one_place_at_a_topic with into_the_dead_letter_queue,
+    a_receiver_waits_for_what_cannot_be_sent_on,
+    receivers_of_a_topic_are_counted_with_those_of_its_subscriptions with two_receivers,
+    status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it with that_holds,
+    sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it with that_holds,
+    what_is_sent_by_way_of_a_topic_outlives_a_restart with that_holds,
+] }
+
+scenarios_of! { inproc_via_transactions, Inproc, via: [
+    a_settlement_in_a_subscription_and_sends_to_others_are_one,
+    what_one_of_them_cannot_do_none_does,
+    a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one,
+] }
+
 scenarios_of! { http_requests, Http, requests: [
     a_receive_whose_connection_is_cut_takes_nothing,
     rest_and_the_json_api_see_the_same_messages,
@@ -588,6 +618,9 @@ matrix_of_topics! {
     on_the_dead_letter_queue_of_a_subscription: DeadLetterQueue,
     on_the_transfer_dead_letter_queue_of_a_subscription: TransferDeadLetterQueue,
     on_the_dead_letter_queue_of_a_disabled_subscription: DeadLetterQueueOfDisabled,
+    on_the_transfer_dead_letter_queue_of_a_topic: TransferDeadLetterQueueOfTopic,
+    on_the_transfer_dead_letter_queue_of_a_disabled_topic: TransferDeadLetterQueueOfDisabledTopic,
+    on_the_transfer_dead_letter_queue_of_a_topic_that_takes_no_sends: TransferDeadLetterQueueOfSendDisabledTopic,
     on_an_absent_subscription: Absent,
     on_a_subscription_of_an_absent_topic: AbsentOfAbsent,
 }

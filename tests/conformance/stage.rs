@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::clock::{Clock, ManualClock};
-use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode};
+use peeklock_core::command::{Command, Counts, DescribedTopic, Outcome, ReceiveMode};
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
@@ -24,6 +24,8 @@ pub const ORDERS: &str = "orders";
 pub const DLQ: &str = "orders/$DeadLetterQueue";
 /// Its transfer dead-letter queue.
 pub const TDLQ: &str = "orders/$Transfer/$DeadLetterQueue";
+/// How the path of a transfer dead-letter queue ends.
+const TRANSFER_DLQ: &str = "/$Transfer/$deadletterqueue";
 
 /// A scenario that takes longer than this hangs.
 const SCENARIO_TIME_MAX: Duration = Duration::from_secs(30);
@@ -218,6 +220,17 @@ impl Stage {
         }
     }
 
+    /// As [`Stage::until`], of a topic that messages are sent by way of.
+    pub async fn until_topic(&self, path: &str, holds: impl Fn(&DescribedTopic) -> bool) {
+        loop {
+            let described = self.broker.describe_topic(path).await.unwrap();
+            if described.transfer == 0 && holds(&described) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub async fn complete(&self, path: &str, seen: &Seen) {
         self.settle(path, seen.token(), Decision::Complete).await.unwrap();
     }
@@ -270,7 +283,14 @@ impl Stage {
                 assert_eq!(described.size_bytes, bytes, "the size of {path} is wrong");
                 sum += bytes;
             }
-            let described = self.broker.describe_topic(&topic).await.unwrap();
+            let mut described = self.broker.describe_topic(&topic).await.unwrap();
+            while described.transfer > 0 {
+                tokio::task::yield_now().await;
+                described = self.broker.describe_topic(&topic).await.unwrap();
+            }
+            let (count, bytes) = self.held_at(&format!("{topic}{TRANSFER_DLQ}")).await;
+            assert_eq!(described.transfer_dead_letter, count, "the counts of {topic} are wrong");
+            sum += bytes;
             assert!(described.scheduled > 0 || described.size_bytes == sum, "{topic} counts wrong");
         }
     }
@@ -278,19 +298,27 @@ impl Stage {
     /// How many messages there are to see at a path and in its sub-queues, and their size.
     async fn held(&self, path: &str) -> (u64, u64) {
         let (mut count, mut bytes) = (0, 0);
-        for suffix in ["", "/$deadletterqueue", "/$Transfer/$deadletterqueue"] {
-            let entity = self.broker.entity(&format!("{path}{suffix}")).unwrap();
-            let mut from = SequenceNumber(0);
-            loop {
-                let command = Command::Peek { from, count_max: 250 };
-                let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else {
-                    panic!("a peek answers with messages");
-                };
-                let Some(last) = peeked.last() else { break };
-                from = last.facts.sequence.next();
-                count += peeked.len() as u64;
-                bytes += peeked.iter().map(|one| u64::from(one.facts.size)).sum::<u64>();
-            }
+        for suffix in ["", "/$deadletterqueue", TRANSFER_DLQ] {
+            let held = self.held_at(&format!("{path}{suffix}")).await;
+            count += held.0;
+            bytes += held.1;
+        }
+        (count, bytes)
+    }
+
+    async fn held_at(&self, path: &str) -> (u64, u64) {
+        let (mut count, mut bytes) = (0, 0);
+        let entity = self.broker.entity(path).unwrap();
+        let mut from = SequenceNumber(0);
+        loop {
+            let command = Command::Peek { from, count_max: 250 };
+            let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else {
+                panic!("a peek answers with messages");
+            };
+            let Some(last) = peeked.last() else { break };
+            from = last.facts.sequence.next();
+            count += peeked.len() as u64;
+            bytes += peeked.iter().map(|one| u64::from(one.facts.size)).sum::<u64>();
         }
         (count, bytes)
     }

@@ -32,6 +32,8 @@ pub struct Family {
     used_at: Timestamp,
     held_count: usize,
     receiver_count: usize,
+    /// Receivers of the topic's own sub-queue.
+    topic_receiver_count: usize,
     /// Bytes of the whole tree, without what is removed and not yet durably so.
     pub(crate) size_bytes: u64,
 }
@@ -102,6 +104,7 @@ impl Family {
             used_at: Timestamp::NONE,
             held_count: 0,
             receiver_count: 0,
+            topic_receiver_count: 0,
             size_bytes: 0,
         }
     }
@@ -124,10 +127,21 @@ impl Family {
         self.held_count > 0
     }
 
-    /// Receivers of all subscriptions (RCV-22).
+    /// Receivers of the topic and of all subscriptions (RCV-22).
     #[must_use]
     pub const fn receiver_count(&self) -> usize {
+        self.receiver_count + self.topic_receiver_count
+    }
+
+    /// Receivers of all subscriptions.
+    #[must_use]
+    pub const fn subscription_receiver_count(&self) -> usize {
         self.receiver_count
+    }
+
+    /// The topic tells how many receivers its own sub-queue has.
+    pub const fn note_topic_receivers(&mut self, count: usize) {
+        self.topic_receiver_count = count;
     }
 
     /// Adds a subscription that the store has.

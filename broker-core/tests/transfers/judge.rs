@@ -11,6 +11,9 @@ use peeklock_core::testing::FaultStore;
 
 use crate::ground::marker;
 
+/// Messages without filling are smaller.
+const SMALL_BYTES_MAX: u64 = 1_000;
+
 /// Where a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -89,10 +92,17 @@ pub struct Judge {
     pub acknowledged: BTreeSet<u64>,
     /// Somebody has asked to remove it, or may have.
     pub may_go: BTreeSet<u64>,
+    /// Whoever received it has decided something.
+    pub tried: BTreeSet<u64>,
+    /// What is sent in the transaction that removes a message, if nothing else can have removed it.
+    pub replaced: BTreeMap<u64, Vec<u64>>,
     /// The highest number that went by each way, from source to destination.
     pub passed: BTreeMap<(u64, bool, u64), u64>,
     /// Whether numbers pass in order: nobody has locked anything.
     pub in_order: bool,
+    /// Whether a large message stops those behind it where it finds no room. If not, it is refused and they
+    /// are taken; and if the answer is lost, it is offered again behind them.
+    pub holds: bool,
     /// Whether a duplicate may disappear in a transfer.
     pub may_absorb: bool,
     pub moved: u64,
@@ -123,6 +133,9 @@ impl Judge {
             if !is_pending && (old.sub_queue != SubQueue::Main || !self.in_order) {
                 continue;
             }
+            if old.size > SMALL_BYTES_MAX && !self.holds {
+                continue;
+            }
             let last = self.passed.entry((old.entity, is_pending, to)).or_default();
             assert!(
                 *last < old.sequence,
@@ -139,6 +152,14 @@ impl Judge {
                     self.may_go.contains(marker),
                     "{marker} is lost, it was at {place:?} (FND-03)"
                 );
+            }
+            if let Some(others) = self.replaced.get(marker)
+                && is_gone
+                && !entity_is_gone
+                && !self.may_absorb
+            {
+                let are_there = others.iter().all(|other| now.places.contains_key(other));
+                assert!(are_there, "{marker} is gone without {others:?} (TXN-01, TXN-15)");
             }
             if is_gone {
                 self.may_go.insert(*marker);

@@ -1,13 +1,13 @@
-//! Many queues that forward to each other, over a store that fails at any instant: a message is always
-//! in exactly one place.
+//! Many queues that forward to each other, and a topic that messages are sent by way of, over a store that
+//! fails at any instant: a message is always in exactly one place.
 //!
 //! No actix, no threads, no clock of the system: [`world`] drives shells, trees, shard writers and
 //! lists on their way as the actors do, in an order that a seed gives, and [`judge`] looks at what the
 //! store holds after every batch.
 //!
 //! Proven for every seed that runs: FND-03 and LIF-02 (never none, never both), FWD-10 (order), FWD-12
-//! and FWD-13 (hops), FWD-16, FWD-24, FWD-25, FWD-28, MSG-12, VIA-01, VIA-03, and that whatever can be
-//! forwarded is forwarded once the store works again.
+//! and FWD-13 (hops), FWD-16, FWD-24, FWD-25, FWD-28, MSG-12, VIA-01, VIA-03, VIA-05, TXN-15, and that whatever can
+//! be forwarded is forwarded once the store works again.
 //!
 //! `PEEKLOCK_TRANSFER_SEEDS=5000` runs more seeds, `PEEKLOCK_TRANSFER_SEED=17` replays one with its
 //! trace.

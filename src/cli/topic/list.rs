@@ -38,7 +38,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                 return Ok(());
             }
             Output::Table => {
-                let heads = ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "SIZE"];
+                let heads = ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "DEAD", "SIZE"];
                 let mut table = Table::new(&heads, heads.len(), session.out.colours);
                 topics.iter().for_each(|topic| table.row(row(topic)));
                 return session.out.say(&table.text(&session.out).0);
@@ -76,6 +76,7 @@ fn row(topic: &DescribedTopic) -> Vec<Cell> {
         Cell::Text(topic.description.status.name().to_owned()),
         Cell::Number(topic.subscription_count),
         Cell::Number(topic.scheduled),
+        Cell::Alarm(topic.transfer_dead_letter),
         Cell::Right(BinaryBytes(topic.size_bytes).to_string()),
     ]
 }

@@ -48,7 +48,7 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     })
 }
 
-fn rows(described: &DescribedTopic) -> [(&'static str, String); 19] {
+fn rows(described: &DescribedTopic) -> [(&'static str, String); 21] {
     let description = &described.description;
     let at = |at: Timestamp| {
         if at == Timestamp::NONE { "never".to_owned() } else { at.to_string() }
@@ -59,6 +59,8 @@ fn rows(described: &DescribedTopic) -> [(&'static str, String); 19] {
         ("status", description.status.name().to_owned()),
         ("subscriptions", described.subscription_count.to_string()),
         ("scheduled", described.scheduled.to_string()),
+        ("waiting for transfer", described.transfer.to_string()),
+        ("transfer dead-lettered", described.transfer_dead_letter.to_string()),
         ("size", BinaryBytes(described.size_bytes).to_string()),
         ("last sequence number", described.last_sequence.to_string()),
         ("default time to live", span_text(description.default_message_time_to_live)),

@@ -13,6 +13,7 @@ const EVENTS: &str = "events";
 const AUDIT: &str = "events/Subscriptions/audit";
 const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
 const AUDIT_TDLQ: &str = "events/Subscriptions/audit/$Transfer/$DeadLetterQueue";
+const EVENTS_TDLQ: &str = "events/$Transfer/$DeadLetterQueue";
 
 /// The columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +28,9 @@ pub enum Place {
     DeadLetterQueue,
     TransferDeadLetterQueue,
     DeadLetterQueueOfDisabled,
+    TransferDeadLetterQueueOfTopic,
+    TransferDeadLetterQueueOfDisabledTopic,
+    TransferDeadLetterQueueOfSendDisabledTopic,
     Absent,
     AbsentOfAbsent,
 }
@@ -47,7 +51,7 @@ enum Line {
 }
 
 #[rustfmt::skip]
-const MATRIX: [(Line, [&str; 12]); 26] = {
+const MATRIX: [(Line, [&str; 15]); 26] = {
     use Operation::*;
     use self::Line::Messages as M;
     const N: &str = ABSENT;
@@ -55,39 +59,39 @@ const MATRIX: [(Line, [&str; 12]); 26] = {
     const D: &str = DISABLED;
     const Z: &str = NONE;
     [
-    //                             topic   disabled no send  subscr. disabled no receive of disabled DLQ    TDLQ     DLQ of    absent, of absent
-    //                                                                                   topic                      disabled
-    (M(Send),                     [YES,    D,       D,       I,      I,       I,         I,          I,     I,       I,        N,      N]),
-    (M(SendBatch),                [YES,    D,       D,       I,      I,       I,         I,          I,     I,       I,        N,      N]),
-    (M(Schedule),                 [YES,    D,       D,       I,      I,       I,         I,          I,     I,       I,        N,      N]),
-    (M(CancelSchedule),           [YES,    YES,     YES,     I,      I,       I,         I,          I,     I,       I,        N,      N]),
-    (M(ReceiveUnderLock),         [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
-    (M(ReceiveAndDelete),         [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
-    (M(ReceiveByNumber),          [I,      I,       I,       YES,    D,       D,         YES,        YES,   UNKNOWN, D,        N,      N]),
-    (M(ReceiveAndDeleteByNumber), [I,      I,       I,       YES,    D,       D,         YES,        YES,   UNKNOWN, D,        N,      N]),
-    (M(Complete),                 [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
-    (M(Abandon),                  [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
-    (M(Defer),                    [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
-    (M(DeadLetter),               [Z,      Z,       Z,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (M(Renew),                    [Z,      Z,       Z,       YES,    YES,     YES,       YES,        YES,   LOST,    YES,      N,      N]),
-    (M(Peek),                     [I,      I,       I,       YES,    YES,     YES,       YES,        YES,   YES,     YES,      N,      N]),
-    (M(BatchDelete),              [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
-    (M(Purge),                    [I,      I,       I,       YES,    D,       D,         YES,        YES,   YES,     D,        N,      N]),
-    (M(DeleteByNumber),           [I,      I,       I,       YES,    YES,     YES,       YES,        YES,   UNKNOWN, YES,      N,      N]),
-    (Line::Create,                 [EXISTS, EXISTS,  EXISTS,  EXISTS, EXISTS,  EXISTS,    EXISTS,     Z,     Z,       Z,        YES,    N]),
-    (Line::Update,                 [YES,    YES,     YES,     YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::Describe,               [YES,    YES,     YES,     YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::Delete,                 [YES,    YES,     YES,     YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::AddRule,                [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::UpdateRule,             [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::RemoveRule,             [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::ListRules,              [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
-    (Line::Explain,                [I,      I,       I,       YES,    YES,     YES,       YES,        I,     I,       I,        N,      N]),
+    //                             topic   disabled no send  subscr. disabled no receive of disabled DLQ    TDLQ     DLQ of    TDLQ of  disabled no send  absent, of absent
+    //                                                                                   topic                       disabled  topic
+    (M(Send),                     [YES,    D,       D,       I,      I,       I,         I,         I,     I,       I,        I,       I,       I,       N,      N]),
+    (M(SendBatch),                [YES,    D,       D,       I,      I,       I,         I,         I,     I,       I,        I,       I,       I,       N,      N]),
+    (M(Schedule),                 [YES,    D,       D,       I,      I,       I,         I,         I,     I,       I,        I,       I,       I,       N,      N]),
+    (M(CancelSchedule),           [YES,    YES,     YES,     I,      I,       I,         I,         I,     I,       I,        I,       I,       I,       N,      N]),
+    (M(ReceiveUnderLock),         [I,      I,       I,       YES,    D,       D,         YES,       YES,   YES,     D,        YES,     D,       YES,     N,      N]),
+    (M(ReceiveAndDelete),         [I,      I,       I,       YES,    D,       D,         YES,       YES,   YES,     D,        YES,     D,       YES,     N,      N]),
+    (M(ReceiveByNumber),          [I,      I,       I,       YES,    D,       D,         YES,       YES,   UNKNOWN, D,        YES,     D,       YES,     N,      N]),
+    (M(ReceiveAndDeleteByNumber), [I,      I,       I,       YES,    D,       D,         YES,       YES,   UNKNOWN, D,        YES,     D,       YES,     N,      N]),
+    (M(Complete),                 [Z,      Z,       Z,       YES,    YES,     YES,       YES,       YES,   LOST,    YES,      YES,     YES,     YES,     N,      N]),
+    (M(Abandon),                  [Z,      Z,       Z,       YES,    YES,     YES,       YES,       YES,   LOST,    YES,      YES,     YES,     YES,     N,      N]),
+    (M(Defer),                    [Z,      Z,       Z,       YES,    YES,     YES,       YES,       YES,   LOST,    YES,      YES,     YES,     YES,     N,      N]),
+    (M(DeadLetter),               [Z,      Z,       Z,       YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (M(Renew),                    [Z,      Z,       Z,       YES,    YES,     YES,       YES,       YES,   LOST,    YES,      YES,     YES,     YES,     N,      N]),
+    (M(Peek),                     [I,      I,       I,       YES,    YES,     YES,       YES,       YES,   YES,     YES,      YES,     YES,     YES,     N,      N]),
+    (M(BatchDelete),              [I,      I,       I,       YES,    D,       D,         YES,       YES,   YES,     D,        YES,     D,       YES,     N,      N]),
+    (M(Purge),                    [I,      I,       I,       YES,    D,       D,         YES,       YES,   YES,     D,        YES,     D,       YES,     N,      N]),
+    (M(DeleteByNumber),           [I,      I,       I,       YES,    YES,     YES,       YES,       YES,   UNKNOWN, YES,      YES,     YES,     YES,     N,      N]),
+    (Line::Create,                 [EXISTS, EXISTS,  EXISTS,  EXISTS, EXISTS,  EXISTS,    EXISTS,    Z,     Z,       Z,        Z,       Z,       Z,       YES,    N]),
+    (Line::Update,                 [YES,    YES,     YES,     YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::Describe,               [YES,    YES,     YES,     YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::Delete,                 [YES,    YES,     YES,     YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::AddRule,                [I,      I,       I,       YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::UpdateRule,             [I,      I,       I,       YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::RemoveRule,             [I,      I,       I,       YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::ListRules,              [I,      I,       I,       YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
+    (Line::Explain,                [I,      I,       I,       YES,    YES,     YES,       YES,       I,     I,       I,        I,       I,       I,       N,      N]),
     ]
 };
 
 impl Place {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 15] = [
         Self::Topic,
         Self::DisabledTopic,
         Self::SendDisabledTopic,
@@ -98,12 +102,16 @@ impl Place {
         Self::DeadLetterQueue,
         Self::TransferDeadLetterQueue,
         Self::DeadLetterQueueOfDisabled,
+        Self::TransferDeadLetterQueueOfTopic,
+        Self::TransferDeadLetterQueueOfDisabledTopic,
+        Self::TransferDeadLetterQueueOfSendDisabledTopic,
         Self::Absent,
         Self::AbsentOfAbsent,
     ];
 
-    const fn is_topic(self) -> bool {
-        matches!(self, Self::Topic | Self::DisabledTopic | Self::SendDisabledTopic)
+    /// Whether it is a topic or its sub-queue, and no subscription.
+    fn is_topic(self) -> bool {
+        [EVENTS, EVENTS_TDLQ].contains(&self.path())
     }
 
     pub const fn path(self) -> &'static str {
@@ -115,6 +123,9 @@ impl Place {
             | Self::SubscriptionOfDisabledTopic => AUDIT,
             Self::DeadLetterQueue | Self::DeadLetterQueueOfDisabled => AUDIT_DLQ,
             Self::TransferDeadLetterQueue => AUDIT_TDLQ,
+            Self::TransferDeadLetterQueueOfTopic
+            | Self::TransferDeadLetterQueueOfDisabledTopic
+            | Self::TransferDeadLetterQueueOfSendDisabledTopic => EVENTS_TDLQ,
             Self::Absent => "events/Subscriptions/absent",
             Self::AbsentOfAbsent => "absent/Subscriptions/absent",
         }
@@ -133,8 +144,12 @@ impl Place {
     const fn statuses(self) -> (EntityStatus, EntityStatus) {
         use EntityStatus::{Active, Disabled, ReceiveDisabled, SendDisabled};
         match self {
-            Self::DisabledTopic | Self::SubscriptionOfDisabledTopic => (Disabled, Active),
-            Self::SendDisabledTopic => (SendDisabled, Active),
+            Self::DisabledTopic
+            | Self::SubscriptionOfDisabledTopic
+            | Self::TransferDeadLetterQueueOfDisabledTopic => (Disabled, Active),
+            Self::SendDisabledTopic | Self::TransferDeadLetterQueueOfSendDisabledTopic => {
+                (SendDisabled, Active)
+            }
             Self::DisabledSubscription | Self::DeadLetterQueueOfDisabled => (Active, Disabled),
             Self::ReceiveDisabledSubscription => (Active, ReceiveDisabled),
             _ => (Active, Active),
@@ -152,8 +167,7 @@ pub(super) fn cells(place: Place) -> Vec<(Operation, &'static str)> {
     of_messages.collect()
 }
 
-/// A topic with a scheduled message, and a subscription with an available, a locked and a deferred one
-/// in the place.
+/// A topic with a scheduled message, and an available, a locked and a deferred one in the place.
 pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
     s.create_topic(EVENTS).await.unwrap();
     s.create_subscription(EVENTS, "audit").await.unwrap();
@@ -162,7 +176,13 @@ pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
     for text in ["deferred", "locked", "available"] {
         s.put(EVENTS, text).await;
     }
-    let holder = if place.path() == AUDIT_DLQ { AUDIT_DLQ } else { AUDIT };
+    let holder = match place.path() {
+        AUDIT_DLQ | EVENTS_TDLQ => place.path(),
+        _ => AUDIT,
+    };
+    if holder == EVENTS_TDLQ {
+        send_on_in_vain(s).await;
+    }
     if holder == AUDIT_DLQ {
         for seen in s.take_all(AUDIT).await {
             s.dead_letter(AUDIT, &seen).await;
@@ -178,6 +198,17 @@ pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
     let update = SubscriptionUpdate { status: Some(of_subscription), ..Default::default() };
     s.update_subscription(AUDIT, update).await.unwrap();
     Found { token: locked.token().to_owned(), deferred: deferred.sequence, scheduled }
+}
+
+/// Three messages that were sent by way of the topic to a queue that is gone.
+async fn send_on_in_vain(s: &Stage) {
+    s.open_queue("gone").await;
+    let sender = peeklock_inproc::Client::new(&s.broker).sender_via("gone", EVENTS).unwrap();
+    s.delete("gone").await.unwrap();
+    for text in ["deferred", "locked", "available"] {
+        sender.send(message(text)).await.unwrap();
+    }
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 3).await;
 }
 
 async fn carry_out(s: &Stage, row: Line, place: Place, found: Found) -> Answer<()> {

@@ -29,6 +29,7 @@ pub mod settle;
 pub mod status;
 pub mod topics;
 pub mod transactions;
+pub mod via;
 
 use std::collections::BTreeSet;
 

@@ -33,9 +33,10 @@ impl Client {
         Ok(Sender::new(self.broker.entity(path)?))
     }
 
-    /// A sender to the queue `destination` whose messages are stored at the queue `via` first and are
-    /// moved by the broker (VIA-01). They are seen by no receiver of `via`; one that cannot be moved
-    /// goes into the transfer dead-letter queue of `via` (VIA-03).
+    /// A sender to the queue or topic `destination` whose messages are stored at the queue or topic
+    /// `via` first and are moved by the broker (VIA-01). They are seen by no receiver of `via`, and
+    /// published to nobody; one that cannot be moved goes into the transfer
+    /// dead-letter queue of `via` (VIA-03).
     ///
     /// # Errors
     /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one.

@@ -77,13 +77,20 @@ pub struct TopicView {
     runtime: TopicRuntime,
 }
 
-/// Counts and instants of a topic (CNT-04). It holds no messages but scheduled ones.
+/// Counts and instants of a topic (CNT-04). It holds no messages but scheduled ones, and those that are
+/// sent by way of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TopicRuntime {
     subscription_count: u64,
     scheduled_message_count: u64,
+    /// Messages that were sent by way of the topic and are not at their destination yet.
+    #[serde(default)]
+    transfer_message_count: u64,
+    /// Those that cannot go there.
+    #[serde(default)]
+    transfer_dead_letter_message_count: u64,
     /// Over all its subscriptions, too.
     size_in_bytes: u64,
     last_sequence_number: u64,
@@ -173,6 +180,8 @@ impl From<DescribedTopic> for TopicView {
             description,
             subscription_count,
             scheduled,
+            transfer,
+            transfer_dead_letter,
             size_bytes,
             last_sequence,
             created_at,
@@ -198,6 +207,8 @@ impl From<DescribedTopic> for TopicView {
             runtime: TopicRuntime {
                 subscription_count,
                 scheduled_message_count: scheduled,
+                transfer_message_count: transfer,
+                transfer_dead_letter_message_count: transfer_dead_letter,
                 size_in_bytes: size_bytes,
                 last_sequence_number: last_sequence.0,
                 created_at: Instant(created_at),
@@ -231,6 +242,8 @@ impl From<TopicView> for DescribedTopic {
             },
             subscription_count: runtime.subscription_count,
             scheduled: runtime.scheduled_message_count,
+            transfer: runtime.transfer_message_count,
+            transfer_dead_letter: runtime.transfer_dead_letter_message_count,
             size_bytes: runtime.size_in_bytes,
             last_sequence: SequenceNumber(runtime.last_sequence_number),
             created_at: runtime.created_at.0,

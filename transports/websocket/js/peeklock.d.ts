@@ -511,6 +511,10 @@ export interface Topic extends Required<TopicProperties> {
   runtime: {
     subscriptionCount: number;
     scheduledMessageCount: number;
+    /** Sent by way of the topic, and not at their destination yet. */
+    transferMessageCount: number;
+    /** Sent by way of the topic, and cannot go on. */
+    transferDeadLetterMessageCount: number;
     sizeInBytes: number;
     lastSequenceNumber: number;
     createdAt: string;

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 
 /// A lock that was looked up and is in force: whoever has it may settle.
 #[derive(Clone, Copy)]
-pub(super) struct HeldLock {
+pub(in crate::entity) struct HeldLock {
     pub(super) token: LockToken,
     pub(super) index: LockIndex,
     pub(super) sequence: SequenceNumber,

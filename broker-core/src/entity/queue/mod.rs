@@ -17,7 +17,8 @@
 //! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
 //!
 //! A subscription of a topic is the same machine in another role (`subscription.rs`): nobody sends to it,
-//! its topic numbers and stores what arrives.
+//! its topic numbers and stores what arrives. What is sent by way of a topic waits in a third role
+//! (`outbox.rs`).
 //!
 //! A transaction meets the queue at its end only: one command carries all its operations out.
 //!
@@ -33,6 +34,7 @@ mod expire;
 mod idle;
 mod invariant;
 mod lock;
+mod outbox;
 mod receive;
 mod records;
 mod schedule;
@@ -48,6 +50,7 @@ mod update;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::demand::{Call, Grant, Lane, Link, Ring};
+use self::outbox::OutboxRole;
 use self::session::{Accept, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
@@ -75,6 +78,7 @@ use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Part;
 
 pub use self::invariant::BrokenInvariant;
+pub(in crate::entity) use self::transaction::Planned;
 pub use self::transfer::ForwardingConfig;
 
 /// How many messages one step moves because time has passed (EXP-34, SCH-07). What is left is done
@@ -130,6 +134,8 @@ pub struct Queue {
     usage: Usage,
     /// What it is beside a queue, as a subscription of a topic.
     subscription: Option<Box<SubscriptionRole>>,
+    /// What it is beside a queue, as the outbox of a topic.
+    outbox: Option<OutboxRole>,
 }
 
 /// What a queue keeps of each of its sub-queues; an empty one allocates nothing.
@@ -181,6 +187,7 @@ impl Queue {
             tally: Tally::default(),
             usage: Usage::starting(now),
             subscription: None,
+            outbox: None,
         }
     }
 
@@ -407,7 +414,10 @@ impl Machine for Queue {
             Command::UpdateTopic { .. }
             | Command::CreateSubscription { .. }
             | Command::RemoveSubscription { .. }
-            | Command::InSubscription { .. } => Err(self.refuse_as_topic()),
+            | Command::InSubscription { .. } => {
+                self.refuse_management(sub_queue)?;
+                Err(self.refuse_as_topic())
+            }
             Command::Update { description, read_at } => {
                 self.refuse_management(sub_queue)?;
                 self.refuse_as_queue()?;

@@ -247,8 +247,7 @@ impl Queue {
 
     pub(super) fn refuse_receiver_count(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let count_max = ctx.limits.receiver_count_max;
-        let others = self.subscription.as_ref().map_or(0, |role| role.other_receivers);
-        if self.receiver_count() + others >= count_max {
+        if self.receiver_count() + self.other_receivers() >= count_max {
             return Err(Rejection::too_many("concurrent receivers", self.path(), count_max));
         }
         Ok(())

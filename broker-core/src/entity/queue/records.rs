@@ -177,6 +177,10 @@ impl Queue {
     }
 
     fn put_counters(&self, batch: &mut Batch) {
+        // Those of an outbox are its topic's.
+        if self.outbox.is_some() {
+            return;
+        }
         batch.put(&codec::counters_key(self.id), |value| {
             codec::write_counters(&self.counters(), value);
         });

@@ -89,7 +89,10 @@ impl Queue {
     ) -> Result<(), Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
-        admission::check_batch_size(messages, ctx)?;
+        // One by itself is no batch (SND-22, SND-30).
+        if messages.len() > 1 {
+            admission::check_batch_size(messages, ctx)?;
+        }
         let total = admission::check_messages(messages, self.message_bytes_max())?;
         admission::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;

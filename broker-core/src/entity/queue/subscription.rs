@@ -198,6 +198,7 @@ impl Queue {
     pub(super) fn quota_of(&self) -> (&'static str, &str) {
         match &self.subscription {
             Some(role) => ("topic", &role.description.topic),
+            None if self.outbox.is_some() => ("topic", self.path()),
             None => ("queue", self.path()),
         }
     }

@@ -17,7 +17,7 @@ use crate::path::SubQueue;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
 
 /// A part of which it is certain that it can be carried out.
-enum Planned {
+pub(in crate::entity) enum Planned {
     Send(InboundMessage),
     SendBatch(Vec<InboundMessage>),
     SendVia(Arc<str>, Vec<InboundMessage>),
@@ -28,7 +28,7 @@ enum Planned {
 impl Queue {
     /// Says whether an operation would be carried out now, with the error that it would give itself.
     /// Changes nothing, and promises nothing: the commit decides (TXN-07).
-    pub(super) fn check(
+    pub(in crate::entity) fn check(
         &self,
         sub_queue: SubQueue,
         operation: Operation,
@@ -40,7 +40,7 @@ impl Queue {
 
     /// Says whether all parts would be carried out, for a topic that coordinates (TXN-08).
     pub(super) fn check_all(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-        self.plan_all(parts, ctx).map(drop)
+        self.plan_all((1..).zip(parts), ctx).map(drop)
     }
 
     /// Carries all parts out in their order, or none of them; messages get consecutive numbers
@@ -51,24 +51,42 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        let planned = self.plan_all(parts, ctx)?;
-        let outcomes = planned.into_iter().map(|part| self.carry_out(part, ctx, step)).collect();
-        self.touch(ctx.now);
+        let planned = self.plan_all((1..).zip(parts), ctx)?;
+        let outcomes = self.carry_all_out(planned, ctx, step);
         Ok(Answer::after_commit(Outcome::Committed(outcomes)))
     }
 
+    /// Carries out what was planned in this very step.
+    pub(in crate::entity) fn carry_all_out(
+        &mut self,
+        planned: Vec<Planned>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Vec<PartOutcome> {
+        let outcomes = planned.into_iter().map(|part| self.carry_out(part, ctx, step)).collect();
+        self.touch(ctx.now);
+        outcomes
+    }
+
     /// Checks everything, so that nothing can fail when it is carried out: each part by itself, each
-    /// lock settled once, and all messages as one batch.
-    fn plan_all(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<Vec<Planned>, Rejection> {
+    /// lock settled once, and all messages as one batch. Parts come with their number in the transaction.
+    pub(in crate::entity) fn plan_all(
+        &self,
+        parts: impl IntoIterator<Item = (usize, Part)>,
+        ctx: &Ctx<'_>,
+    ) -> Result<Vec<Planned>, Rejection> {
+        let parts: Vec<(usize, Part)> = parts.into_iter().collect();
         // Their contents are shared, not copied.
         let messages: Vec<InboundMessage> =
-            parts.iter().flat_map(|part| part.operation.messages()).cloned().collect();
-        let own = |part: &&Part| !matches!(part.operation, Operation::SendVia { .. });
-        let own: Vec<InboundMessage> =
-            parts.iter().filter(own).flat_map(|part| part.operation.messages()).cloned().collect();
+            parts.iter().flat_map(|(_, part)| part.operation.messages()).cloned().collect();
+        let own = parts
+            .iter()
+            .filter(|(_, part)| !matches!(part.operation, Operation::SendVia { .. }))
+            .flat_map(|(_, part)| part.operation.messages());
+        let own: Vec<InboundMessage> = own.cloned().collect();
         let mut settled = BTreeSet::new();
         let mut planned = Vec::with_capacity(parts.len());
-        for (number, part) in (1usize..).zip(parts) {
+        for (number, part) in parts {
             let name = part.operation.name();
             let one = self.plan(part, ctx).and_then(|one| {
                 let again = match &one {

@@ -1,5 +1,5 @@
-//! Idleness: no sends, no updates, no scheduled messages, and no use of any subscription (TMP-10,
-//! TMP-14).
+//! Idleness: no sends, no updates, no scheduled messages and none on their way, no use of the transfer
+//! dead-letter queue or of any subscription (TMP-10, TMP-14, TMP-16).
 
 use super::Topic;
 use crate::effect::Effect;
@@ -16,7 +16,7 @@ impl Topic {
     /// time is looked at again then.
     pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
         let allowed = self.description.auto_delete_on_idle;
-        if allowed.is_unlimited() || !self.slots.is_empty() {
+        if allowed.is_unlimited() || !self.slots.is_empty() || self.is_outbox_in_use() {
             return None;
         }
         Some(self.usage.deadline(self.last_use(), allowed))
@@ -29,6 +29,7 @@ impl Topic {
         self.usage.is_reported()
             && !allowed.is_unlimited()
             && self.slots.is_empty()
+            && !self.is_outbox_in_use()
             && !self.relatives.is_held
             && self.last_use().plus(allowed) <= now
     }

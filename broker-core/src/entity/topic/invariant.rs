@@ -28,6 +28,19 @@ impl Topic {
                 self.scheduled_bytes
             ));
         }
+        if let Some(outbox) = &self.outbox {
+            outbox.check_invariants()?;
+            if outbox.last_sequence() > self.last_sequence {
+                return broken("the outbox has given a number that the topic does not know".into());
+            }
+            if let Some((sequence, _)) = self.slots.iter().find(|(one, _)| outbox.holds(*one)) {
+                return broken(format!("{sequence} is scheduled and in the outbox (LIF-02)"));
+            }
+            let counts = outbox.counts();
+            if counts.total() != counts.transfer + counts.transfer_dead_letter {
+                return broken(format!("the outbox has messages for receivers: {counts:?}"));
+            }
+        }
         for (stage, sequence) in &self.in_flight {
             let held_back = self.slots.get(*sequence).is_none_or(|slot| slot.in_flight);
             if !held_back {

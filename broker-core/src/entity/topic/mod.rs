@@ -11,6 +11,7 @@
 //! ```
 //!
 //! It holds nothing but scheduled messages; what is published is in the subscriptions at once (DLQ-32).
+//! What is sent to another entity by way of it waits in a queue of its own (`outbox.rs`, VIA-01).
 //! It alone numbers what arrives there, and writes it: so acceptance of a publish and storing of all its
 //! copies is one change (TOP-07). Rules are its own too, since it evaluates them.
 //!
@@ -18,6 +19,7 @@
 
 mod idle;
 mod invariant;
+mod outbox;
 mod peer;
 mod publish;
 mod records;
@@ -45,13 +47,12 @@ use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::{CopySettings, Family};
 use super::peers::Peers;
-use super::queue::QueueConfig;
+use super::queue::{Queue, QueueConfig};
 use super::slot::{SlotState, SlotTable};
 use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
 use crate::command::{Command, Counts, DescribedTopic, Outcome};
-use crate::condition::Condition;
 use crate::description::TopicDescription;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -81,6 +82,8 @@ pub struct Topic {
     duplicates: Option<Box<DuplicateHistory>>,
     /// What other brokers have forwarded here of late.
     peers: Peers,
+    /// What is sent by way of the topic, once there was something.
+    outbox: Option<Box<Queue>>,
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     matcher: Matcher,
@@ -103,6 +106,7 @@ struct Subscription {
 struct Relatives {
     used_at: Timestamp,
     is_held: bool,
+    receiver_count: usize,
     /// As of the last list, with what this one has done.
     size_bytes: u64,
 }
@@ -131,6 +135,7 @@ impl Topic {
             loading: Vec::new(),
             duplicates,
             peers: Peers::default(),
+            outbox: None,
             in_flight: VecDeque::new(),
             matcher: Matcher::new(),
             subscriptions: BTreeMap::new(),
@@ -151,16 +156,17 @@ impl Topic {
         &self.description
     }
 
-    /// Message counts: only scheduled ones are the topic's (CNT-04).
+    /// Message counts: the topic's are scheduled ones, and those of its outbox (CNT-04, VIA-06).
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts { scheduled: self.slots.len() as u64, ..Counts::default() }
+        let sent_on = self.outbox.as_ref().map(|outbox| outbox.counts()).unwrap_or_default();
+        Counts { scheduled: self.slots.len() as u64, ..sent_on }
     }
 
     /// Sum of the stored sizes of its own messages; those of subscriptions come in addition.
     #[must_use]
-    pub const fn size_bytes(&self) -> u64 {
-        self.scheduled_bytes
+    pub fn size_bytes(&self) -> u64 {
+        self.scheduled_bytes + self.outbox.as_ref().map_or(0, |outbox| outbox.size_bytes())
     }
 
     /// The rules of all subscriptions.
@@ -187,10 +193,13 @@ impl Topic {
     }
 
     fn describe(&self) -> DescribedTopic {
+        let counts = self.counts();
         DescribedTopic {
             description: (*self.description).clone(),
             subscription_count: self.subscriptions.len() as u64,
-            scheduled: self.slots.len() as u64,
+            scheduled: counts.scheduled,
+            transfer: counts.transfer,
+            transfer_dead_letter: counts.transfer_dead_letter,
             size_bytes: self.relatives.size_bytes,
             last_sequence: self.last_sequence,
             created_at: self.created_at,
@@ -199,26 +208,15 @@ impl Topic {
         }
     }
 
-    /// A topic has no sub-queue that a client can use.
+    /// A topic has no dead-letter queue (ADR-14, DLQ-32); its transfer dead-letter queue is the outbox's.
     fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
-            SubQueue::Main => Ok(()),
-            SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
+            SubQueue::Main | SubQueue::TransferDeadLetter => Ok(()),
+            SubQueue::DeadLetter => {
                 let path = format!("{}{}", self.path(), sub_queue.suffix());
                 Err(Rejection::entity_not_found(&path))
             }
         }
-    }
-
-    /// Nothing is sent by way of a topic yet (VIA-01).
-    fn refuse_transfer(&self) -> Rejection {
-        Rejection::new(
-            Condition::NotImplemented,
-            format!(
-                "`{}` is a topic, and nothing is sent by way of a topic in this version",
-                self.path()
-            ),
-        )
     }
 
     /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11).
@@ -233,13 +231,18 @@ impl Topic {
 impl Machine for Topic {
     fn apply(
         &mut self,
-        _ticket: Ticket,
+        ticket: Ticket,
         sub_queue: SubQueue,
         command: Command,
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         self.refuse_sub_queue(sub_queue)?;
+        if self.is_for_outbox(sub_queue, &command) {
+            return self.with_outbox(ctx.now, |outbox| {
+                outbox.apply(ticket, sub_queue, command, ctx, step)
+            });
+        }
         match command {
             Command::Send { message } => self.send(message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(messages, ctx, step),
@@ -257,7 +260,7 @@ impl Machine for Topic {
             Command::Describe => {
                 Ok(Answer::after_commit(Outcome::TopicDescribed(Box::new(self.describe()))))
             }
-            // It has nobody who could be detached, and no call that waits.
+            // Without an outbox it has nobody who could be detached, and no call that waits.
             Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
             Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
             Command::TransferFromPeer { source, messages } => {
@@ -266,8 +269,7 @@ impl Machine for Topic {
             Command::TransferIn { messages, when_full, passage: _ } => {
                 Ok(self.transfer_in(messages, when_full, ctx, step))
             }
-            Command::TransferOut { .. } | Command::SendVia { .. } => Err(self.refuse_transfer()),
-            Command::Check { operation } => self.check(&operation, ctx),
+            Command::Check { operation } => self.check(operation, ctx),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
@@ -288,20 +290,28 @@ impl Machine for Topic {
             | Command::DeleteBatchUnlocked { .. }
             | Command::Peek { .. }
             | Command::DeleteBatch { .. }
-            | Command::DeleteDeferred { .. } => Err(self.refuse_receiving()),
+            | Command::DeleteDeferred { .. }
+            // These two are the outbox's, whatever the sub-queue.
+            | Command::SendVia { .. }
+            | Command::TransferOut { .. } => Err(self.refuse_receiving()),
         }
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        self.advance_outbox(ctx, step);
         self.ask_for_due(ctx, step);
         self.forget_ids(ctx, step);
     }
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        self.serve_outbox(ctx, step);
         self.report_idle(ctx, step);
     }
 
     fn committed(&mut self, stage: StageNumber) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.committed(stage);
+        }
         while let Some((carried_by, sequence)) = self.in_flight.front().copied() {
             if carried_by > stage {
                 break;
@@ -319,7 +329,8 @@ impl Machine for Topic {
         let schedule = if self.loading.is_empty() { self.schedule.next_deadline() } else { None };
         let window = self.description.duplicate_detection_history_time_window;
         let history = self.duplicates.as_ref().and_then(|history| history.next_deadline(window));
-        [schedule, history, self.idle_deadline()].into_iter().flatten().min()
+        let outbox = self.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
+        [schedule, history, outbox, self.idle_deadline()].into_iter().flatten().min()
     }
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {
@@ -331,7 +342,9 @@ impl Machine for Topic {
                 }
                 self.in_flight.push_back((stage, *sequence));
             }
-            Change::Removed { sequence, .. } => self.take(*sequence),
+            Change::Removed { sequence, .. } if !self.is_outbox_message(*sequence) => {
+                self.take(*sequence);
+            }
             Change::IdRecorded { bucket, id_hash, at, sequence } => {
                 if let Some(history) = &mut self.duplicates {
                     history.record(*bucket, *id_hash, *at, *sequence);
@@ -345,17 +358,20 @@ impl Machine for Topic {
             Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
             Change::PeerForgotten { source } => self.peers.forget(source),
             Change::OfTopic(change) => self.enact_own(change),
-            // A topic makes no others.
-            Change::Materialised { .. }
+            Change::Removed { .. }
+            | Change::Pending { .. }
             | Change::Counted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
+            | Change::Departed { .. } => {
+                self.with_outbox(self.created_at, |outbox| outbox.enact(change, stage));
+            }
+            // A topic makes no others.
+            Change::Materialised { .. }
             | Change::SessionStateSet { .. }
-            | Change::Pending { .. }
             | Change::Arrived { .. }
             | Change::Absorbed { .. }
-            | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. }
             | Change::Numbered { .. } => {}
@@ -380,6 +396,9 @@ impl Machine for Topic {
         for (sequence, at) in waiting {
             self.schedule.insert(at, sequence);
         }
+        if let Some(outbox) = &mut self.outbox {
+            outbox.restored(now);
+        }
         self.usage.restart(now);
     }
 
@@ -395,8 +414,14 @@ impl Machine for Topic {
         self.relatives = Relatives {
             used_at: self.relatives.used_at.max(used_at),
             is_held: family.is_held(),
+            receiver_count: family.subscription_receiver_count(),
             size_bytes: family.size_bytes,
         };
+    }
+
+    fn give_out(&self, family: &mut Family) {
+        let receivers = self.outbox.as_ref().map_or(0, |outbox| outbox.receiver_count());
+        family.note_topic_receivers(receivers);
     }
 
     fn loaded(
@@ -439,6 +464,9 @@ impl Topic {
             TopicChange::Described { description, at } => {
                 self.description = Arc::new((**description).clone());
                 self.updated_at = *at;
+                if let Some(outbox) = &mut self.outbox {
+                    outbox.follow(description);
+                }
             }
             TopicChange::SubscriptionCreated { id, description, rules, .. } => {
                 let settings = subscriptions::copy_settings(description);

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use super::Topic;
+use super::outbox::is_in_outbox;
 use crate::change::codec::{self, Counters, RecordKey};
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::description::SubscriptionDescription;
-use crate::entity::CorruptRecord;
+use crate::entity::{CorruptRecord, Machine};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::Content;
 use crate::rule::RuleDescription;
@@ -45,16 +46,20 @@ impl Topic {
             }
             Change::OfTopic(change) => self.write_own(change, batch),
             Change::Absorbed { origin } => origin.delete(batch),
-            // A topic makes no others.
-            Change::Materialised { .. }
+            Change::Pending { .. }
             | Change::Counted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
+            | Change::Departed { .. } => {
+                if let Some(outbox) = &self.outbox {
+                    outbox.records(change, batch);
+                }
+            }
+            // A topic makes no others.
+            Change::Materialised { .. }
             | Change::SessionStateSet { .. }
-            | Change::Pending { .. }
             | Change::Arrived { .. }
-            | Change::Departed { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. }
             | Change::Numbered { .. } => {}
@@ -192,8 +197,11 @@ impl Topic {
             }
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                if is_in_outbox(&slot) {
+                    return self.with_outbox(Timestamp::NONE, |outbox| outbox.restore(key, value));
+                }
                 if slot.state != crate::entity::slot::SlotState::Scheduled || session.is_some() {
-                    return Err(corrupt("a topic holds scheduled messages only"));
+                    return Err(corrupt("a topic holds no messages for receivers"));
                 }
                 self.insert(sequence, slot);
             }

@@ -38,6 +38,9 @@ impl Topic {
         }
         let change = TopicChange::Described { description, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
+        if let Some(outbox) = &mut self.outbox {
+            outbox.heed_status(step);
+        }
         self.usage.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))
     }

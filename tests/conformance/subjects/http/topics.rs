@@ -81,6 +81,8 @@ fn read_topic(topic: &Json) -> DescribedTopic {
         },
         subscription_count: number_of(runtime, "subscriptionCount"),
         scheduled: number_of(runtime, "scheduledMessageCount"),
+        transfer: number_of(runtime, "transferMessageCount"),
+        transfer_dead_letter: number_of(runtime, "transferDeadLetterMessageCount"),
         size_bytes: number_of(runtime, "sizeInBytes"),
         last_sequence: SequenceNumber(number_of(runtime, "lastSequenceNumber")),
         created_at: instant_of(runtime, "createdAt").unwrap(),

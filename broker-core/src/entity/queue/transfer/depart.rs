@@ -73,6 +73,10 @@ impl Queue {
             }
         }
         self.forget_empty(&exit);
+        if matches!(exit, Exit::Pending(_)) && wait.is_none() {
+            // As of scheduled messages, the time of idleness runs when the last one is gone (TMP-14).
+            self.touch(ctx.now);
+        }
         done
     }
 

@@ -70,7 +70,8 @@ pub(super) fn notices() -> Vec<Notice> {
         "status":"Active","autoDeleteOnIdle":"P10675199DT2H48M5.4775807S","enablePartitioning":false,
         "enableExpress":false,"supportOrdering":true,"maxMessageSizeInKilobytes":1024,
         "userMetadata":null,"runtime":{"subscriptionCount":2,"scheduledMessageCount":1,
-        "sizeInBytes":99,"lastSequenceNumber":7,"createdAt":"2026-05-01T12:00:00Z",
+        "transferMessageCount":2,"transferDeadLetterMessageCount":3,"sizeInBytes":99,
+        "lastSequenceNumber":7,"createdAt":"2026-05-01T12:00:00Z",
         "updatedAt":"2026-05-01T12:00:00Z","accessedAt":"0001-01-01T00:00:00Z"}}"#,
     );
     let subscription: SubscriptionView = read(

@@ -1,0 +1,504 @@
+//! Sends by way of a topic, and its transfer dead-letter queue (VIA-01 to VIA-06).
+//!
+//! Only an in-process client sends by way of another entity; every transport sees what becomes of it.
+
+use peeklock_core::condition::Condition;
+use peeklock_core::description::TopicUpdate;
+use peeklock_core::transaction::PartOutcome;
+use peeklock_inproc::{Client, Sender};
+
+use super::*;
+
+const EVENTS: &str = "events";
+const EVENTS_TDLQ: &str = "events/$Transfer/$DeadLetterQueue";
+const AUDIT: &str = "events/Subscriptions/audit";
+const BILLING: &str = "events/Subscriptions/billing";
+
+/// A topic with a subscription that gets everything, and a queue to send to by way of it.
+async fn open(s: &Stage) -> Sender {
+    s.create_topic(EVENTS).await.unwrap();
+    s.create_subscription(EVENTS, "audit").await.unwrap();
+    s.open_queue("b").await;
+    sender(s)
+}
+
+fn sender(s: &Stage) -> Sender {
+    Client::new(&s.broker).sender_via("B", "Events").unwrap()
+}
+
+/// As [`open`], with messages that could not be sent on.
+async fn open_with_dead(s: &Stage, bodies: &[&str]) -> Sender {
+    let sender = open(s).await;
+    s.delete("b").await.unwrap();
+    for body in bodies {
+        sender.send(message(body)).await.unwrap();
+    }
+    let count = bodies.len() as u64;
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == count).await;
+    sender
+}
+
+async fn set_status(s: &Stage, status: EntityStatus) {
+    let update = TopicUpdate { status: Some(status), ..TopicUpdate::default() };
+    s.update_topic(EVENTS, update).await.unwrap();
+}
+
+fn small(megabytes: u64) -> QueueUpdate {
+    QueueUpdate { max_size_in_megabytes: Some(megabytes), ..QueueUpdate::default() }
+}
+
+/// The transfer counts of the topic, as the transport tells them.
+async fn transfers(s: &Stage) -> (u64, u64) {
+    let topic = s.topic(EVENTS).await.unwrap();
+    (topic.transfer, topic.transfer_dead_letter)
+}
+
+/// VIA-01, VIA-02, VIA-06, MSG-15, SCH-02: what is sent by way of a topic is published to nobody, and
+/// moves on with a number of the topic's row; a schedule is kept at the destination.
+pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
+    let sender = open(s).await;
+    assert_eq!(s.put(EVENTS, "own").await, 1);
+    assert_eq!(sender.send(message("1").with_session_id("s")).await.unwrap().0, 2);
+    let numbers = sender.send_batch(vec![message("2"), message("3")]).await.unwrap();
+    assert_eq!(numbers.iter().map(|number| number.0).collect::<Vec<_>>(), [3, 4]);
+    let at = s.now().plus(minutes(5));
+    assert_eq!(sender.schedule(message("later"), at).await.unwrap().0, 5);
+    assert_eq!(s.put(EVENTS, "own too").await, 6);
+    s.until("b", |counts| counts.active == 3 && counts.scheduled == 1).await;
+    s.until_topic(EVENTS, |topic| topic.scheduled == 0).await;
+    let topic = s.topic(EVENTS).await.unwrap();
+    assert_eq!((topic.last_sequence.0, transfers(s).await), (6, (0, 0)));
+    assert_eq!(topic.size_bytes, s.subscription(AUDIT).await.unwrap().size_bytes);
+    assert_eq!(texts(&s.look(AUDIT).await), ["own", "own too"]);
+    let arrived = s.take_all("b").await;
+    assert_eq!(texts(&arrived), ["1", "2", "3"]);
+    assert_eq!(arrived.iter().map(|seen| seen.enqueued_sequence).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(arrived[0].message.session_id.as_deref(), Some("s"));
+    s.advance(minutes(5)).await;
+    assert_eq!(texts(&s.take_all("b").await), ["1", "2", "3", "later"]);
+    // To a topic, too; not to itself, to nothing, or to what is no queue or topic.
+    s.create_topic("news").await.unwrap();
+    s.create_subscription("news", "all").await.unwrap();
+    let client = Client::new(&s.broker);
+    let to_topic = client.sender_via("news", EVENTS).unwrap();
+    to_topic.send(message("published")).await.unwrap();
+    s.until_topic(EVENTS, |_| true).await;
+    assert_eq!(s.drain("news/Subscriptions/all").await, ["published"]);
+    for (path, condition) in [
+        ("EVENTS", Condition::InvalidOperation),
+        ("absent", Condition::EntityNotFound),
+        (AUDIT, Condition::ArgumentError),
+    ] {
+        let refused = client.sender_via(path, EVENTS).map(drop).map_err(|error| error.condition());
+        assert_eq!(refused, Err(condition), "{path}");
+    }
+    // By way of the topic, not of a subscription.
+    let by_subscription = client.sender_via("b", AUDIT).unwrap();
+    let refused = by_subscription.send(message("x")).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::InvalidOperation);
+}
+
+/// VIA-03, VIA-06, FWD-12, FWD-15, FWD-16, FWD-17, FWD-20, FWD-23, CNT-04: what cannot be sent on rests in
+/// the transfer dead-letter queue of the topic with the reason of a transfer, until somebody takes it.
+pub async fn what_cannot_be_sent_on_rests_at_the_topic(s: &Stage) {
+    let sender = open(s).await;
+    let disabled = QueueUpdate { status: Some(EntityStatus::Disabled), ..QueueUpdate::default() };
+    s.update("b", disabled).await.unwrap();
+    sender.send(message("disabled")).await.unwrap();
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 1).await;
+    s.delete("b").await.unwrap();
+    sender.send(message("deleted")).await.unwrap();
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 2).await;
+    s.open_queue_with("b", small(1)).await;
+    s.send("b", sized(1_000 << 10, "full")).await.unwrap();
+    sender.send(sized(100 << 10, "no room")).await.unwrap();
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 3).await;
+    s.advance(ms(1)).await;
+    s.purge("b").await.unwrap();
+    let large =
+        TopicUpdate { max_message_size_in_kilobytes: Some(2_048), ..TopicUpdate::default() };
+    s.update_topic(EVENTS, large).await.unwrap();
+    sender.send(sized((1 << 20) + 1, "too large")).await.unwrap();
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 4).await;
+    assert_eq!(transfers(s).await, (0, 4));
+    let described = s.topic(EVENTS).await.unwrap();
+    assert!(described.size_bytes > 100 << 10, "{}", described.size_bytes);
+    assert_eq!((described.scheduled, described.last_sequence.0), (0, 4));
+    s.assert_empty(AUDIT).await;
+    let mut dead = Vec::new();
+    for _ in 0..4 {
+        dead.push(s.take(EVENTS_TDLQ).await);
+    }
+    let reasons: Vec<_> = dead.iter().map(|seen| seen.reason().unwrap()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "MessagingEntityDisabled",
+            "MessagingEntityNotFound",
+            "QuotaExceeded",
+            "MessageSizeExceeded"
+        ]
+    );
+    for (seen, number) in dead.iter().zip(1..) {
+        assert_eq!((seen.sequence, seen.delivery_count), (number, 1));
+        assert!(seen.description().unwrap().contains("`b`"), "{:?}", seen.description());
+        s.complete(EVENTS_TDLQ, seen).await;
+    }
+    assert_eq!(transfers(s).await, (0, 0));
+    assert_eq!(s.topic(EVENTS).await.unwrap().size_bytes, 0);
+    // The destination works again.
+    sender.send(message("goes")).await.unwrap();
+    s.until("b", |counts| counts.active == 1).await;
+}
+
+/// FWD-19, DLQ-02, DLQ-04, DLQ-07, DLQ-08, DLQ-32, SET-03, SET-38, DEF-02, PEK-01, DEL-01, DEL-06: all that can be
+/// done in a dead-letter queue can be done there; and a topic has no other.
+pub async fn the_transfer_dead_letter_queue_of_a_topic_is_one_like_others(s: &Stage) {
+    open_with_dead(s, &["1", "2", "3", "4", "5", "6"]).await;
+    assert_eq!(texts(&s.look(EVENTS_TDLQ).await), ["1", "2", "3", "4", "5", "6"]);
+    let first = s.take(EVENTS_TDLQ).await;
+    let renewed = s.renew(EVENTS_TDLQ, first.token()).await.unwrap();
+    assert_eq!(renewed, s.now().plus(minutes(1)));
+    let decision = Decision::DeadLetter { reason: None, description: None, properties: vec![] };
+    refused(s.settle(EVENTS_TDLQ, first.token(), decision).await, "InvalidOperation");
+    // No maximum of deliveries, and the lock ends by itself.
+    s.abandon(EVENTS_TDLQ, &first).await;
+    for count in 2..=12 {
+        let seen = s.take(EVENTS_TDLQ).await;
+        assert_eq!((seen.text(), seen.delivery_count), ("1", count));
+        s.advance(minutes(1)).await;
+    }
+    let first = s.take(EVENTS_TDLQ).await;
+    s.defer(EVENTS_TDLQ, &first).await;
+    let by_number = async |mode| s.receive_deferred(EVENTS_TDLQ, mode, &[first.sequence]).await;
+    assert_eq!(texts(&by_number(ReceiveMode::ReceiveAndDelete).await.unwrap()), ["1"]);
+    refused(by_number(ReceiveMode::PeekLock).await, "MessageNotFound");
+    let mode = ReceiveMode::ReceiveAndDelete;
+    let taken = s.receive(EVENTS_TDLQ, mode, 1, TimeSpan::ZERO).await.unwrap();
+    assert_eq!(texts(&taken), ["2"]);
+    assert_eq!(s.delete_batch(EVENTS_TDLQ, 1, None).await.unwrap(), 1);
+    let waits = s.take(EVENTS_TDLQ).await;
+    assert_eq!((waits.text(), s.purge(EVENTS_TDLQ).await.unwrap()), ("4", 2));
+    assert_eq!(transfers(s).await, (0, 1));
+    refused(s.send(EVENTS_TDLQ, message("x")).await, "InvalidOperation");
+    refused(s.take_from("events/$DeadLetterQueue").await, "EntityNotFound");
+    refused(s.take_from(EVENTS).await, "InvalidOperation");
+    s.complete(EVENTS_TDLQ, &waits).await;
+    assert_eq!(s.topic(EVENTS).await.unwrap().size_bytes, 0);
+    s.assert_empty(AUDIT).await;
+}
+
+/// FWD-18, DLQ-32: whatever is chosen for auto-forwarding, since a topic has no dead-letter queue.
+pub async fn what_cannot_be_sent_on_has_one_place_at_a_topic(s: &Stage) {
+    open_with_dead(s, &["1"]).await;
+    assert_eq!(texts(&s.take_all(EVENTS_TDLQ).await), ["1"]);
+    refused(s.take_from("events/$DeadLetterQueue").await, "EntityNotFound");
+}
+
+pub fn into_the_dead_letter_queue() -> Setup {
+    super::forwarding::into_the_dead_letter_queue()
+}
+
+/// RCV-04, RCV-14, ENT-24, ENT-29: a receive there waits for what fails later; it ends when nobody may receive any more.
+pub async fn a_receiver_waits_for_what_cannot_be_sent_on(s: &Stage) {
+    let sender = open_with_dead(s, &[]).await;
+    let receive = s.receive(EVENTS_TDLQ, ReceiveMode::PeekLock, 1, minutes(5));
+    let send = async { sender.send(message("late")).await.unwrap() };
+    let (received, _) = futures_util::future::join(receive, send).await;
+    let received = received.unwrap();
+    assert_eq!(texts(&received), ["late"]);
+    s.complete(EVENTS_TDLQ, &received[0]).await;
+    s.advance(seconds(1)).await;
+    let receive = s.receive(EVENTS_TDLQ, ReceiveMode::PeekLock, 1, minutes(5));
+    let disable = async {
+        until_used(s).await;
+        set_status(s, EntityStatus::Disabled).await;
+    };
+    let (received, ()) = futures_util::future::join(receive, disable).await;
+    refused(received, "EntityDisabled");
+    refused(s.take_from(EVENTS_TDLQ).await, "EntityDisabled");
+    assert!(s.look(EVENTS_TDLQ).await.is_empty());
+}
+
+/// RCV-22, QUO-01: receivers there and those of the subscriptions are counted together.
+pub async fn receivers_of_a_topic_are_counted_with_those_of_its_subscriptions(s: &Stage) {
+    let sender = open(s).await;
+    s.delete("b").await.unwrap();
+    let wait = async |path| s.receive(path, ReceiveMode::PeekLock, 1, minutes(5)).await;
+    s.advance(seconds(1)).await;
+    let more = async {
+        until_used(s).await;
+        s.advance(seconds(1)).await;
+        let last = async {
+            s.until_subscription_is_used(AUDIT).await;
+            refused(wait(EVENTS_TDLQ).await, "QuotaExceeded");
+            refused(wait(AUDIT).await, "QuotaExceeded");
+            sender.send(message("dead")).await.unwrap();
+            s.put(EVENTS, "own").await;
+        };
+        futures_util::future::join(wait(AUDIT), last).await.0
+    };
+    let (dead, own) = futures_util::future::join(wait(EVENTS_TDLQ), more).await;
+    let (dead, own) = (texts(&dead.unwrap()), texts(&own.unwrap()));
+    assert_eq!((dead, own), (vec!["dead".into()], vec!["own".into()]));
+}
+
+/// Waits until somebody has used the topic at this instant.
+async fn until_used(s: &Stage) {
+    while s.broker.describe_topic(EVENTS).await.unwrap().accessed_at != s.now() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A broker that lets two receive at once.
+pub fn two_receivers() -> Setup {
+    super::handles::two_receivers()
+}
+
+/// ENT-21, ENT-23, ENT-24, ENT-25, ENT-29, SND-24, VIA-01: status and quota of the topic are those of
+/// what is sent by way of it; what it was entrusted with goes on.
+pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Stage) {
+    let sender = open(s).await;
+    s.update("b", small(1)).await.unwrap();
+    s.send("b", sized(1_000 << 10, "full")).await.unwrap();
+    sender.send(sized(100 << 10, "waits")).await.unwrap();
+    assert_eq!(transfers(s).await, (1, 0));
+    assert!(s.topic(EVENTS).await.unwrap().size_bytes >= 100 << 10);
+    for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
+        set_status(s, status).await;
+        let refused = sender.send(message("x")).await.unwrap_err();
+        assert_eq!(refused.condition(), Condition::EntityDisabled);
+    }
+    // What waits is of no concern to the status.
+    s.advance(ms(1)).await;
+    s.purge("b").await.unwrap();
+    while s.counts("b").await.active == 0 {
+        s.advance(seconds(1)).await;
+    }
+    set_status(s, EntityStatus::Active).await;
+    s.delete("b").await.unwrap();
+    let tight = TopicUpdate { max_size_in_megabytes: Some(1), ..TopicUpdate::default() };
+    s.update_topic(EVENTS, tight).await.unwrap();
+    sender.send(sized(700 << 10, "dead")).await.unwrap();
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 1).await;
+    refused(s.send(EVENTS, sized(400 << 10, "own")).await, "QuotaExceeded");
+    let refusal = sender.send(sized(400 << 10, "passing")).await.unwrap_err();
+    assert_eq!(refusal.condition(), Condition::QuotaExceeded);
+    assert!(refusal.detail().contains("topic `events`"), "{refusal}");
+    s.advance(ms(1)).await;
+    s.purge(EVENTS_TDLQ).await.unwrap();
+    s.send(EVENTS, sized(400 << 10, "own")).await.unwrap();
+}
+
+/// TMP-10, TMP-14, TMP-15, TMP-16, TMP-07, CNT-09: a topic is not idle while something waits to be sent on, and
+/// its transfer dead-letter queue counts for it; what rests there does not keep it.
+pub async fn sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it(s: &Stage) {
+    let sender = open(s).await;
+    s.update("b", small(1)).await.unwrap();
+    s.send("b", sized(1_000 << 10, "full")).await.unwrap();
+    let brief = TopicUpdate { auto_delete_on_idle: Some(minutes(5)), ..TopicUpdate::default() };
+    s.update_topic(EVENTS, brief).await.unwrap();
+    s.advance(before(minutes(5))).await;
+    sender.send(sized(100 << 10, "waits")).await.unwrap();
+    assert_eq!(s.topic(EVENTS).await.unwrap().accessed_at, s.now());
+    s.advance(minutes(60)).await;
+    assert_eq!(transfers(s).await, (1, 0));
+    s.delete("b").await.unwrap();
+    while transfers(s).await != (0, 1) {
+        s.advance(seconds(1)).await;
+    }
+    // The time runs anew when the last one is not on its way any more.
+    for _ in 0..3 {
+        // Looking there, and a receive that finds nothing, are uses.
+        let held = s.take_all(EVENTS_TDLQ).await;
+        assert_eq!(s.topic(EVENTS).await.unwrap().accessed_at, s.now());
+        for seen in &held {
+            s.abandon(EVENTS_TDLQ, seen).await;
+        }
+        s.advance(before(minutes(5))).await;
+        s.look(EVENTS_TDLQ).await;
+        s.advance(before(minutes(5))).await;
+    }
+    s.advance(TICK).await;
+    refused(s.topic(EVENTS).await, "EntityNotFound");
+    refused(s.peek(EVENTS_TDLQ, 0, 1).await, "EntityNotFound");
+}
+
+/// VIA-01, VIA-03, LIF-04, LIF-05, ENT-14, FWD-19: what waits at a topic, and what rests there, outlives a
+/// restart and goes with the topic only.
+pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
+    let sender = open(s).await;
+    s.update("b", small(1)).await.unwrap();
+    s.open_queue("c").await;
+    let to_c = Client::new(&s.broker).sender_via("c", EVENTS).unwrap();
+    s.delete("c").await.unwrap();
+    s.send("b", sized(1_000 << 10, "full")).await.unwrap();
+    sender.send(sized(100 << 10, "waits").with_time_to_live(seconds(10))).await.unwrap();
+    to_c.send(message("dead")).await.unwrap();
+    s.schedule(EVENTS, message("scheduled"), s.now().plus(minutes(9))).await.unwrap();
+    s.put(EVENTS, "own").await;
+    while transfers(s).await != (1, 1) {
+        tokio::task::yield_now().await;
+    }
+    s.advance(minutes(1)).await;
+    let before = s.topic(EVENTS).await.unwrap();
+    let s = s.restart().await;
+    let after = s.topic(EVENTS).await.unwrap();
+    assert_eq!((after.transfer, after.transfer_dead_letter, after.scheduled), (1, 1, 1));
+    assert_eq!(after.size_bytes, before.size_bytes);
+    assert_eq!(after.last_sequence, before.last_sequence);
+    let dead = s.take(EVENTS_TDLQ).await;
+    assert_eq!((dead.text(), dead.reason()), ("dead", Some("MessagingEntityNotFound")));
+    s.advance(ms(1)).await;
+    s.purge("b").await.unwrap();
+    while s.counts("b").await.active == 0 {
+        s.advance(seconds(1)).await;
+    }
+    let seen = s.take("b").await;
+    assert_eq!(seen.message.message_id.as_ref().unwrap().to_string(), "waits");
+    assert_eq!(seen.expires_at, Some(s.now().plus(seconds(10))));
+    assert_eq!(texts(&s.look(AUDIT).await), ["own"]);
+    // A new topic of that name has nothing of it.
+    s.delete_topic(EVENTS).await.unwrap();
+    s.create_topic(EVENTS).await.unwrap();
+    let topic = s.topic(EVENTS).await.unwrap();
+    assert_eq!((transfers(&s).await, topic.size_bytes), ((0, 0), 0));
+    assert!(s.look(EVENTS_TDLQ).await.is_empty());
+    s.check_counts().await;
+    s.stop().await;
+}
+
+/// What waits for a destination that is full.
+pub fn that_holds() -> Setup {
+    super::forwarding::that_holds()
+}
+
+/// TXN-09, TXN-08, TXN-13, VIA-04, VIA-05: what a subscription settles, what its topic publishes and what goes on to
+/// other entities by way of the topic is one.
+pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stage) {
+    open(s).await;
+    s.create_subscription(EVENTS, "billing").await.unwrap();
+    s.open_queue("c").await;
+    s.put(EVENTS, "order").await;
+    let client = Client::new(&s.broker);
+    let (audit, b, c) =
+        (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap(), client.sender("c").unwrap());
+    let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let forgotten = client.begin_cross_entity_transaction().unwrap();
+    forgotten.complete(&audit, &held).await.unwrap();
+    forgotten.send(&b, message("never")).await.unwrap();
+    forgotten.roll_back().unwrap();
+    let transaction = client.begin_cross_entity_transaction().unwrap();
+    transaction.complete(&audit, &held).await.unwrap();
+    transaction.send(&b, message("to b")).await.unwrap();
+    transaction.send(&client.sender(EVENTS).unwrap(), message("next")).await.unwrap();
+    transaction.send_batch(&c, vec![message("to c"), message("to c too")]).await.unwrap();
+    transaction.send(&client.sender(EVENTS).unwrap(), message("after")).await.unwrap();
+    // Settlements are those of one subscription only.
+    let billing = client.receiver(BILLING).unwrap();
+    let other = billing.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let refusal = transaction.complete(&billing, &other).await.unwrap_err();
+    assert_eq!(refusal.condition(), Condition::InvalidOperation);
+    assert_eq!((s.counts("b").await.total(), transfers(s).await), (0, (0, 0)));
+    assert_eq!(texts(&s.look(AUDIT).await), ["order"]);
+    let committed = transaction.commit().await.unwrap();
+    let numbers = |part: usize| match &committed.parts()[part] {
+        PartOutcome::Accepted(number) => vec![number.0],
+        PartOutcome::Pending(numbers) => numbers.iter().map(|number| number.0).collect(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(committed.parts()[0], PartOutcome::Done);
+    assert_eq!((numbers(2), numbers(4)), (vec![2], vec![3]), "TXN-13");
+    assert_eq!((numbers(1), numbers(3)), (vec![4], vec![5, 6]));
+    s.until("b", |counts| counts.active == 1).await;
+    s.until("c", |counts| counts.active == 2).await;
+    assert_eq!(s.drain("b").await, ["to b"]);
+    assert_eq!(s.drain("c").await, ["to c", "to c too"]);
+    assert_eq!(s.drain(AUDIT).await, ["next", "after"]);
+    assert_eq!(texts(&s.look(BILLING).await), ["order", "next", "after"]);
+}
+
+/// TXN-07, TXN-09, TXN-01: what the topic, its subscription or the way on cannot do undoes all of it.
+pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
+    open(s).await;
+    s.put(EVENTS, "order").await;
+    let client = Client::new(&s.broker);
+    let audit = client.receiver(AUDIT).unwrap();
+    let (b, events) = (client.sender("b").unwrap(), client.sender(EVENTS).unwrap());
+    let begin = async || {
+        let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+        let transaction = client.begin_cross_entity_transaction().unwrap();
+        transaction.complete(&audit, &held).await.unwrap();
+        transaction.send(&b, sized(400 << 10, "on")).await.unwrap();
+        transaction.send(&events, sized(200 << 10, "own")).await.unwrap();
+        (transaction, held)
+    };
+    let untouched = async || {
+        assert_eq!(texts(&s.look(AUDIT).await), ["order"]);
+        assert_eq!((s.counts("b").await.total(), transfers(s).await), (0, (0, 0)));
+    };
+    // The lock has ended.
+    // Nothing is sent to a subscription, not in a transaction either (SND-20).
+    let narrow = client.begin_transaction().unwrap();
+    let refusal = narrow.send(&client.sender(AUDIT).unwrap(), message("x")).await.unwrap_err();
+    assert_eq!(refusal.condition(), Condition::InvalidOperation);
+    let (transaction, _) = begin().await;
+    s.advance(minutes(1)).await;
+    let failed = transaction.commit().await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::MessageLockLost);
+    untouched().await;
+    // The topic takes nothing any more.
+    let (transaction, held) = begin().await;
+    set_status(s, EntityStatus::SendDisabled).await;
+    let failed = transaction.commit().await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::EntityDisabled);
+    set_status(s, EntityStatus::Active).await;
+    untouched().await;
+    audit.abandon(&held, &[]).await.unwrap();
+    // Each fits, both do not.
+    let (transaction, _) = begin().await;
+    let tight = TopicUpdate { max_size_in_megabytes: Some(1), ..TopicUpdate::default() };
+    s.update_topic(EVENTS, tight).await.unwrap();
+    transaction.send(&b, sized(300 << 10, "more")).await.unwrap();
+    transaction.send(&events, sized(200 << 10, "more")).await.unwrap();
+    let failed = transaction.commit().await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::QuotaExceeded);
+    untouched().await;
+}
+
+/// TXN-10, TXN-14, TXN-15, VIA-03: a transfer that fails later undoes nothing; its dead letter is completed and
+/// sent anew as one, and all of it is there after a restart.
+pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stage) {
+    open(s).await;
+    s.put(EVENTS, "order").await;
+    let client = Client::new(&s.broker);
+    let (audit, b) = (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap());
+    let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let transaction = client.begin_cross_entity_transaction().unwrap();
+    transaction.complete(&audit, &held).await.unwrap();
+    transaction.send(&b, message("wrong")).await.unwrap();
+    s.delete("b").await.unwrap();
+    transaction.commit().await.unwrap();
+    s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 1).await;
+    assert!(s.look(AUDIT).await.is_empty());
+    s.open_queue("b").await;
+    let dead = client.receiver(EVENTS_TDLQ).unwrap();
+    let wrong = dead.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    // First the topic's sub-queue is used, so it is the way on.
+    let b = client.sender("b").unwrap();
+    let transaction = client.begin_cross_entity_transaction().unwrap();
+    transaction.complete(&dead, &wrong).await.unwrap();
+    transaction.send(&b, message("right")).await.unwrap();
+    transaction.send(&client.sender(EVENTS).unwrap(), message("told")).await.unwrap();
+    assert_eq!(transfers(s).await, (0, 1));
+    transaction.commit().await.unwrap();
+    let s = s.restart().await;
+    s.until("b", |counts| counts.active == 1).await;
+    assert_eq!(transfers(&s).await, (0, 0));
+    assert_eq!(
+        (s.drain("b").await, s.drain(AUDIT).await),
+        (vec!["right".into()], vec!["told".into()])
+    );
+    s.check_counts().await;
+    s.stop().await;
+}
