@@ -9,7 +9,7 @@
 //! ENT-14, and DESIGN D5, D11, D12. The page cache survives SIGKILL: what a lost sync would lose is
 //! for the simulated disk to find. [`sessions`] does the same for sessions: SES-04, SES-18, SES-19, SES-25.
 //!
-//! [`transactions`] does the same to a program that embeds the broker.
+//! [`transactions`] does the same to a program that embeds the broker, [`via`] to one that sends on by way of a topic.
 //!
 //! `PEEKLOCK_KILL_ROUNDS=500` kills more often, `PEEKLOCK_KILL_SEED=17` repeats the choices of a run,
 //! though not its timing.
@@ -34,6 +34,7 @@ mod random;
 mod reconnect;
 mod sessions;
 mod transactions;
+mod via;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};

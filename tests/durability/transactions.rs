@@ -24,28 +24,28 @@ use crate::number;
 use crate::random::Random;
 
 const QUEUE: &str = "tokens";
-const TOKENS: u64 = 80;
-const WORKERS: u64 = 6;
+pub(super) const TOKENS: u64 = 80;
+pub(super) const WORKERS: u64 = 6;
 /// Tells the program its directory, the first number of its transactions and its seed.
-const PROGRAM: &str = "PEEKLOCK_TRANSACTIONS_OF";
-const LIFE_MS_MAX: u64 = 500;
+pub(super) const PROGRAM: &str = "PEEKLOCK_TRANSACTIONS_OF";
+pub(super) const LIFE_MS_MAX: u64 = 500;
 
 /// A token as it stands in a message: which, how often it was moved, and by which transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Token {
-    token: u64,
-    generation: u64,
-    transaction: u64,
-    place: u64,
+pub(super) struct Token {
+    pub(super) token: u64,
+    pub(super) generation: u64,
+    pub(super) transaction: u64,
+    pub(super) place: u64,
 }
 
 impl Token {
-    fn written(self) -> String {
+    pub(super) fn written(self) -> String {
         let Self { token, generation, transaction, place } = self;
         format!("{token} {generation} {transaction} {place}")
     }
 
-    fn read(body: &[u8]) -> Self {
+    pub(super) fn read(body: &[u8]) -> Self {
         let text = std::str::from_utf8(body).unwrap();
         let numbers: Vec<u64> = text.split(' ').map(|one| one.parse().unwrap()).collect();
         let [token, generation, transaction, place] = numbers[..] else { panic!("{text}") };
@@ -55,13 +55,13 @@ impl Token {
 
 /// What is known of a transaction, with the generation that each token has after it.
 #[derive(Default, Debug)]
-struct Known {
+pub(super) struct Known {
     tokens: BTreeMap<u64, u64>,
-    end: End,
+    pub(super) end: End,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum End {
+pub(super) enum End {
     #[default]
     Unknown,
     Committed,
@@ -82,12 +82,13 @@ fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
     for round in 0..number("PEEKLOCK_KILL_ROUNDS").unwrap_or(12) {
         let life = Duration::from_millis(random.between(20, LIFE_MS_MAX));
         let first = known.keys().next_back().map_or(1, |last| last + 1);
-        let told = run(&directory, first, random.bits(), life);
+        let told = run("transactions::program", &directory, first, random.bits(), life);
         for line in &told {
             read_line(line, &mut known);
         }
         let found = on_broker(&directory, look);
-        let judged = judge(&known, first, &found);
+        let mut judged = judge(&known, first, &found);
+        judged.extend(judge_numbers(&found));
         assert!(judged.is_empty(), "seed {seed}, round {round}:\n{}", judged.join("\n"));
         for known in known.range(first..).map(|(_, known)| known.end) {
             ends[known as usize] += 1;
@@ -100,17 +101,16 @@ fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
 }
 
 /// Every token is there once; of each transaction all tokens have moved, or none.
-fn judge(known: &BTreeMap<u64, Known>, first: u64, found: &[(u64, Token)]) -> Vec<String> {
+pub(super) fn judge(
+    known: &BTreeMap<u64, Known>,
+    first: u64,
+    found: &[(u64, Token)],
+) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut there: BTreeMap<u64, Token> = BTreeMap::new();
-    let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
-    for (number, token) in found {
+    for (_, token) in found {
         if there.insert(token.token, *token).is_some() {
             complaints.push(format!("{token:?} is there twice"));
-        }
-        let first = numbers.entry(token.transaction).or_insert(number - token.place);
-        if token.transaction > 0 && *first + token.place != *number {
-            complaints.push(format!("{token:?} has the number {number}, the first {first}"));
         }
         let end = known.get(&token.transaction).map(|known| known.end);
         if token.transaction > 0 && matches!(end, None | Some(End::NotCommitted)) {
@@ -139,7 +139,20 @@ fn judge(known: &BTreeMap<u64, Known>, first: u64, found: &[(u64, Token)]) -> Ve
     complaints
 }
 
-fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
+/// What a transaction has sent has consecutive numbers (TXN-13).
+fn judge_numbers(found: &[(u64, Token)]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+    for (number, token) in found.iter().filter(|(_, token)| token.transaction > 0) {
+        let first = numbers.entry(token.transaction).or_insert(number - token.place);
+        if *first + token.place != *number {
+            complaints.push(format!("{token:?} has the number {number}, the first {first}"));
+        }
+    }
+    complaints
+}
+
+pub(super) fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
     let mut words = line.split(' ');
     let what = words.next().unwrap_or_default();
     let mut number = || words.next()?.parse::<u64>().ok();
@@ -160,10 +173,16 @@ fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
     }
 }
 
-/// Lets the program live so long; returns what it said.
-fn run(directory: &Path, first: u64, seed: u64, life: Duration) -> Vec<String> {
+/// Lets a program live so long; returns what it said.
+pub(super) fn run(
+    program: &str,
+    directory: &Path,
+    first: u64,
+    seed: u64,
+    life: Duration,
+) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "transactions::program", "--ignored", "--nocapture"])
+        .args(["--exact", program, "--ignored", "--nocapture"])
         .env(PROGRAM, format!("{first} {seed} {}", directory.display()))
         .stdout(Stdio::piped())
         .spawn()
@@ -192,7 +211,7 @@ fn run(directory: &Path, first: u64, seed: u64, life: Duration) -> Vec<String> {
 }
 
 /// Runs something on a broker of this process, and stops it.
-fn on_broker<T>(directory: &Path, work: impl AsyncFnOnce(&Client) -> T) -> T {
+pub(super) fn on_broker<T>(directory: &Path, work: impl AsyncFnOnce(&Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let broker = Broker::builder().data_dir(directory).unwrap().start().await.unwrap();
@@ -234,6 +253,11 @@ async fn look(client: &Client) -> Vec<(u64, Token)> {
 #[test]
 #[ignore = "is the program that the test kills"]
 fn program() {
+    live(work);
+}
+
+/// Runs workers until the process is killed, if the environment says so.
+pub(super) fn live(work: impl AsyncFn(&Client, &AtomicU64, Random)) {
     let Ok(orders) = std::env::var(PROGRAM) else { return };
     let mut words = orders.splitn(3, ' ');
     let mut word = || words.next().unwrap();
@@ -303,7 +327,7 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
 }
 
 /// The tokens of these messages, one generation later.
-fn moved(transaction: u64, held: &[Received]) -> Vec<Token> {
+pub(super) fn moved(transaction: u64, held: &[Received]) -> Vec<Token> {
     let moved = (0..).zip(held).map(|(place, message)| {
         let Token { token, generation, .. } = Token::read(message.body());
         Token { token, generation: generation + 1, transaction, place }
@@ -312,7 +336,7 @@ fn moved(transaction: u64, held: &[Received]) -> Vec<Token> {
 }
 
 /// Says a line that survives the process.
-fn tell(line: &str) {
+pub(super) fn tell(line: &str) {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}").unwrap();
     output.flush().unwrap();
