@@ -491,6 +491,9 @@ impl<M: Machine> Shell<M> {
                     self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
                 }
             }
+            Effect::SessionEnded { receiver } => {
+                self.links.remove(&receiver);
+            }
             Effect::HandOver(list) => {
                 let list = self.pin_list(*list)?;
                 self.outgoing.push(list);
