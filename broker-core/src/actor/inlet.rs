@@ -1,38 +1,72 @@
-//! The way in to one entity: commands queue up here, the actor is knocked for once per group.
+//! The way in to one entity, or to a session that is held: commands queue up here, the actor is knocked
+//! for once per group.
 //!
-//! It outlives the actor: while an entity is rebuilt, commands wait here. What may wait is bounded
-//! by the permits that the requests hold (DESIGN D6).
+//! That of an entity outlives the actor: while an entity is rebuilt, commands wait here. That of a session
+//! ends with its actor; what waits there goes to the entity, and so does everything that comes afterwards.
+//! What may wait is bounded by the permits that the requests hold (DESIGN D6).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actix::Addr;
+use actix::Recipient;
 
-use super::entity::{EntityActor, Knock};
+use super::pace::Knock;
+use crate::command::Command;
 use crate::error::Rejection;
-use crate::request::{Request, release_all};
+use crate::ids::ReceiverId;
+use crate::request::{Entrance, Request, release_all};
 
 /// Requests that were handed in together, or what is left of them. They are moved as a group: a request
 /// is large.
 pub(super) type Group = std::vec::IntoIter<Request>;
 
-/// Where requests of one entity wait for its actor.
+/// Where requests wait for their actor.
 #[derive(Default)]
 pub struct Inlet {
     state: Mutex<State>,
+    /// The session it leads to, with the list of those that are being let go.
+    session: Option<(ReceiverId, Arc<Leaving>)>,
+}
+
+/// The sessions of one entity whose holders have asked to let go of them: an end of each is in its inlet,
+/// or was there.
+#[derive(Default)]
+pub(super) struct Leaving(Mutex<BTreeSet<ReceiverId>>);
+
+impl Leaving {
+    pub(super) fn take(&self) -> BTreeSet<ReceiverId> {
+        mem::take(&mut *self.lock())
+    }
+
+    fn add(&self, holder: ReceiverId) {
+        self.lock().insert(holder);
+    }
+
+    pub(super) fn remove(&self, holder: ReceiverId) {
+        self.lock().remove(&holder);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ReceiverId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Default)]
 struct State {
     groups: VecDeque<Group>,
-    actor: Option<Addr<EntityActor>>,
+    actor: Option<Recipient<Knock>>,
     /// Whether the actor knows that there is something.
     knocked: bool,
     closed: Option<Rejection>,
 }
 
 impl Inlet {
+    /// The way in to a session that is held.
+    pub(super) fn of_session(holder: ReceiverId, leaving: Arc<Leaving>) -> Self {
+        Self { state: Mutex::default(), session: Some((holder, leaving)) }
+    }
+
     /// Hands requests to the entity, in order. If the inlet is closed they come back with the reason.
     pub fn submit(&self, group: Vec<Request>) -> Result<(), (Vec<Request>, Rejection)> {
         let mut state = self.lock();
@@ -70,7 +104,7 @@ impl Inlet {
     }
 
     /// Connects the actor that serves from now on.
-    pub(super) fn attach(&self, actor: Addr<EntityActor>) {
+    pub(super) fn attach(&self, actor: Recipient<Knock>) {
         let mut state = self.lock();
         state.actor = Some(actor);
         state.knocked = false;
@@ -108,8 +142,45 @@ impl Inlet {
         release_all(&mut releases);
     }
 
+    /// Takes nothing more; what was taken out and what is left goes to the inlet of the entity, in its order
+    /// and before anything that comes later.
+    pub(super) fn empty_into(&self, taken: VecDeque<Group>, entity: &Self) {
+        let mut refused = Vec::new();
+        let mut state = self.lock();
+        state.actor = None;
+        state.closed = Some(Rejection::internal("the session is held no more"));
+        let left = mem::take(&mut state.groups);
+        for group in taken.into_iter().chain(left) {
+            refused.extend(entity.submit(group.collect()).err());
+        }
+        drop(state);
+        let mut releases = Vec::new();
+        for (group, reason) in refused {
+            let answers =
+                group.into_iter().map(|request| request.reply.answer(Err(reason.clone())));
+            releases.extend(answers.flatten());
+        }
+        release_all(&mut releases);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entrance for Inlet {
+    fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>> {
+        let ends = |request: &Request| matches!(request.command, Command::Detach { .. });
+        let leaves = self.session.as_ref().filter(|_| group.iter().any(ends));
+        if let Some((holder, leaving)) = leaves {
+            leaving.add(*holder);
+        }
+        self.submit(group).map_err(|(group, _)| {
+            if let Some((holder, leaving)) = leaves {
+                leaving.remove(*holder);
+            }
+            group
+        })
     }
 }
 

@@ -173,7 +173,11 @@ impl Transactions {
         if scope.subscription.is_some() {
             begun.subscription = Some(entity.clone());
         }
-        begun.root = Some(root);
+        // The way in to a session is kept, so that the commit comes before what its holder asks next.
+        begun.root = match begun.root.take() {
+            Some(before) if before.id() == root.id() && before.has_way() => Some(before),
+            _ => Some(root),
+        };
         state.bytes += bytes;
         drop(state);
         let book = Arc::clone(&self.0);

@@ -171,7 +171,7 @@ impl Queue {
                 session = Arc::clone(found.name());
             }
         }
-        Outcome::SessionAccepted { session, receiver, locked_until }
+        Outcome::SessionAccepted { session, receiver, locked_until, way: () }
     }
 
     /// Gives sessions to those who wait, in their order (SES-07, SES-08). While expiration is behind,
