@@ -39,17 +39,30 @@ use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
 
+/// How much the actor of the entity does at once for a session that is being let go: as much as one
+/// connection can have asked for before (DESIGN D6).
+const LEAVING_COMMANDS: usize = 256;
+const LEAVING_TURNS_MAX: usize = 32;
+
 /// Contents that the machine has asked for are there.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct ContentsLoaded(pub(super) Vec<(SequenceNumber, Option<Bytes>)>);
+
+type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
+
+/// A session that is held, and its actor.
+struct Driven {
+    session: Rc<HeldSession>,
+    actor: Addr<SessionActor>,
+}
 
 /// The drive of one machine.
 pub(super) struct Drive {
     pub(super) id: EntityId,
     /// `None` after a failure, until the parent has rebuilt the entity. The tree knows it too, weakly:
     /// a transaction over several machines is carried out by one of them (TXN-08).
-    shell: RefCell<Option<Rc<RefCell<Shell<AnyMachine>>>>>,
+    shell: RefCell<Option<SharedShell>>,
     pub(super) tree: Rc<RefCell<Tree>>,
     /// Its place among the machines of the tree.
     pub(super) number: MemberNumber,
@@ -66,7 +79,7 @@ pub(super) struct Drive {
     /// When that takes its next turn by itself, if nothing else happens.
     wakes_at: Cell<Option<Timestamp>>,
     /// The sessions that are held, by their holders.
-    sessions: RefCell<BTreeMap<ReceiverId, (Rc<HeldSession>, Addr<SessionActor>)>>,
+    sessions: RefCell<BTreeMap<ReceiverId, Driven>>,
     /// Those of whom their holders let go.
     pub(super) leaving: Arc<Leaving>,
 }
@@ -120,7 +133,7 @@ impl Drive {
         self.entity.set(entity).ok();
     }
 
-    pub(super) fn shell(&self) -> Option<Rc<RefCell<Shell<AnyMachine>>>> {
+    pub(super) fn shell(&self) -> Option<SharedShell> {
         self.shell.borrow().as_ref().map(Rc::clone)
     }
 
@@ -193,7 +206,10 @@ impl Drive {
         shell.borrow_mut().close(&reason, &mut releases);
         self.tree.borrow_mut().abandon();
         drop(shell);
-        self.end_sessions();
+        // One of them may be in its turn: each hands on by itself what waits for it, in its order.
+        for driven in self.sessions.take().into_values() {
+            driven.actor.do_send(End);
+        }
         release_all(&mut releases);
         self.desk.fail(self.seat, why);
     }
@@ -210,7 +226,9 @@ impl Drive {
     /// Drives its machine no more, because the entity is retired; returns whether it did until now.
     pub(super) fn retire(&self) -> bool {
         let was_running = self.shell.take().is_some();
-        self.end_sessions();
+        for driven in self.sessions.take().into_values() {
+            self.end_session(&driven);
+        }
         was_running
     }
 
@@ -291,9 +309,7 @@ impl Drive {
     pub(super) fn let_go(&self) {
         for holder in self.leaving.take() {
             for _ in 0..LEAVING_TURNS_MAX {
-                let session =
-                    self.sessions.borrow().get(&holder).map(|(session, _)| Rc::clone(session));
-                let Some(session) = session else { break };
+                let Some(session) = self.session(holder) else { break };
                 if !self.session_turn(&session, LEAVING_COMMANDS).1 {
                     break;
                 }
@@ -301,25 +317,24 @@ impl Drive {
         }
     }
 
+    /// Hands what waits in the inlet of a session to that of the entity, and ends its actor.
+    fn end_session(&self, driven: &Driven) {
+        driven.session.empty_into(&self.inlet);
+        driven.actor.do_send(End);
+    }
+
+    fn session(&self, holder: ReceiverId) -> Option<Rc<HeldSession>> {
+        self.sessions.borrow().get(&holder).map(|driven| Rc::clone(&driven.session))
+    }
+
     /// Lets the actors of sessions look whether they have something to do.
     pub(super) fn see_to_sessions(&self, holders: &[ReceiverId]) {
         let sessions = self.sessions.borrow();
-        for (_, actor) in holders.iter().filter_map(|holder| sessions.get(holder)) {
-            actor.do_send(Knock);
-        }
-    }
-
-    fn end_sessions(&self) {
-        for (_, (_, actor)) in self.sessions.take() {
-            actor.do_send(End);
+        for driven in holders.iter().filter_map(|holder| sessions.get(holder)) {
+            driven.actor.do_send(Knock);
         }
     }
 }
-
-/// How much the actor of the entity does at once for a session that is being let go: as much as one
-/// connection can have asked for before (DESIGN D6).
-const LEAVING_COMMANDS: usize = 256;
-const LEAVING_TURNS_MAX: usize = 32;
 
 /// The next of several groups.
 fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
@@ -341,7 +356,7 @@ impl SessionHost for Host {
         let inlet = Arc::new(Inlet::of_session(holder, Arc::clone(&drive.leaving)));
         let session = Rc::new(HeldSession::new(holder, Arc::clone(&inlet), &drive.observed));
         let actor = SessionActor::new(Rc::clone(&drive), Rc::clone(&session)).start();
-        drive.sessions.borrow_mut().insert(holder, (session, actor));
+        drive.sessions.borrow_mut().insert(holder, Driven { session, actor });
         Some(Way::new(inlet))
     }
 
@@ -349,8 +364,8 @@ impl SessionHost for Host {
         let Some(drive) = self.0.upgrade() else { return };
         drive.leaving.remove(holder);
         let ended = drive.sessions.borrow_mut().remove(&holder);
-        if let Some((_, actor)) = ended {
-            actor.do_send(End);
+        if let Some(driven) = ended {
+            drive.end_session(&driven);
         }
     }
 

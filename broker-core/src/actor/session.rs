@@ -44,6 +44,11 @@ impl HeldSession {
         let _running = SessionRunning::count(observed);
         Self { holder, inlet, groups: RefCell::default(), _running }
     }
+
+    /// Takes nothing more; what waits goes to the inlet of the entity, in its order.
+    pub(super) fn empty_into(&self, entity: &Inlet) {
+        self.inlet.empty_into(self.groups.take(), entity);
+    }
 }
 
 /// The actor of one session, as long as it is held.
@@ -118,8 +123,8 @@ impl Handler<End> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, _: End, context: &mut Self::Context) {
-        let groups = self.session.groups.take();
-        self.session.inlet.empty_into(groups, &self.drive.inlet);
+        // After a failure; else it was done when the hold ended.
+        self.session.empty_into(&self.drive.inlet);
         context.stop();
     }
 }

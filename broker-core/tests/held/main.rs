@@ -8,4 +8,5 @@ mod failure;
 mod many;
 mod order;
 mod stand;
+mod subscription;
 mod time;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Outcome, SessionCommand};
+use peeklock_core::command::Outcome;
 use peeklock_core::condition::Condition;
 use peeklock_core::time::TimeSpan;
 
@@ -71,7 +71,7 @@ async fn each_session_has_a_timer_of_its_own() {
     let second = stand.accept("b").await.unwrap();
     stand.clock.advance(TimeSpan::from_seconds(20));
     let third = stand.accept("c").await.unwrap();
-    assert_eq!(second.ask(SessionCommand::Renew).await.is_ok(), true);
+    assert_eq!(second.renewal().await, Ok(()));
     stand.clock.advance(TimeSpan::from_seconds(20));
     stand.actors(2).await;
     assert_eq!(first.renewal().await, Err(Condition::SessionLockLost));
