@@ -49,7 +49,7 @@ async fn ten_thousand_sessions_are_held_at_once() {
 /// entry is left.
 #[tokio::test]
 async fn nothing_is_left_of_a_hundred_thousand_sessions() {
-    let stand = Stand::new().await;
+    let stand = Stand::in_real_time().await;
     for round in 0..ROUNDS {
         let held = accept(&stand, HELD, round * HELD).await;
         let log = Arc::new(Log::default());

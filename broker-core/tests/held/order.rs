@@ -130,7 +130,7 @@ async fn a_receive_is_withdrawn_by_the_way_that_it_came() {
     stand.stop().await;
 }
 
-/// SET-24, ADR-13: what is asked past the way in to a session is answered by the same session.
+/// SET-24: what is asked past the way in to a session is answered by the same session.
 #[tokio::test]
 async fn what_comes_by_the_queue_is_carried_out_too() {
     let stand = Stand::new().await;

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use peeklock_core::clock::ManualClock;
+use peeklock_core::clock::{Clock, ManualClock, SystemClock};
 use peeklock_core::command::{
     Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
 };
@@ -128,10 +128,17 @@ pub struct Held {
 
 impl Stand {
     pub async fn new() -> Self {
-        Self::of(QueueUpdate::default()).await
+        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+        Self::with(Arc::clone(&clock), clock).await
     }
 
-    pub async fn of(properties: QueueUpdate) -> Self {
+    /// With the clock of the system: a manual one remembers everybody who has ever slept by it.
+    pub async fn in_real_time() -> Self {
+        let stopped = Arc::new(ManualClock::at(Timestamp::NONE));
+        Self::with(stopped, Arc::new(SystemClock::start())).await
+    }
+
+    async fn with(manual: Arc<ManualClock>, clock: Arc<dyn Clock>) -> Self {
         let store = Arc::new(Switched {
             inner: MemoryStore::new(1, u64::MAX),
             panics: AtomicU32::new(0),
@@ -139,23 +146,25 @@ impl Stand {
             is_busy: AtomicBool::new(false),
             wakers: Mutex::default(),
         });
-        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
         let mut settings = Settings::default();
         settings.limits.receiver_count_max = 20_000;
         let broker = Broker::builder()
             .settings(settings)
             .store(Arc::clone(&store) as _)
-            .clock(Arc::clone(&clock) as _)
+            .clock(clock)
             .arbiters(1)
             .start()
             .await
             .unwrap();
-        let properties =
-            QueueUpdate { requires_session: Some(true), lock_duration: Some(LOCK), ..properties };
+        let properties = QueueUpdate {
+            requires_session: Some(true),
+            lock_duration: Some(LOCK),
+            ..QueueUpdate::default()
+        };
         broker.create_queue("orders", properties).await.unwrap();
         let queue = broker.entity("orders").unwrap();
         let observed = broker.observed().into_iter().next().unwrap().1;
-        Self { store, clock, broker, queue, observed }
+        Self { store, clock: manual, broker, queue, observed }
     }
 
     pub async fn stop(self) {
