@@ -515,9 +515,10 @@ impl Entity {
     }
 
     /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent.
+    /// Not by way of a session: a transaction may be about several.
     pub(crate) fn root(&self) -> Result<Self, Rejection> {
         match EntityAddress::parse(&self.0.path)?.entity {
-            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.clone()),
+            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.by_way_of(None)),
             EntityName::Root(path) => self.0.broker.find(&path),
             EntityName::Subscription { topic, .. } => self.0.broker.find(&topic),
         }
@@ -529,11 +530,6 @@ impl Entity {
     #[must_use]
     pub fn by_way_of(&self, way: Option<Way>) -> Self {
         Self(Arc::clone(&self.0), way)
-    }
-
-    /// Whether it leads to a session first.
-    pub(crate) const fn has_way(&self) -> bool {
-        self.1.is_some()
     }
 
     /// The path in the case given at creation, with the suffix of the sub-queue.
@@ -590,7 +586,7 @@ impl Entity {
         let group = match &self.1 {
             Some(way) => match way.enter(group) {
                 Ok(()) => return,
-                Err(group) => group,
+                Err(rest) => rest,
             },
             None => group,
         };

@@ -25,13 +25,15 @@ pub struct Request {
 }
 
 /// The way in to the driver of a session that is held. Whoever holds the session asks everything by it,
-/// which keeps the order; see [`crate::Entity::by_way_of`].
+/// which keeps the order; see [`crate::Entity::by_way_of`]. The end of the hold, and what is asked behind it,
+/// is passed on to the entity.
 #[derive(Clone)]
 pub struct Way(Arc<dyn Entrance>);
 
 /// Where requests go in.
 pub(crate) trait Entrance: Send + Sync {
-    /// Hands requests in, in order. If nobody is there any more they come back.
+    /// Hands requests in, in order. What comes back is for the entity: the end of the hold with all behind
+    /// it, or everything, if the hold is over.
     fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>>;
 }
 

@@ -11,17 +11,17 @@
 //! All of them are on one arbiter, and one turn is over before the next begins.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Message};
+use actix::{Actor, Addr, Message, WeakAddr};
 use bytes::Bytes;
 
 use super::desk::Desk;
 use super::entity::EntityActor;
-use super::inlet::{Group, Inlet, Leaving};
+use super::inlet::{Inlet, next};
 use super::namespace::{IdleElapsed, NamespaceActor};
 use super::pace::Knock;
 use super::session::{End, HeldSession, SessionActor};
@@ -32,17 +32,15 @@ use crate::entity::any::AnyMachine;
 use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber};
-use crate::request::{Release, Request, Way, release_all};
+use crate::request::{Release, Way, release_all};
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
 
-/// How much the actor of the entity does at once for a session that is being let go: as much as one
-/// connection can have asked for before (DESIGN D6).
-const LEAVING_COMMANDS: usize = 256;
-const LEAVING_TURNS_MAX: usize = 32;
+/// What a holder has asked before it let go is carried out in turns of so many commands.
+const LAST_COMMANDS: usize = 256;
 
 /// Contents that the machine has asked for are there.
 #[derive(Message)]
@@ -74,14 +72,12 @@ pub(super) struct Drive {
     namespace: Addr<NamespaceActor>,
     /// Brings messages to other entities.
     courier: Courier,
-    /// The actor of the entity.
-    entity: OnceCell<Addr<EntityActor>>,
+    /// The actor of the entity, which has this: it ends when nobody else knows it any more.
+    entity: OnceCell<WeakAddr<EntityActor>>,
     /// When that takes its next turn by itself, if nothing else happens.
     wakes_at: Cell<Option<Timestamp>>,
     /// The sessions that are held, by their holders.
     sessions: RefCell<BTreeMap<ReceiverId, Driven>>,
-    /// Those of whom their holders let go.
-    pub(super) leaving: Arc<Leaving>,
 }
 
 /// What a drive is made of.
@@ -120,7 +116,6 @@ impl Drive {
             entity: OnceCell::new(),
             wakes_at: Cell::new(None),
             sessions: RefCell::default(),
-            leaving: Arc::default(),
         });
         let host = Host(Rc::downgrade(&drive));
         shell.borrow_mut().host_sessions(Box::new(host));
@@ -128,9 +123,13 @@ impl Drive {
     }
 
     /// Connects the actor of the entity.
-    pub(super) fn connect(&self, entity: Addr<EntityActor>) {
+    pub(super) fn connect(&self, entity: &Addr<EntityActor>) {
         // It is started once.
-        self.entity.set(entity).ok();
+        self.entity.set(entity.downgrade()).ok();
+    }
+
+    fn entity(&self) -> Option<Addr<EntityActor>> {
+        self.entity.get()?.upgrade()
     }
 
     pub(super) fn shell(&self) -> Option<SharedShell> {
@@ -167,12 +166,14 @@ impl Drive {
                 release_all(&mut releases);
                 let outgoing = shell.take_outgoing();
                 drop(shell);
-                if let Some(entity) = self.entity.get() {
+                if (turn.wants_load || !outgoing.is_empty())
+                    && let Some(entity) = self.entity()
+                {
                     for list in outgoing {
                         self.courier.carry(list, entity.clone());
                     }
                     if turn.wants_load {
-                        self.load(entity.clone());
+                        self.load(entity);
                     }
                 }
                 if self.tree.borrow().wants_submit(now) {
@@ -269,7 +270,7 @@ impl Drive {
         if self.wakes_at.get().is_some_and(|at| at <= due) {
             return;
         }
-        if let Some(entity) = self.entity.get() {
+        if let Some(entity) = self.entity() {
             // Until it has looked, it is not mailed again.
             self.wakes_at.set(Some(Timestamp::NONE));
             entity.do_send(Knock);
@@ -279,10 +280,6 @@ impl Drive {
 
 /// Sessions that are held.
 impl Drive {
-    pub(super) fn holds_sessions(&self) -> bool {
-        !self.sessions.borrow().is_empty()
-    }
-
     /// When something is due in a session that is held.
     pub(super) fn deadline_of(&self, holder: ReceiverId) -> Option<Timestamp> {
         self.shell().and_then(|shell| shell.borrow().machine().deadline_of(holder))
@@ -304,17 +301,24 @@ impl Drive {
         (count, more && !waits)
     }
 
-    /// Lets sessions of whom their holders let go take their turn now: whoever asks for one afterwards
-    /// finds it free, though both have come by different ways.
-    pub(super) fn let_go(&self) {
-        for holder in self.leaving.take() {
-            for _ in 0..LEAVING_TURNS_MAX {
-                let Some(session) = self.session(holder) else { break };
-                if !self.session_turn(&session, LEAVING_COMMANDS).1 {
-                    break;
-                }
-            }
+    /// Whether a holder has asked something that is not carried out yet; the end of its hold comes behind it.
+    pub(super) fn has_asked(&self, holder: ReceiverId) -> bool {
+        self.session(holder).is_some_and(|session| session.has_some())
+    }
+
+    /// Takes a turn for a session whose holder lets go, with what it has asked before; it asks nothing more
+    /// by its way. Nothing waits for a state that waits for room in the store: with the hold that is lost.
+    pub(super) fn last_turn_of(&self, holder: ReceiverId) {
+        let Some(session) = self.session(holder) else { return };
+        session.inlet.end();
+        let mut groups = session.groups.take();
+        if groups.is_empty() {
+            session.inlet.take(LAST_COMMANDS, &mut groups);
         }
+        let mut requests = std::iter::from_fn(|| next(&mut groups));
+        self.turn(|shell, now, out| shell.run(&mut requests, now, out));
+        // After a failure; its actor hands it on.
+        session.groups.replace(groups);
     }
 
     /// Hands what waits in the inlet of a session to that of the entity, and ends its actor.
@@ -328,23 +332,12 @@ impl Drive {
     }
 
     /// Lets the actors of sessions look whether they have something to do.
-    pub(super) fn see_to_sessions(&self, holders: &[ReceiverId]) {
+    pub(super) fn see_to_sessions(&self, holders: &BTreeSet<ReceiverId>) {
         let sessions = self.sessions.borrow();
         for driven in holders.iter().filter_map(|holder| sessions.get(holder)) {
             driven.actor.do_send(Knock);
         }
     }
-}
-
-/// The next of several groups.
-fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
-    while let Some(group) = groups.front_mut() {
-        if let Some(request) = group.next() {
-            return Some(request);
-        }
-        groups.pop_front();
-    }
-    None
 }
 
 /// Starts and ends the actors of sessions as the machine grants them and takes them back.
@@ -353,7 +346,7 @@ struct Host(std::rc::Weak<Drive>);
 impl SessionHost for Host {
     fn begin(&mut self, holder: ReceiverId) -> Option<Way> {
         let drive = self.0.upgrade()?;
-        let inlet = Arc::new(Inlet::of_session(holder, Arc::clone(&drive.leaving)));
+        let inlet = Arc::new(Inlet::of_session(holder));
         let session = Rc::new(HeldSession::new(holder, Arc::clone(&inlet), &drive.observed));
         let actor = SessionActor::new(Rc::clone(&drive), Rc::clone(&session)).start();
         drive.sessions.borrow_mut().insert(holder, Driven { session, actor });
@@ -362,7 +355,6 @@ impl SessionHost for Host {
 
     fn end(&mut self, holder: ReceiverId) {
         let Some(drive) = self.0.upgrade() else { return };
-        drive.leaving.remove(holder);
         let ended = drive.sessions.borrow_mut().remove(&holder);
         if let Some(driven) = ended {
             drive.end_session(&driven);
@@ -371,6 +363,6 @@ impl SessionHost for Host {
 
     fn go_on(&mut self, holder: ReceiverId) {
         let Some(drive) = self.0.upgrade() else { return };
-        drive.see_to_sessions(&[holder]);
+        drive.see_to_sessions(&BTreeSet::from([holder]));
     }
 }

@@ -2,7 +2,7 @@
 //! What it shares with the actors of its sessions is its [`Drive`].
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,13 +11,12 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::desk::Desk;
 use super::drive::{ContentsLoaded, Drive};
-use super::inlet::Group;
+use super::inlet::{self, Group};
 use super::pace::{self, Knock, Pace, Paced};
 use crate::command::Command;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
 use crate::error::Rejection;
-use crate::ids::ReceiverId;
 use crate::request::Release;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
@@ -68,6 +67,7 @@ pub(super) struct Retire {
 /// The actor of one entity.
 pub struct EntityActor {
     drive: Rc<Drive>,
+    /// What was taken from the inlet and waits behind the end of a hold.
     groups: VecDeque<Group>,
     pace: Pace,
     /// Who is told when the stage is durable that holds the last of a retired actor.
@@ -120,43 +120,55 @@ impl EntityActor {
         drive.entity_wakes_at(self.pace.armed());
     }
 
-    /// Takes commands from the inlet, then yields to whatever else is ready on this arbiter.
+    /// Takes commands from the inlet, then yields to whatever else is ready on this arbiter. The end of a hold
+    /// waits for what its holder has asked before by a way of its own, and with it all that is behind.
     fn take_commands(&mut self, context: &mut Context<Self>) {
         if !self.drive.can_go_on() {
+            self.give_back();
             return;
         }
+        let drive = Rc::clone(&self.drive);
         let mut groups = std::mem::take(&mut self.groups);
-        let (count, more) = self.drive.inlet.take(self.pace.turn_size(), &mut groups);
-        let holders = self.look_for_sessions(&groups);
         let started = Instant::now();
-        self.turn(context, |shell, now, out| shell.run(groups.drain(..).flatten(), now, out));
+        let (count, more) = if groups.is_empty() {
+            drive.inlet.take(self.pace.turn_size(), &mut groups)
+        } else {
+            (0, true)
+        };
+        let (mut holders, mut ends) = (BTreeSet::new(), None);
+        let mut requests = std::iter::from_fn(|| {
+            match inlet::first(&groups).map(|request| &request.command) {
+                // Past its actor, which has to look when what it asks is due.
+                Some(Command::InSession { receiver, .. }) => {
+                    holders.insert(*receiver);
+                }
+                Some(Command::Detach { receiver, .. }) if drive.has_asked(*receiver) => {
+                    ends = Some(*receiver);
+                    return None;
+                }
+                Some(_) | None => {}
+            }
+            inlet::next(&mut groups)
+        });
+        drive.turn(|shell, now, out| shell.run(&mut requests, now, out));
         self.groups = groups;
+        if let Some(holder) = ends {
+            drive.last_turn_of(holder);
+        }
+        self.arm(context);
+        self.give_back();
         self.pace.took(count, started);
-        self.drive.see_to_sessions(&holders);
-        if more {
+        drive.see_to_sessions(&holders);
+        if more || !self.groups.is_empty() {
             pace::knock_later(self, context);
         }
     }
 
-    /// Before commands are carried out: lets go of sessions, if they ask for one; returns the holders of
-    /// whom they ask something past the actors of their sessions, which have to look then.
-    fn look_for_sessions(&self, groups: &VecDeque<Group>) -> Vec<ReceiverId> {
-        let mut holders = Vec::new();
-        if !self.drive.holds_sessions() {
-            return holders;
+    /// After a failure: lets what was not carried out wait for the rebuilt machine.
+    fn give_back(&mut self) {
+        if !self.drive.is_running() && !self.groups.is_empty() {
+            self.drive.inlet.give_back(std::mem::take(&mut self.groups));
         }
-        let mut accepts = false;
-        for request in groups.iter().flat_map(Group::as_slice) {
-            match &request.command {
-                Command::AcceptSession { .. } => accepts = true,
-                Command::InSession { receiver, .. } => holders.push(*receiver),
-                _ => {}
-            }
-        }
-        if accepts {
-            self.drive.let_go();
-        }
-        holders
     }
 
     /// Closes the inlet if the queue is still idle behind all that has come in meanwhile. If so much
@@ -168,7 +180,7 @@ impl EntityActor {
             if !shell.is_some_and(|shell| shell.borrow().machine().is_idle_at(now)) {
                 return false;
             }
-            if self.drive.inlet.close_if_empty(reason) {
+            if self.groups.is_empty() && self.drive.inlet.close_if_empty(reason) {
                 return true;
             }
             self.take_commands(context);
@@ -208,7 +220,7 @@ impl Actor for EntityActor {
 
     fn started(&mut self, context: &mut Self::Context) {
         let drive = &self.drive;
-        drive.connect(context.address());
+        drive.connect(&context.address());
         drive.desk.connect(drive.seat, drive.number, context.address());
         drive.inlet.attach(context.address().recipient());
         self.turn(context, |shell, now, out| shell.run([], now, out));
@@ -246,6 +258,8 @@ impl Handler<StoreFailed> for EntityActor {
 
     fn handle(&mut self, StoreFailed(why): StoreFailed, context: &mut Self::Context) {
         self.drive.fail(&why);
+        self.give_back();
+        pace::disarm(self, context);
         self.end_if_quiet(context);
     }
 }
@@ -277,6 +291,7 @@ impl Handler<Retire> for EntityActor {
                 return;
             }
         }
+        self.drive.inlet.give_back(std::mem::take(&mut self.groups));
         self.drive.inlet.close(&reason);
         self.turn(context, |shell, _, out| {
             shell.close(&reason, out);

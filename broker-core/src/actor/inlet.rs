@@ -5,9 +5,9 @@
 //! ends with its actor; what waits there goes to the entity, and so does everything that comes afterwards.
 //! What may wait is bounded by the permits that the requests hold (DESIGN D6).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use actix::Recipient;
 
@@ -21,35 +21,28 @@ use crate::request::{Entrance, Request, release_all};
 /// is large.
 pub(super) type Group = std::vec::IntoIter<Request>;
 
+/// What comes next of several groups.
+pub(super) fn first(groups: &VecDeque<Group>) -> Option<&Request> {
+    groups.iter().find_map(|group| group.as_slice().first())
+}
+
+/// The next of several groups.
+pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
+    while let Some(group) = groups.front_mut() {
+        if let Some(request) = group.next() {
+            return Some(request);
+        }
+        groups.pop_front();
+    }
+    None
+}
+
 /// Where requests wait for their actor.
 #[derive(Default)]
 pub struct Inlet {
     state: Mutex<State>,
-    /// The session it leads to, with the list of those that are being let go.
-    session: Option<(ReceiverId, Arc<Leaving>)>,
-}
-
-/// The sessions of one entity whose holders have asked to let go of them: an end of each is in its inlet,
-/// or was there.
-#[derive(Default)]
-pub(super) struct Leaving(Mutex<BTreeSet<ReceiverId>>);
-
-impl Leaving {
-    pub(super) fn take(&self) -> BTreeSet<ReceiverId> {
-        mem::take(&mut *self.lock())
-    }
-
-    fn add(&self, holder: ReceiverId) {
-        self.lock().insert(holder);
-    }
-
-    pub(super) fn remove(&self, holder: ReceiverId) {
-        self.lock().remove(&holder);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ReceiverId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Who holds the session that it leads to.
+    holder: Option<ReceiverId>,
 }
 
 #[derive(Default)]
@@ -59,12 +52,15 @@ struct State {
     /// Whether the actor knows that there is something.
     knocked: bool,
     closed: Option<Rejection>,
+    /// Whether the holder of the session has asked for its end: that, and what it asks behind it, is for
+    /// the entity.
+    has_ended: bool,
 }
 
 impl Inlet {
     /// The way in to a session that is held.
-    pub(super) fn of_session(holder: ReceiverId, leaving: Arc<Leaving>) -> Self {
-        Self { state: Mutex::default(), session: Some((holder, leaving)) }
+    pub(super) fn of_session(holder: ReceiverId) -> Self {
+        Self { state: Mutex::default(), holder: Some(holder) }
     }
 
     /// Hands requests to the entity, in order. If the inlet is closed they come back with the reason.
@@ -101,6 +97,26 @@ impl Inlet {
         }
         state.knocked = !state.groups.is_empty();
         (count, state.knocked)
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().groups.is_empty()
+    }
+
+    /// Takes nothing more of the holder of the session; what waits stays.
+    pub(super) fn end(&self) {
+        self.lock().has_ended = true;
+    }
+
+    /// Takes back what was taken out and not carried out, before all that waits.
+    pub(super) fn give_back(&self, mut groups: VecDeque<Group>) {
+        let mut state = self.lock();
+        groups.append(&mut state.groups);
+        state.groups = groups;
+        if !state.groups.is_empty() {
+            state.knock();
+        }
     }
 
     /// Connects the actor that serves from now on.
@@ -169,18 +185,27 @@ impl Inlet {
 }
 
 impl Entrance for Inlet {
-    fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>> {
-        let ends = |request: &Request| matches!(request.command, Command::Detach { .. });
-        let leaves = self.session.as_ref().filter(|_| group.iter().any(ends));
-        if let Some((holder, leaving)) = leaves {
-            leaving.add(*holder);
+    fn enter(&self, mut group: Vec<Request>) -> Result<(), Vec<Request>> {
+        let mut state = self.lock();
+        if state.has_ended || state.closed.is_some() {
+            return Err(group);
         }
-        self.submit(group).map_err(|(group, _)| {
-            if let Some((holder, leaving)) = leaves {
-                leaving.remove(*holder);
+        let ends = |request: &Request| match &request.command {
+            Command::Detach { receiver, .. } => Some(*receiver) == self.holder,
+            _ => false,
+        };
+        let rest = match group.iter().position(ends) {
+            Some(place) => {
+                state.has_ended = true;
+                group.split_off(place)
             }
-            group
-        })
+            None => Vec::new(),
+        };
+        if !group.is_empty() {
+            state.groups.push_back(group.into_iter());
+            state.knock();
+        }
+        if rest.is_empty() { Ok(()) } else { Err(rest) }
     }
 }
 

@@ -96,3 +96,10 @@ pub(super) fn arm<A: Paced>(actor: &mut A, at: Timestamp, context: &mut Context<
     }));
     actor.pace().armed = Some((at, handle));
 }
+
+/// Takes the timer back. An actor that nobody knows any more ends when it waits for nothing.
+pub(super) fn disarm<A: Paced>(actor: &mut A, context: &mut Context<A>) {
+    if let Some((_, handle)) = actor.pace().armed.take() {
+        context.cancel_future(handle);
+    }
+}

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! It owns what `Held` has in the machine: the locks on messages, the link, the calls and their ends.
-//! The actor of the entity reaches in for what comes to the session from elsewhere. An unlocked session has
-//! no actor: nobody can ask it anything.
+//! The actor of the entity reaches in for what comes to the session from elsewhere, and lets go of it, in its
+//! own order and behind what the holder has asked before: who asks for the session afterwards finds it free.
+//! An unlocked session has no actor: nobody can ask it anything.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -43,6 +44,11 @@ impl HeldSession {
     pub(super) fn new(holder: ReceiverId, inlet: Arc<Inlet>, observed: &Arc<Observed>) -> Self {
         let _running = SessionRunning::count(observed);
         Self { holder, inlet, groups: RefCell::default(), _running }
+    }
+
+    /// Whether something waits.
+    pub(super) fn has_some(&self) -> bool {
+        !self.groups.borrow().is_empty() || !self.inlet.is_empty()
     }
 
     /// Takes nothing more; what waits goes to the inlet of the entity, in its order.

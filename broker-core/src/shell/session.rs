@@ -48,12 +48,17 @@ impl<M: Machine> Shell<M> {
         let mut turn = Turn::default();
         self.catch_up(now)?;
         self.let_time_pass(now, out, &mut turn)?;
-        while !self.parked.has_state_of(holder)
+        while !self.waits_for_state_of(holder)
             && let Some(request) = requests.next()
         {
             self.take(request, now, out, &mut turn)?;
         }
         self.finish(now, out, &mut turn)?;
         Ok(turn)
+    }
+
+    /// Whether a state that a holder has set waits for room; with the hold there is nothing to wait for.
+    fn waits_for_state_of(&self, holder: ReceiverId) -> bool {
+        self.parked.has_state_of(holder) && self.machine.deadline_of(holder).is_some()
     }
 }

@@ -171,13 +171,9 @@ impl Transactions {
         let timeout_at = now.plus(limits.transaction_duration_max);
         let place = begun.open.add(scope, part, bytes, room, timeout_at);
         if scope.subscription.is_some() {
-            begun.subscription = Some(entity.clone());
+            begun.subscription = Some(entity.by_way_of(None));
         }
-        // The way in to a session is kept, so that the commit comes before what its holder asks next.
-        begun.root = match begun.root.take() {
-            Some(before) if before.id() == root.id() && before.has_way() => Some(before),
-            _ => Some(root),
-        };
+        begun.root = Some(root);
         state.bytes += bytes;
         drop(state);
         let book = Arc::clone(&self.0);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use peeklock_core::command::{Outcome, SessionCommand};
+use peeklock_core::command::{Command, LinkEnd, Outcome, SessionCommand};
 use peeklock_core::condition::Condition;
+use peeklock_core::message::Message;
 use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::time::TimeSpan;
 
@@ -100,5 +101,55 @@ async fn a_state_that_waits_does_not_outlive_its_session() {
     assert!(answers.iter().all(refused), "{answers:?}");
     stand.actors(0).await;
     stand.store.make_room();
+    stand.stop().await;
+}
+
+/// DESIGN D3, SES-08: a panic in the turn that the queue takes for a session that is let go loses nothing of
+/// what waits at the queue: the rebuilt queue carries it out.
+#[tokio::test]
+async fn a_panic_while_a_session_is_let_go_leaves_nobody_waiting() {
+    let stand = Stand::new().await;
+    stand.send("a").await;
+    let held = stand.accept("a").await.unwrap();
+    stand.store.panics.store(1, Ordering::SeqCst);
+    let log = Arc::new(Log::default());
+    let go_on = stand.hold_up();
+    // The queue is knocked for first, and meets the end of the hold before the session has its turn.
+    submit(&stand.queue, vec![(Command::Describe, log.reply(0))]);
+    submit(&held.entity, vec![(held.command(receive(TimeSpan::ZERO)), log.reply(1))]);
+    submit(&held.entity, vec![(held.detach(LinkEnd::Orderly), log.reply(2))]);
+    submit(&stand.queue, vec![(stand.accept_command(Some("a")).1, log.reply(3))]);
+    submit(&stand.queue, vec![(Command::Describe, log.reply(4))]);
+    drop(go_on);
+    let mut answers = log.answers(5).await;
+    answers.sort_by_key(|(number, _)| *number);
+    let mut answers = answers.into_iter().map(|(_, answer)| answer);
+    assert!(answers.next().unwrap().is_ok());
+    assert_eq!(answers.next().unwrap().unwrap_err(), Condition::InternalError);
+    assert!(answers.next().unwrap().is_ok(), "there is nothing to let go any more");
+    let again = stand.held(answers.next().unwrap().unwrap());
+    assert!(answers.next().unwrap().is_ok());
+    assert_eq!(again.receive(TimeSpan::ZERO).await.unwrap().len(), 1);
+    stand.stop().await;
+}
+
+/// DESIGN D3: of what was rebuilt nothing stays.
+#[tokio::test]
+async fn a_rebuilt_queue_leaves_nothing_of_the_one_before() {
+    let stand = Stand::new().await;
+    let held = stand.accept("a").await.unwrap();
+    held.renewal().await.unwrap();
+    // The queue, its session, who opens it, and this test know its gauges.
+    let (known, own) = (|| Arc::strong_count(&stand.observed), 1);
+    let before = known();
+    for _ in 0..2 {
+        stand.store.failures.store(1, Ordering::SeqCst);
+        let message = stand.broker.inbound(Message::new("body").with_session_id("a"));
+        stand.queue.call(Command::Send { message }).await.unwrap_err();
+        assert_eq!(stand.locked_count().await, 0);
+        while known() != before - own {
+            tokio::task::yield_now().await;
+        }
+    }
     stand.stop().await;
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use peeklock_core::command::{Command, LinkEnd, Outcome, SessionCommand};
+use peeklock_core::command::{Command, LinkEnd, Outcome, SessionCommand, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::time::TimeSpan;
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::stand::{Log, Stand, receive, submit};
 
@@ -153,5 +154,96 @@ async fn what_comes_by_the_queue_is_carried_out_too() {
         stand.accept("a").await.err().unwrap().condition(),
         Condition::SessionCannotBeLocked
     );
+    stand.stop().await;
+}
+
+/// SES-13, SES-33: who lets go of a session while a state that it has set waits for room has let go of it;
+/// the state is lost with the hold.
+#[tokio::test]
+async fn a_state_that_waits_holds_up_no_end() {
+    let stand = Stand::new().await;
+    for end in [LinkEnd::Orderly, LinkEnd::Broken] {
+        let held = stand.accept("a").await.unwrap();
+        stand.store.is_busy.store(true, Ordering::SeqCst);
+        let log = Arc::new(Log::default());
+        let state = held.command(SessionCommand::SetState { state: Some("late".into()) });
+        let behind = held.command(SessionCommand::Renew);
+        submit(&held.entity, vec![(state, log.reply(0)), (behind, log.reply(1))]);
+        stand.store.refused().await;
+        submit(&held.entity, vec![(held.detach(end), log.reply(2))]);
+        let next = stand.accept("a").await.unwrap();
+        stand.store.make_room();
+        let mut answers = log.answers(3).await;
+        answers.sort_by_key(|(number, _)| *number);
+        let mut answers = answers.into_iter().map(|(_, answer)| answer);
+        assert_eq!(answers.next().unwrap().unwrap_err(), Condition::SessionLockLost);
+        assert!(answers.all(|answer| answer.is_ok()));
+        assert!(matches!(
+            next.ask(SessionCommand::GetState).await,
+            Ok(Outcome::SessionState(None))
+        ));
+        next.entity.call(next.detach(LinkEnd::Orderly)).await.unwrap();
+    }
+    stand.stop().await;
+}
+
+/// DEL-07, SET-24: what is asked of the queue before and behind the end of a hold is carried out before and
+/// behind it, whoever has its turn first.
+#[tokio::test]
+async fn the_end_of_a_hold_has_its_place_at_the_queue() {
+    let stand = Stand::new().await;
+    stand.send("a").await;
+    stand.send("a").await;
+    let held = stand.accept("a").await.unwrap();
+    let messages = held.receive(TimeSpan::ZERO).await.unwrap();
+    let token = messages[0].facts.lock.unwrap().token;
+    let log = Arc::new(Log::default());
+    let go_on = stand.hold_up();
+    // The session is knocked for first.
+    let renew = |_| (held.command(SessionCommand::Renew), log.reply(0));
+    submit(&held.entity, (0..600).map(renew).collect());
+    let settle = Command::Settle { token, settlement: Settlement::Complete };
+    submit(&stand.queue, vec![(settle, log.reply(1))]);
+    submit(&held.entity, vec![(held.detach(LinkEnd::Orderly), log.reply(2))]);
+    let delete =
+        Command::DeleteBatchUnlocked { count_max: 10, enqueued_before: Some(Timestamp::NEVER) };
+    submit(&stand.queue, vec![(delete, log.reply(3))]);
+    drop(go_on);
+    let mut answers = log.answers(603).await;
+    answers.sort_by_key(|(number, _)| *number);
+    let (_, deleted) = answers.pop().unwrap();
+    assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "all before was carried out");
+    assert!(matches!(deleted, Ok(Outcome::Deleted(1))), "{deleted:?}");
+    stand.stop().await;
+}
+
+/// DESIGN D6: sessions that are let go with much to do keep nobody else from the arbiter for longer than
+/// their turns.
+#[tokio::test]
+async fn sessions_that_are_let_go_take_turns_too() {
+    const SESSIONS: usize = 4;
+    const COMMANDS: usize = 2_000;
+    let stand = Stand::new().await;
+    stand.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+    let other = stand.broker.entity("other").unwrap();
+    let mut held = Vec::new();
+    for session in ["a", "b", "c", "d"] {
+        held.push(stand.accept(session).await.unwrap());
+    }
+    let log = Arc::new(Log::default());
+    let go_on = stand.hold_up();
+    submit(&stand.queue, vec![(Command::Describe, log.reply(0))]);
+    for one in &held {
+        let renew = |_| (one.command(SessionCommand::Renew), log.reply(1));
+        submit(&one.entity, (0..COMMANDS).map(renew).collect());
+        submit(&one.entity, vec![(one.detach(LinkEnd::Orderly), log.reply(2))]);
+    }
+    submit(&stand.queue, vec![(stand.accept_command(Some("d")).1, log.reply(3))]);
+    submit(&other, vec![(Command::Describe, log.reply(4))]);
+    drop(go_on);
+    let answers = log.answers(SESSIONS * (COMMANDS + 1) + 3).await;
+    let place = answers.iter().position(|(number, _)| *number == 4).unwrap();
+    assert!(place <= (SESSIONS + 2) * TURN, "answered behind {place} others");
+    assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
     stand.stop().await;
 }
