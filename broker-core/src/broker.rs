@@ -26,7 +26,7 @@ use crate::inbound::Edge;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path};
 use crate::permits::Budget;
-use crate::request::{Release, Request, release_all};
+use crate::request::{Release, Request, Way, release_all};
 use crate::store::Store;
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
@@ -211,15 +211,18 @@ impl Broker {
             return Err(absent());
         }
         let path = format!("{}{}", entry.path, sub_queue.suffix());
-        Ok(Entity(Arc::new(EntityHandle {
-            broker: self.clone(),
-            id: entry.id,
-            kind: entry.kind,
-            path: path.into(),
-            key,
-            sub_queue: *sub_queue,
-            inlet: Mutex::new(entry.inlet),
-        })))
+        Ok(Entity(
+            Arc::new(EntityHandle {
+                broker: self.clone(),
+                id: entry.id,
+                kind: entry.kind,
+                path: path.into(),
+                key,
+                sub_queue: *sub_queue,
+                inlet: Mutex::new(entry.inlet),
+            }),
+            None,
+        ))
     }
 
     /// Creates a queue with the properties named, the others at their defaults (ENT-03). Answers
@@ -480,7 +483,7 @@ fn stopped() -> Rejection {
 
 /// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
 #[derive(Clone)]
-pub struct Entity(Arc<EntityHandle>);
+pub struct Entity(Arc<EntityHandle>, Option<Way>);
 
 struct EntityHandle {
     broker: Broker,
@@ -512,12 +515,21 @@ impl Entity {
     }
 
     /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent.
+    /// Not by way of a session: a transaction may be about several.
     pub(crate) fn root(&self) -> Result<Self, Rejection> {
         match EntityAddress::parse(&self.0.path)?.entity {
-            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.clone()),
+            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.by_way_of(None)),
             EntityName::Root(path) => self.0.broker.find(&path),
             EntityName::Subscription { topic, .. } => self.0.broker.find(&topic),
         }
+    }
+
+    /// The same entity for the holder of a session, who asks everything by the way that came with the
+    /// session: then it is carried out in the order in which it was asked, however busy the entity is
+    /// with others. When the session is held no more, the entity answers.
+    #[must_use]
+    pub fn by_way_of(&self, way: Option<Way>) -> Self {
+        Self(Arc::clone(&self.0), way)
     }
 
     /// The path in the case given at creation, with the suffix of the sub-queue.
@@ -580,6 +592,13 @@ impl Entity {
             })
             .collect();
         release_all(&mut refused);
+        let group = match &self.1 {
+            Some(way) => match way.enter(group) {
+                Ok(()) => return,
+                Err(rest) => rest,
+            },
+            None => group,
+        };
         let inlet = Arc::clone(&*self.0.inlet.lock().unwrap_or_else(PoisonError::into_inner));
         let Err((group, reason)) = inlet.submit(group) else { return };
         // The entity may have been opened anew under the same identity: look once.

@@ -16,6 +16,7 @@ use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
 use crate::message::{Content, Envelope, Overlay, Value};
 use crate::path::SubQueue;
+use crate::request::Way;
 use crate::rule::{Explanation, RuleDescription};
 use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
@@ -471,9 +472,10 @@ pub enum Drain {
 }
 
 /// The answer to a command that was not rejected. Of messages and states it holds what `M` and `S`
-/// say: a machine names them, a shell adds references to their contents.
+/// say: a machine names them, a shell adds references to their contents. What `W` says of a session that
+/// was accepted is the shell's to add.
 #[derive(Clone, Debug)]
-pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
+pub enum Outcome<M = ReceivedMessage, S = ContentRef, W = Option<Way>> {
     /// It is done; there is nothing more to say.
     Done,
     /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or
@@ -512,6 +514,8 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
         receiver: ReceiverId,
         /// When the lock ends, unless renewed.
         locked_until: Timestamp,
+        /// The way in to the session; see [`crate::Entity::by_way_of`].
+        way: W,
     },
     /// The state of a session, if it has one (SES-24).
     SessionState(Option<S>),
@@ -526,7 +530,7 @@ pub enum Outcome<M = ReceivedMessage, S = ContentRef> {
 }
 
 /// An outcome as a machine tells it.
-pub type MachineOutcome = Outcome<MessageFacts, StateFacts>;
+pub type MachineOutcome = Outcome<MessageFacts, StateFacts, ()>;
 
 /// Where the state of a session is.
 #[derive(Clone, Debug)]

@@ -42,6 +42,11 @@ pub enum Effect {
         /// Why.
         reason: Rejection,
     },
+    /// A session is held no more: its lock has ended, in whatever way.
+    SessionEnded {
+        /// Who held it.
+        receiver: ReceiverId,
+    },
     /// Messages leave for another entity. They are durable and frozen until
     /// [`crate::command::Command::TransferOut`] says what became of them.
     HandOver(Box<HandOver>),

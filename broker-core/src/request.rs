@@ -3,6 +3,7 @@
 //! A transport groups the commands of one read by entity and submits each group at once; the entity
 //! hands back everything for one connection as one group, with one wake-up (DESIGN D1).
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::command::{Command, Outcome, ReceivedMessage};
@@ -21,6 +22,35 @@ pub struct Request {
     pub command: Command,
     /// Where the answer goes.
     pub reply: Reply,
+}
+
+/// The way in to the driver of a session that is held. Whoever holds the session asks everything by it,
+/// which keeps the order; see [`crate::Entity::by_way_of`]. The end of the hold, and what is asked behind it,
+/// is passed on to the entity.
+#[derive(Clone)]
+pub struct Way(Arc<dyn Entrance>);
+
+/// Where requests go in.
+pub(crate) trait Entrance: Send + Sync {
+    /// Hands requests in, in order. What comes back is for the entity: the end of the hold with all behind
+    /// it, or everything, if the hold is over.
+    fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>>;
+}
+
+impl Way {
+    pub(crate) fn new(entrance: Arc<impl Entrance + 'static>) -> Self {
+        Self(entrance)
+    }
+
+    pub(crate) fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>> {
+        self.0.enter(group)
+    }
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Way")
+    }
 }
 
 /// Where answers and deliveries go: one per connection, or one per call.

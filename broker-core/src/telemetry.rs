@@ -3,6 +3,7 @@
 //! Counters and histograms go through the `metrics` facade and have no entity label; gauges of
 //! single entities are read from [`Observed`] at scrape time (DESIGN section 5).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
@@ -100,6 +101,23 @@ pub struct Observed {
     transfer: AtomicU64,
     transfer_dead_letter: AtomicU64,
     size_bytes: AtomicU64,
+    sessions: AtomicU64,
+}
+
+/// An actor of a session that runs; counted as long as this is there.
+pub(crate) struct SessionRunning(Arc<Observed>);
+
+impl SessionRunning {
+    pub(crate) fn count(observed: &Arc<Observed>) -> Self {
+        observed.sessions.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(observed))
+    }
+}
+
+impl Drop for SessionRunning {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Observed {
@@ -124,6 +142,12 @@ impl Observed {
             transfer: self.transfer.load(Ordering::Relaxed),
             transfer_dead_letter: self.transfer_dead_letter.load(Ordering::Relaxed),
         }
+    }
+
+    /// How many actors of sessions run: one for each session that is held, and those that are just ending.
+    #[must_use]
+    pub fn session_actors(&self) -> u64 {
+        self.sessions.load(Ordering::Relaxed)
     }
 
     /// Sum of stored sizes as of the last turn.

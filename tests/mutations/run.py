@@ -89,7 +89,7 @@ QUEUE = [
     ("a broken link counts", "SET-31", "entity/queue/receive.rs",
      "LinkEnd::Orderly | LinkEnd::Broken => {", "LinkEnd::Broken => {\n                while let Some(lock) = self.locks.first_of(receiver).copied() {\n                    self.release(lock.sequence());\n                }\n            }\n            LinkEnd::Orderly => {"),
     ("a waiting call ends at its time", "RCV-11", "entity/queue/receive.rs",
-     "            && deadline <= ctx.now\n", "            && deadline < ctx.now\n"),
+     "filter(|(deadline, _)| *deadline <= now)", "filter(|(deadline, _)| *deadline < now)"),
     ("a status that blocks receiving blocks it", "ENT-24", "entity/queue/receive.rs",
      "if !self.description.status.allows_receive() {", "if false {"),
     ("a batch delete stops at the instant", "DEL-03", "entity/queue/browse.rs",

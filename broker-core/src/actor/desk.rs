@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actix::Addr;
 use tokio::sync::Notify;
 
-use super::entity::{Committed, EntityActor, Knock, StoreFailed};
+use super::entity::{Committed, EntityActor, StoreFailed};
 use super::namespace::{NamespaceActor, TreeFailed};
+use super::pace::Knock;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::family::MemberNumber;

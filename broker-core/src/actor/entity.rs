@@ -1,46 +1,29 @@
 //! The actor of one entity: takes commands from its inlet, runs them through the shell, arms one timer.
+//! What it shares with the actors of its sessions is its [`Drive`].
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use actix::{
-    Actor, ActorContext, AsyncContext, Context, Handler, Message, SpawnHandle, WrapFuture,
-};
-use actix::{ActorFutureExt, Addr};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::desk::Desk;
-use super::inlet::{Group, Inlet};
-use super::namespace::{IdleElapsed, NamespaceActor};
-use super::transfer::Courier;
-use crate::broker::Shared;
-use crate::clock::Clock;
+use super::drive::{ContentsLoaded, Drive};
+use super::inlet::{self, Group};
+use super::pace::{self, Knock, Pace, Paced};
+use crate::command::Command;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
-use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
-use crate::ids::EntityId;
-use crate::request::{Release, release_all};
+use crate::request::Release;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
-use crate::telemetry::Observed;
 use crate::time::Timestamp;
-use crate::transfer::passage::Passages;
 
-/// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
-const TURN_COMMANDS_MAX: usize = 256;
-const TURN_COMMANDS_MIN: usize = 16;
-const TURN_TIME: Duration = Duration::from_millis(1);
 /// How often an idle queue takes what has come in before it is closed.
 const IDLE_LOOKS_MAX: usize = 4;
-
-/// There is something in the inlet.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Knock;
 
 /// A stage is durable.
 #[derive(Message)]
@@ -83,71 +66,18 @@ pub(super) struct Retire {
 
 /// The actor of one entity.
 pub struct EntityActor {
-    id: EntityId,
-    /// `None` after a failure, until the parent has rebuilt the entity. The tree knows it too, weakly:
-    /// a transaction over several machines is carried out by one of them (TXN-08).
-    shell: Option<Rc<RefCell<Shell<AnyMachine>>>>,
-    tree: Rc<RefCell<Tree>>,
-    /// Its place among the actors of the tree.
-    number: MemberNumber,
-    inlet: Arc<Inlet>,
-    observed: Arc<Observed>,
-    clock: Arc<dyn Clock>,
-    desk: Rc<Desk>,
-    seat: u64,
-    namespace: Addr<NamespaceActor>,
-    /// Brings messages to other entities.
-    courier: Courier,
+    drive: Rc<Drive>,
+    /// What was taken from the inlet and waits behind the end of a hold.
     groups: VecDeque<Group>,
-    turn_size: usize,
-    armed: Option<(Timestamp, SpawnHandle)>,
+    pace: Pace,
     /// Who is told when the stage is durable that holds the last of a retired actor.
     retired: Option<(StageNumber, Box<dyn FnOnce() + Send>)>,
-    /// Whether a knock of its own is on its way.
-    knocking: Cell<bool>,
-}
-
-/// What an entity actor is made of.
-pub(super) struct Parts {
-    pub(super) id: EntityId,
-    pub(super) shell: Shell<AnyMachine>,
-    pub(super) inlet: Arc<Inlet>,
-    pub(super) passages: Arc<Passages>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) observed: Arc<Observed>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) desk: Rc<Desk>,
-    pub(super) seat: u64,
-    pub(super) namespace: Addr<NamespaceActor>,
 }
 
 impl EntityActor {
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts { id, shell, inlet, passages, shared, observed, clock, desk, seat, namespace } =
-            parts;
-        observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
-        let (tree, number) = (Rc::clone(shell.tree()), shell.number());
-        let shell = Rc::new(RefCell::new(shell));
-        let participant = Rc::downgrade(&shell);
-        tree.borrow_mut().enlist(id, participant);
-        Self {
-            id,
-            tree,
-            number,
-            shell: Some(shell),
-            inlet,
-            observed,
-            clock,
-            desk,
-            seat,
-            namespace,
-            courier: Courier::new(id, shared, passages),
-            groups: VecDeque::new(),
-            turn_size: TURN_COMMANDS_MAX,
-            armed: None,
-            retired: None,
-            knocking: Cell::new(false),
-        }
+    pub(super) fn new(drive: Rc<Drive>) -> Self {
+        let pace = Pace::new(Arc::clone(&drive.clock));
+        Self { drive, groups: VecDeque::new(), pace, retired: None }
     }
 
     /// Runs one turn of the shell and lets out what may leave.
@@ -156,173 +86,101 @@ impl EntityActor {
         context: &mut Context<Self>,
         run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
     ) {
-        let Some(shell) = self.shell.as_ref().map(Rc::clone) else { return };
-        let now = self.clock.now();
-        let mut releases = Vec::new();
-        let result =
-            catch_unwind(AssertUnwindSafe(|| run(&mut shell.borrow_mut(), now, &mut releases)));
-        match result {
-            Ok(Ok(turn)) => {
-                let mut shell = shell.borrow_mut();
-                let machine = shell.machine();
-                self.observed.publish(&machine.counts(), machine.size_bytes());
-                self.desk.telemetry.count(&turn);
-                if turn.idle_elapsed {
-                    self.namespace.do_send(IdleElapsed(self.id));
-                }
-                let to_wake = self.tree.borrow_mut().take_to_wake();
-                if !to_wake.is_empty() {
-                    self.desk.wake(self.seat, &to_wake);
-                }
-                release_all(&mut releases);
-                let outgoing = shell.take_outgoing();
-                drop(shell);
-                for list in outgoing {
-                    self.courier.carry(list, context.address());
-                }
-                if turn.wants_load {
-                    self.load(context);
-                }
-                if self.tree.borrow().wants_submit(now) {
-                    self.desk.mark_dirty(self.seat);
-                }
-                self.arm(context);
-            }
-            Ok(Err(failure)) => {
-                release_all(&mut releases);
-                self.fail(&failure.0);
-            }
-            Err(panic) => {
-                let what = panic
-                    .downcast_ref::<&str>()
-                    .map(ToString::to_string)
-                    .or_else(|| panic.downcast_ref::<String>().cloned())
-                    .unwrap_or_else(|| "panic".to_owned());
-                self.fail(&format!("panic: {what}"));
-            }
-        }
+        self.drive.turn(run);
+        self.arm(context);
     }
 
-    /// Ends the tree: everybody who waits is told, nothing that is staged leaves. The parent
-    /// rebuilds the entity from the store when nothing of its tree is on its way any more (DESIGN D3).
-    fn fail(&mut self, why: &str) {
-        let Some(shell) = self.shell.take() else { return };
-        tracing::error!(entity_id = self.id.0, why, "entity failed and is rebuilt");
-        self.inlet.detach();
-        let reason = Rejection::internal("the entity failed and is being rebuilt");
-        let mut releases = Vec::new();
-        // A machine that panicked is asked for nothing more; its waiting calls and links are the shell's.
-        shell.borrow_mut().close(&reason, &mut releases);
-        self.tree.borrow_mut().abandon();
-        drop(shell);
-        release_all(&mut releases);
-        self.desk.fail(self.seat, why);
-    }
-
-    /// Loads contents that the machine has asked for, away from this arbiter; it gets what could be
-    /// read.
-    fn load(&mut self, context: &mut Context<Self>) {
-        let contents = self.shell.as_ref().and_then(|shell| shell.borrow_mut().take_load());
-        let Some(contents) = contents else { return };
-        let load = async move {
-            let mut loaded = Vec::with_capacity(contents.len());
-            for (sequence, content) in contents {
-                let bytes = content.load().await;
-                if let Err(error) = &bytes {
-                    tracing::error!(sequence_number = sequence.0, %error, "content is not readable");
-                }
-                loaded.push((sequence, bytes.ok()));
-            }
-            loaded
-        };
-        context.spawn(load.into_actor(self).map(|loaded, actor, context| {
-            actor.turn(context, |shell, now, out| shell.loaded(loaded, now, out));
-        }));
-    }
-
-    /// Arms the one timer for the earliest deadline, if it is earlier than the armed one.
+    /// Arms the one timer for the earliest deadline, if it is earlier than the armed one. What is due in
+    /// sessions that are held is for their actors.
     fn arm(&mut self, context: &mut Context<Self>) {
-        let Some(own) = self.shell.as_ref().map(|shell| shell.borrow().own_deadline()) else {
+        if !self.drive.is_running() {
             return;
-        };
-        let now = self.clock.now();
+        }
+        let drive = Rc::clone(&self.drive);
+        let now = drive.clock.now();
+        let own = drive.own_deadline();
         if own.is_some_and(|at| at <= now) {
             // What is due rests on a submission, whose completion is the next turn; or there is more
             // than one step does, and the rest waits until everything else that is ready has run. A
             // timer would be ready at once, within this very poll, and keep the desk from submitting.
-            if self.tree.borrow().wants_submit(now) {
-                self.tree.borrow_mut().mark_last(self.number);
+            let wants_submit = drive.tree.borrow().wants_submit(now);
+            if wants_submit {
+                drive.tree.borrow_mut().mark_last(drive.number);
             } else {
-                self.knock_later(context);
+                pace::knock_later(self, context);
             }
+            drive.entity_wakes_at(Some(Timestamp::NONE));
             return;
         }
         // What is staged and due is with the desk already.
-        let flush = self.tree.borrow().flush_deadline().filter(|at| *at > now);
-        let Some(deadline) = own.into_iter().chain(flush).min() else { return };
-        if let Some((armed, handle)) = self.armed {
-            if armed <= deadline {
-                return;
-            }
-            context.cancel_future(handle);
+        let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
+        if let Some(deadline) = own.into_iter().chain(flush).min() {
+            pace::arm(self, deadline, context);
         }
-        let clock = Arc::clone(&self.clock);
-        let sleep = async move { clock.sleep_until(deadline).await };
-        let handle = context.spawn(sleep.into_actor(self).map(|(), actor, context| {
-            actor.armed = None;
-            actor.turn(context, |shell, now, out| shell.run([], now, out));
-        }));
-        self.armed = Some((deadline, handle));
+        drive.entity_wakes_at(self.pace.armed());
     }
 
-    /// Takes commands from the inlet, then yields to whatever else is ready on this arbiter.
+    /// Takes commands from the inlet, then yields to whatever else is ready on this arbiter. The end of a hold
+    /// waits for what its holder has asked before by a way of its own, and with it all that is behind.
     fn take_commands(&mut self, context: &mut Context<Self>) {
-        if self.shell.is_none() {
+        if !self.drive.can_go_on() {
+            self.give_back();
             return;
         }
-        if self.tree.borrow().is_lost() {
-            // Its notice is still on its way; the commands wait for the rebuilt machine.
-            self.fail("an append failed");
-            return;
-        }
+        let drive = Rc::clone(&self.drive);
         let mut groups = std::mem::take(&mut self.groups);
-        let (count, more) = self.inlet.take(self.turn_size, &mut groups);
         let started = Instant::now();
-        self.turn(context, |shell, now, out| shell.run(groups.drain(..).flatten(), now, out));
+        let (count, more) = if groups.is_empty() {
+            drive.inlet.take(self.pace.turn_size(), &mut groups)
+        } else {
+            (0, true)
+        };
+        let (mut holders, mut ends) = (BTreeSet::new(), None);
+        let mut requests = std::iter::from_fn(|| {
+            match inlet::first(&groups).map(|request| &request.command) {
+                // Past its actor, which has to look when what it asks is due.
+                Some(Command::InSession { receiver, .. }) => {
+                    holders.insert(*receiver);
+                }
+                Some(Command::Detach { receiver, .. }) if drive.has_asked(*receiver) => {
+                    ends = Some(*receiver);
+                    return None;
+                }
+                Some(_) | None => {}
+            }
+            inlet::next(&mut groups)
+        });
+        drive.turn(|shell, now, out| shell.run(&mut requests, now, out));
         self.groups = groups;
-        if started.elapsed() > TURN_TIME {
-            self.turn_size = (self.turn_size / 2).max(TURN_COMMANDS_MIN);
-        } else if count == self.turn_size {
-            self.turn_size = (self.turn_size * 2).min(TURN_COMMANDS_MAX);
+        if let Some(holder) = ends {
+            drive.last_turn_of(holder);
         }
-        if more {
-            self.knock_later(context);
+        self.arm(context);
+        self.give_back();
+        self.pace.took(count, started);
+        drive.see_to_sessions(&holders);
+        if more || !self.groups.is_empty() {
+            pace::knock_later(self, context);
         }
     }
 
-    /// Takes another turn after everything that is ready on this arbiter.
-    fn knock_later(&self, context: &mut Context<Self>) {
-        if self.knocking.replace(true) {
-            return;
+    /// After a failure: lets what was not carried out wait for the rebuilt machine.
+    fn give_back(&mut self) {
+        if !self.drive.is_running() && !self.groups.is_empty() {
+            self.drive.inlet.give_back(std::mem::take(&mut self.groups));
         }
-        let itself = context.address();
-        actix_rt::spawn(async move {
-            tokio::task::yield_now().await;
-            itself.do_send(Knock);
-        });
     }
 
     /// Closes the inlet if the queue is still idle behind all that has come in meanwhile. If so much
     /// comes in that this takes long, the queue says again later that it is idle.
     fn close_if_idle(&mut self, reason: &Rejection, context: &mut Context<Self>) -> bool {
         for _ in 0..IDLE_LOOKS_MAX {
-            let now = self.clock.now();
-            let is_idle =
-                |shell: &Rc<RefCell<Shell<AnyMachine>>>| shell.borrow().machine().is_idle_at(now);
-            if !self.shell.as_ref().is_some_and(is_idle) {
+            let now = self.drive.clock.now();
+            let shell = self.drive.shell();
+            if !shell.is_some_and(|shell| shell.borrow().machine().is_idle_at(now)) {
                 return false;
             }
-            if self.inlet.close_if_empty(reason) {
+            if self.groups.is_empty() && self.drive.inlet.close_if_empty(reason) {
                 return true;
             }
             self.take_commands(context);
@@ -333,17 +191,27 @@ impl EntityActor {
     /// Calls back when what a retired actor has left is durable, or lost with its tree, and ends it.
     fn end_if_quiet(&mut self, context: &mut Context<Self>) {
         let Some((last, _)) = &self.retired else { return };
-        let tree = self.tree.borrow();
+        let tree = self.drive.tree.borrow();
         let is_quiet = tree.durable_stage() >= *last || (tree.is_lost() && tree.is_quiet());
         drop(tree);
         if !is_quiet {
             return;
         }
         if let Some((_, done)) = self.retired.take() {
-            self.desk.leave(self.seat, self.number);
+            self.drive.desk.leave(self.drive.seat, self.drive.number);
             done();
             context.stop();
         }
+    }
+}
+
+impl Paced for EntityActor {
+    fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
+    }
+
+    fn alarm(&mut self, context: &mut Context<Self>) {
+        self.turn(context, |shell, now, out| shell.run([], now, out));
     }
 }
 
@@ -351,8 +219,10 @@ impl Actor for EntityActor {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        self.desk.connect(self.seat, self.number, context.address());
-        self.inlet.attach(context.address());
+        let drive = &self.drive;
+        drive.connect(&context.address());
+        drive.desk.connect(drive.seat, drive.number, context.address());
+        drive.inlet.attach(context.address().recipient());
         self.turn(context, |shell, now, out| shell.run([], now, out));
     }
 }
@@ -361,8 +231,16 @@ impl Handler<Knock> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, _: Knock, context: &mut Self::Context) {
-        self.knocking.set(false);
+        self.pace.knocked();
         self.take_commands(context);
+    }
+}
+
+impl Handler<ContentsLoaded> for EntityActor {
+    type Result = ();
+
+    fn handle(&mut self, ContentsLoaded(loaded): ContentsLoaded, context: &mut Self::Context) {
+        self.turn(context, |shell, now, out| shell.loaded(loaded, now, out));
     }
 }
 
@@ -379,7 +257,9 @@ impl Handler<StoreFailed> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, StoreFailed(why): StoreFailed, context: &mut Self::Context) {
-        self.fail(&why);
+        self.drive.fail(&why);
+        self.give_back();
+        pace::disarm(self, context);
         self.end_if_quiet(context);
     }
 }
@@ -411,20 +291,22 @@ impl Handler<Retire> for EntityActor {
                 return;
             }
         }
-        self.inlet.close(&reason);
+        self.drive.inlet.give_back(std::mem::take(&mut self.groups));
+        self.drive.inlet.close(&reason);
         self.turn(context, |shell, _, out| {
             shell.close(&reason, out);
             Ok(Turn::default())
         });
-        let mut tree = self.tree.borrow_mut();
-        tree.leave_family(self.id);
-        let last = tree.mark_last(self.number);
+        let drive = Rc::clone(&self.drive);
+        let mut tree = drive.tree.borrow_mut();
+        tree.leave_family(drive.id);
+        let last = tree.mark_last(drive.number);
         tree.flush();
         drop(tree);
         self.retired = Some((last, done));
-        if self.shell.take().is_some() {
-            self.desk.halt(self.seat);
-            self.desk.mark_dirty(self.seat);
+        if drive.retire() {
+            drive.desk.halt(drive.seat);
+            drive.desk.mark_dirty(drive.seat);
         }
         self.end_if_quiet(context);
     }
@@ -446,11 +328,12 @@ impl Handler<Adopt> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, Adopt(start): Adopt, _: &mut Self::Context) {
-        let home = self.shell.is_some() && !self.tree.borrow().is_lost();
+        let drive = &self.drive;
+        let home = drive.is_running() && !drive.tree.borrow().is_lost();
         start(home.then(|| Home {
-            tree: Rc::clone(&self.tree),
-            desk: Rc::clone(&self.desk),
-            seat: self.seat,
+            tree: Rc::clone(&drive.tree),
+            desk: Rc::clone(&drive.desk),
+            seat: drive.seat,
         }));
     }
 }

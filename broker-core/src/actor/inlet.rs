@@ -1,38 +1,68 @@
-//! The way in to one entity: commands queue up here, the actor is knocked for once per group.
+//! The way in to one entity, or to a session that is held: commands queue up here, the actor is knocked
+//! for once per group.
 //!
-//! It outlives the actor: while an entity is rebuilt, commands wait here. What may wait is bounded
-//! by the permits that the requests hold (DESIGN D6).
+//! That of an entity outlives the actor: while an entity is rebuilt, commands wait here. That of a session
+//! ends with its actor; what waits there goes to the entity, and so does everything that comes afterwards.
+//! What may wait is bounded by the permits that the requests hold (DESIGN D6).
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use actix::Addr;
+use actix::Recipient;
 
-use super::entity::{EntityActor, Knock};
+use super::pace::Knock;
+use crate::command::Command;
 use crate::error::Rejection;
-use crate::request::{Request, release_all};
+use crate::ids::ReceiverId;
+use crate::request::{Entrance, Request, release_all};
 
 /// Requests that were handed in together, or what is left of them. They are moved as a group: a request
 /// is large.
 pub(super) type Group = std::vec::IntoIter<Request>;
 
-/// Where requests of one entity wait for its actor.
+/// What comes next of several groups.
+pub(super) fn first(groups: &VecDeque<Group>) -> Option<&Request> {
+    groups.iter().find_map(|group| group.as_slice().first())
+}
+
+/// The next of several groups.
+pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
+    while let Some(group) = groups.front_mut() {
+        if let Some(request) = group.next() {
+            return Some(request);
+        }
+        groups.pop_front();
+    }
+    None
+}
+
+/// Where requests wait for their actor.
 #[derive(Default)]
 pub struct Inlet {
     state: Mutex<State>,
+    /// Who holds the session that it leads to.
+    holder: Option<ReceiverId>,
 }
 
 #[derive(Default)]
 struct State {
     groups: VecDeque<Group>,
-    actor: Option<Addr<EntityActor>>,
+    actor: Option<Recipient<Knock>>,
     /// Whether the actor knows that there is something.
     knocked: bool,
     closed: Option<Rejection>,
+    /// Whether the holder of the session has asked for its end: that, and what it asks behind it, is for
+    /// the entity.
+    has_ended: bool,
 }
 
 impl Inlet {
+    /// The way in to a session that is held.
+    pub(super) fn of_session(holder: ReceiverId) -> Self {
+        Self { state: Mutex::default(), holder: Some(holder) }
+    }
+
     /// Hands requests to the entity, in order. If the inlet is closed they come back with the reason.
     pub fn submit(&self, group: Vec<Request>) -> Result<(), (Vec<Request>, Rejection)> {
         let mut state = self.lock();
@@ -69,8 +99,28 @@ impl Inlet {
         (count, state.knocked)
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().groups.is_empty()
+    }
+
+    /// Takes nothing more of the holder of the session; what waits stays.
+    pub(super) fn end(&self) {
+        self.lock().has_ended = true;
+    }
+
+    /// Takes back what was taken out and not carried out, before all that waits.
+    pub(super) fn give_back(&self, mut groups: VecDeque<Group>) {
+        let mut state = self.lock();
+        groups.append(&mut state.groups);
+        state.groups = groups;
+        if !state.groups.is_empty() {
+            state.knock();
+        }
+    }
+
     /// Connects the actor that serves from now on.
-    pub(super) fn attach(&self, actor: Addr<EntityActor>) {
+    pub(super) fn attach(&self, actor: Recipient<Knock>) {
         let mut state = self.lock();
         state.actor = Some(actor);
         state.knocked = false;
@@ -108,8 +158,54 @@ impl Inlet {
         release_all(&mut releases);
     }
 
+    /// Takes nothing more; what was taken out and what is left goes to the inlet of the entity, in its order
+    /// and before anything that comes later.
+    pub(super) fn empty_into(&self, taken: VecDeque<Group>, entity: &Self) {
+        let mut refused = Vec::new();
+        let mut state = self.lock();
+        state.actor = None;
+        state.closed = Some(Rejection::internal("the session is held no more"));
+        let left = mem::take(&mut state.groups);
+        for group in taken.into_iter().chain(left) {
+            refused.extend(entity.submit(group.collect()).err());
+        }
+        drop(state);
+        let mut releases = Vec::new();
+        for (group, reason) in refused {
+            let answers =
+                group.into_iter().map(|request| request.reply.answer(Err(reason.clone())));
+            releases.extend(answers.flatten());
+        }
+        release_all(&mut releases);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entrance for Inlet {
+    fn enter(&self, mut group: Vec<Request>) -> Result<(), Vec<Request>> {
+        let mut state = self.lock();
+        if state.has_ended || state.closed.is_some() {
+            return Err(group);
+        }
+        let ends = |request: &Request| match &request.command {
+            Command::Detach { receiver, .. } => Some(*receiver) == self.holder,
+            _ => false,
+        };
+        let rest = match group.iter().position(ends) {
+            Some(place) => {
+                state.has_ended = true;
+                group.split_off(place)
+            }
+            None => Vec::new(),
+        };
+        if !group.is_empty() {
+            state.groups.push_back(group.into_iter());
+            state.knock();
+        }
+        if rest.is_empty() { Ok(()) } else { Err(rest) }
     }
 }
 

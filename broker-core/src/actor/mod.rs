@@ -12,8 +12,11 @@
 
 pub mod desk;
 pub mod directory;
+mod drive;
 pub mod entity;
 pub mod inlet;
 pub mod namespace;
+mod pace;
 mod route;
+mod session;
 mod transfer;

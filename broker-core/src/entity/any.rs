@@ -10,7 +10,7 @@ use crate::change::{Change, Durability};
 use crate::command::{Command, Counts};
 use crate::effect::Answer;
 use crate::error::Rejection;
-use crate::ids::{SequenceNumber, Ticket};
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
@@ -80,6 +80,14 @@ impl Machine for AnyMachine {
 
     fn next_deadline(&self) -> Option<Timestamp> {
         either!(self, machine => machine.next_deadline())
+    }
+
+    fn own_deadline(&self) -> Option<Timestamp> {
+        either!(self, machine => machine.own_deadline())
+    }
+
+    fn deadline_of(&self, holder: ReceiverId) -> Option<Timestamp> {
+        either!(self, machine => machine.deadline_of(holder))
     }
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {

@@ -30,7 +30,7 @@ use crate::change::{Change, Durability};
 use crate::command::Command;
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
-use crate::ids::{SequenceNumber, Ticket};
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::store::{Batch, Key, Reserved};
@@ -119,6 +119,16 @@ pub trait Machine {
 
     /// The next instant at which [`Machine::advance`] has something to do.
     fn next_deadline(&self) -> Option<Timestamp>;
+
+    /// The same without what is due in sessions that are held, for whom those have drivers of their own.
+    fn own_deadline(&self) -> Option<Timestamp> {
+        self.next_deadline()
+    }
+
+    /// The next instant at which something is due in the session that somebody holds.
+    fn deadline_of(&self, _holder: ReceiverId) -> Option<Timestamp> {
+        None
+    }
 
     /// Carries a change out. The only code that alters what is durable.
     fn enact(&mut self, change: &Change, stage: StageNumber);

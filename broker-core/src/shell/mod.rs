@@ -7,6 +7,7 @@
 pub mod commit;
 pub mod load;
 mod parked;
+pub mod session;
 pub mod tree;
 pub mod writer;
 
@@ -34,6 +35,7 @@ use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
 
 use self::load::Load;
 use self::parked::Parked;
+use self::session::SessionHost;
 use self::tree::Tree;
 
 /// Something broke that is not the caller's doing; the tree ends and is rebuilt (DESIGN D3).
@@ -131,6 +133,8 @@ pub struct Shell<M> {
     waiting: HashMap<Ticket, Reply>,
     links: HashMap<ReceiverId, Arc<dyn Outlet>>,
     parked: Parked,
+    /// Who drives the sessions that are held, if it is not who drives this.
+    host: Option<Box<dyn SessionHost>>,
     /// Contents that the machine has asked for.
     load: Option<Load>,
     step: Step,
@@ -163,6 +167,7 @@ impl<M: Machine> Shell<M> {
             waiting: HashMap::new(),
             links: HashMap::new(),
             parked: Parked::new(parking, waker),
+            host: None,
             load: None,
             step: Step::default(),
             keys: Vec::new(),
@@ -241,16 +246,11 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// The next instant at which [`Shell::run`] has something to do, even without commands.
+    /// The next instant at which [`Shell::run`] has something to do, even without commands, for whoever
+    /// drives everything.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let flush = self.tree.borrow().flush_deadline();
-        self.own_deadline().into_iter().chain(flush).min()
-    }
-
-    /// The next instant at which something other than the stage of the tree is due.
-    pub fn own_deadline(&self) -> Option<Timestamp> {
-        let parked = self.parked.next_deadline();
-        self.machine.next_deadline().into_iter().chain(parked).min()
+        let others = [self.tree.borrow().flush_deadline(), self.parked.next_deadline()];
+        self.machine.next_deadline().into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// Ends everything that waits: calls and links get this reason. What is staged stays staged.
@@ -492,6 +492,12 @@ impl<M: Machine> Shell<M> {
                     self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
                 }
             }
+            Effect::SessionEnded { receiver } => {
+                self.links.remove(&receiver);
+                if let Some(host) = &mut self.host {
+                    host.end(receiver);
+                }
+            }
             Effect::HandOver(list) => {
                 let list = self.pin_list(*list)?;
                 self.outgoing.push(list);
@@ -527,8 +533,9 @@ impl<M: Machine> Shell<M> {
             Outcome::SubscriptionDescribed(described) => Outcome::SubscriptionDescribed(described),
             Outcome::Rules(rules) => Outcome::Rules(rules),
             Outcome::Explained(explained) => Outcome::Explained(explained),
-            Outcome::SessionAccepted { session, receiver, locked_until } => {
-                Outcome::SessionAccepted { session, receiver, locked_until }
+            Outcome::SessionAccepted { session, receiver, locked_until, way: () } => {
+                let way = self.host.as_mut().and_then(|host| host.begin(receiver));
+                Outcome::SessionAccepted { session, receiver, locked_until, way }
             }
             Outcome::SessionState(state) => {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)

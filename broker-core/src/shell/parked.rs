@@ -12,7 +12,7 @@
 //! Two bounds: what is parked in a broker draws on a budget of its own, a share of what its permits
 //! allow, so that other commands still pass; and a shell has one waker with the store at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +22,7 @@ use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::entity::Machine;
 use crate::error::Rejection;
+use crate::ids::ReceiverId;
 use crate::permits::{Budget, Permit};
 use crate::request::{Release, Request};
 use crate::store::{Reserved, Waker};
@@ -39,6 +40,8 @@ const ASK_AGAIN_AFTER: TimeSpan = TimeSpan::from_ms(100);
 /// The sends of one shell that wait for room.
 pub(super) struct Parked {
     sends: VecDeque<ParkedSend>,
+    /// How many of them set the state of a session, by its holder.
+    states: BTreeMap<ReceiverId, usize>,
     budget: Budget,
     /// Makes what wakes the driver of the shell.
     waker: Box<dyn Fn() -> Waker>,
@@ -58,6 +61,7 @@ impl Parked {
     pub(super) fn new(budget: Budget, waker: Box<dyn Fn() -> Waker>) -> Self {
         Self {
             sends: VecDeque::new(),
+            states: BTreeMap::new(),
             budget,
             waker,
             is_noted: Arc::default(),
@@ -71,8 +75,36 @@ impl Parked {
         Some(if self.is_noted() { deadline } else { deadline.min(self.ask_at) })
     }
 
+    /// Whether a state waits that the holder of a session has set.
+    pub(super) fn has_state_of(&self, holder: ReceiverId) -> bool {
+        self.states.contains_key(&holder)
+    }
+
+    fn push(&mut self, send: ParkedSend) {
+        if let Some(holder) = sets_state_of(&send.request.command) {
+            *self.states.entry(holder).or_default() += 1;
+        }
+        self.sends.push_back(send);
+    }
+
+    /// Takes the first out; also returns the holder of a session who waits for nothing behind it.
+    fn pop(&mut self) -> Option<(Request, Option<ReceiverId>)> {
+        let ParkedSend { request, .. } = self.sends.pop_front()?;
+        let holder = sets_state_of(&request.command).filter(|holder| {
+            let Some(count) = self.states.get_mut(holder) else { return true };
+            *count -= 1;
+            let is_last = *count == 0;
+            if is_last {
+                self.states.remove(holder);
+            }
+            is_last
+        });
+        Some((request, holder))
+    }
+
     /// Takes all of them out.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Request> {
+        self.states.clear();
         self.sends.drain(..).map(|parked| parked.request)
     }
 
@@ -140,9 +172,11 @@ impl<M: Machine> Shell<M> {
             if room == Reserved::Busy && deadline > now {
                 return Ok(());
             }
-            let Some(ParkedSend { request, .. }) = self.parked.sends.pop_front() else {
-                return Ok(());
-            };
+            let Some((request, holder)) = self.parked.pop() else { return Ok(()) };
+            if let (Some(holder), Some(host)) = (holder, &mut self.host) {
+                // It takes its turn after this one.
+                host.go_on(holder);
+            }
             if room != Reserved::Busy {
                 self.admit(request, bytes, room, now, out, turn)?;
                 continue;
@@ -221,7 +255,7 @@ impl<M: Machine> Shell<M> {
             return Ok(());
         };
         let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
-        self.parked.sends.push_back(ParkedSend { deadline, request, _place: place });
+        self.parked.push(ParkedSend { deadline, request, _place: place });
         Ok(())
     }
 
@@ -269,6 +303,16 @@ pub(super) fn needs_room(command: &Command) -> bool {
             parts.iter().any(|part| part.member.is_none() && !part.operation.messages().is_empty())
         }
         _ => false,
+    }
+}
+
+/// The holder of a session whose state a command sets.
+const fn sets_state_of(command: &Command) -> Option<ReceiverId> {
+    match command {
+        Command::InSession { receiver, command: SessionCommand::SetState { .. } } => {
+            Some(*receiver)
+        }
+        _ => None,
     }
 }
 

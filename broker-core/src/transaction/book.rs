@@ -171,7 +171,7 @@ impl Transactions {
         let timeout_at = now.plus(limits.transaction_duration_max);
         let place = begun.open.add(scope, part, bytes, room, timeout_at);
         if scope.subscription.is_some() {
-            begun.subscription = Some(entity.clone());
+            begun.subscription = Some(entity.by_way_of(None));
         }
         begun.root = Some(root);
         state.bytes += bytes;

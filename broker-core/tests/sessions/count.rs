@@ -2,6 +2,8 @@
 
 use peeklock_core::command::LinkEnd;
 use peeklock_core::description::QueueDescription;
+use peeklock_core::entity::Machine;
+use peeklock_core::ids::ReceiverId;
 use peeklock_core::path::SubQueue;
 
 use crate::stand::{Stand, seconds, sessionful};
@@ -47,4 +49,23 @@ fn a_crash_loop_ends_in_the_dead_letter_queue() {
     assert_eq!(stand.peeked(SubQueue::DeadLetter), [1]);
     assert_eq!(stand.accept(None, 9), Ok("a".into()));
     assert_eq!(stand.numbers(9, 9), [2]);
+}
+
+/// DESIGN D3: what is due in a session that is held is that session's: neither the end of its lock nor that
+/// of a call of its holder is among what the queue itself has to see to.
+#[test]
+fn what_is_due_in_a_held_session_is_its_own() {
+    let mut stand = Stand::new();
+    let (first, second) = (ReceiverId(1), ReceiverId(2));
+    stand.accept(Some("a"), 1).unwrap();
+    stand.wait(seconds(10));
+    stand.accept(Some("b"), 2).unwrap();
+    let machine = &stand.machine;
+    assert_eq!(machine.own_deadline(), None);
+    assert_eq!(machine.next_deadline(), machine.deadline_of(first));
+    assert_eq!(machine.deadline_of(first), Some(stand.now.plus(seconds(20))));
+    assert_eq!(machine.deadline_of(second), Some(stand.now.plus(seconds(30))));
+    stand.close(1, LinkEnd::Orderly);
+    assert_eq!(stand.machine.deadline_of(first), None);
+    assert_eq!(stand.machine.next_deadline(), stand.machine.deadline_of(second));
 }

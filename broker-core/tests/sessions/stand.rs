@@ -163,7 +163,10 @@ impl Stand {
                 Effect::Detached { receiver, reason } => {
                     self.detached.insert(receiver, reason.condition());
                 }
-                Effect::IdleElapsed | Effect::Load(_) | Effect::HandOver(_) => {}
+                Effect::SessionEnded { .. }
+                | Effect::IdleElapsed
+                | Effect::Load(_)
+                | Effect::HandOver(_) => {}
             }
         }
         self.machine.check_invariants().unwrap();

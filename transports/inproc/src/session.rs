@@ -40,7 +40,8 @@ impl SessionReceiver {
         let session = session.map(Box::from);
         let command = Command::AcceptSession { session, receiver: id, mode, wait };
         match entity.call(command).await? {
-            Outcome::SessionAccepted { session, locked_until, .. } => {
+            Outcome::SessionAccepted { session, locked_until, way, .. } => {
+                let entity = entity.by_way_of(way);
                 let receiver = Receiver::with_id(entity, id, mode);
                 Ok(Self { receiver, session, locked_until: Mutex::new(locked_until) })
             }

@@ -9,8 +9,10 @@ use actix::{Actor, Addr, AsyncContext, Handler, Message};
 
 use super::{NamespaceActor, Retired, State};
 use crate::actor::desk::Desk;
-use crate::actor::entity::{Adopt, EntityActor, Home, Parts, Retire, RetireWhen, RoomAgain};
+use crate::actor::drive::{Drive, Parts};
+use crate::actor::entity::{Adopt, EntityActor, Home, Retire, RetireWhen, RoomAgain};
 use crate::actor::inlet::Inlet;
+use crate::actor::transfer::Courier;
 use crate::broker::Shared;
 use crate::change::codec::{self, RecordKey};
 use crate::description::EntityKind;
@@ -419,18 +421,18 @@ impl Opening {
             }),
         );
         home.tree.borrow_mut().join_family(self.id, shell.number());
-        let actor = EntityActor::new(Parts {
+        let passages = Arc::clone(&self.passages);
+        let actor = EntityActor::new(Drive::new(Parts {
             id: self.id,
             shell,
             inlet: Arc::clone(&self.inlet),
-            passages: Arc::clone(&self.passages),
-            shared: Arc::clone(shared),
+            courier: Courier::new(self.id, Arc::clone(shared), passages),
             observed: Arc::clone(&self.observed),
             clock: Arc::clone(&shared.clock),
             desk: Rc::clone(&home.desk),
             seat: home.seat,
             namespace: self.namespace.clone(),
-        })
+        }))
         .start();
         *actor_of_waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.clone());
         actor

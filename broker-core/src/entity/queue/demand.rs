@@ -1,10 +1,12 @@
 //! Demand: who waits for messages, and in which order they are served (RCV-16 to RCV-18).
 //!
-//! Each sub-queue has one ring of turns, and so has each session that is held. A receive call is served whole in its turn; a link gets up
-//! to 16 messages or 64 KiB and goes to the back. A link without credit or without room in its
-//! connection is not in the ring: it is skipped, not served and locked.
+//! Each sub-queue has one ring of turns, and so has each session that is held. A receive call is served
+//! whole in its turn; a link gets up to 16 messages or 64 KiB and goes to the back. A link without credit
+//! or without room in its connection is not in the ring: it is skipped, not served and locked.
+//!
+//! Calls and links for a sub-queue are the queue's, those for a session are in what is held of that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::SessionIndex;
 use super::{Queue, Shown, gate_of};
@@ -72,6 +74,52 @@ pub(super) struct Call {
     pub(super) deadline: Timestamp,
 }
 
+/// Receive calls that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calls {
+    waiting: BTreeMap<Ticket, Call>,
+    deadlines: BTreeSet<(Timestamp, Ticket)>,
+}
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Call> {
+        self.waiting.get(&ticket)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Call)> {
+        self.waiting.iter().map(|(ticket, call)| (*ticket, call))
+    }
+
+    pub(super) fn insert(&mut self, ticket: Ticket, call: Call) {
+        self.deadlines.insert((call.deadline, ticket));
+        self.waiting.insert(ticket, call);
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Call> {
+        let call = self.waiting.remove(&ticket)?;
+        self.deadlines.remove(&(call.deadline, ticket));
+        Some(call)
+    }
+
+    /// The one whose time is over first.
+    pub(super) fn first_deadline(&self) -> Option<(Timestamp, Ticket)> {
+        self.deadlines.first().copied()
+    }
+
+    /// Whether each has its deadline.
+    pub(super) fn is_whole(&self) -> bool {
+        self.waiting.len() == self.deadlines.len()
+    }
+}
+
 /// How far a link may be sent from now on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
@@ -133,7 +181,7 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        if let Some(link) = self.links.get(&receiver)
+        if let Some(link) = self.link(receiver)
             && link.drain.is_some()
         {
             let lane = link.lane;
@@ -142,7 +190,7 @@ impl Queue {
             self.draining.retain(|draining| *draining != receiver);
             self.end_drain(receiver, step);
         }
-        let Some(link) = self.links.get_mut(&receiver) else {
+        let Some(link) = self.link_mut(receiver) else {
             return Err(unknown_link(receiver));
         };
         link.delivery_limit = grant.delivery_limit;
@@ -162,7 +210,7 @@ impl Queue {
 
     /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not.
     fn seat(&mut self, receiver: ReceiverId) {
-        let Some(link) = self.links.get(&receiver) else { return };
+        let Some(link) = self.link(receiver) else { return };
         let (lane, turn) = (link.lane, link.turn);
         let turn = match (link.can_be_served(), turn) {
             (true, None) => Some(self.take_turn(lane, Demand::Link(receiver))),
@@ -172,14 +220,29 @@ impl Queue {
             }
             (true | false, same) => same,
         };
-        if let Some(link) = self.links.get_mut(&receiver) {
+        if let Some(link) = self.link_mut(receiver) {
             link.turn = turn;
+        }
+    }
+
+    /// A link: of a sub-queue, or of the holder of a session.
+    pub(super) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
+        self.links.get(&receiver).or_else(|| self.sessions.as_ref()?.link(receiver))
+    }
+
+    fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut Link> {
+        match self.links.get_mut(&receiver) {
+            Some(link) => Some(link),
+            None => self.sessions.as_mut()?.link_mut(receiver),
         }
     }
 
     /// Removes a link from ring and table.
     pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
-        let link = self.links.remove(&receiver)?;
+        let link = match self.links.remove(&receiver) {
+            Some(link) => link,
+            None => self.sessions.as_mut()?.take_link(receiver)?,
+        };
         if let Some(turn) = link.turn {
             self.give_turn_up(link.lane, turn);
         }
@@ -256,7 +319,7 @@ impl Queue {
                 Demand::Call(ticket) => self.serve_call(ticket, ctx, step),
                 Demand::Link(receiver) => {
                     self.give_turn_up(lane, turn);
-                    if let Some(link) = self.links.get_mut(&receiver) {
+                    if let Some(link) = self.link_mut(receiver) {
                         link.turn = None;
                     }
                     self.serve_link(receiver, ctx, step);
@@ -319,7 +382,7 @@ impl Queue {
 
     /// Gives a link its turn: at most 16 messages or 64 KiB.
     fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) {
-        let Some(link) = self.links.get(&receiver) else { return };
+        let Some(link) = self.link(receiver) else { return };
         let (lane, mode) = (link.lane, link.mode);
         let mut credit = link.credit();
         let room = link.byte_limit.saturating_sub(link.delivered_bytes);
@@ -337,7 +400,7 @@ impl Queue {
             bytes += u64::from(facts.size);
             step.effects.push(Effect::Deliver { receiver, facts, gate: gate_of(mode) });
         }
-        if let Some(link) = self.links.get_mut(&receiver) {
+        if let Some(link) = self.link_mut(receiver) {
             link.delivered += count;
             link.delivered_bytes += bytes;
         }
@@ -394,7 +457,7 @@ impl Queue {
     }
 
     fn end_drain(&mut self, receiver: ReceiverId, step: &mut Step) {
-        let Some(link) = self.links.get_mut(&receiver) else { return };
+        let Some(link) = self.link_mut(receiver) else { return };
         let Some(ticket) = link.drain.take() else { return };
         let unused = link.credit();
         link.delivery_limit = link.delivered;

@@ -53,9 +53,8 @@ impl Queue {
             }
             if let Some(lock) = slot.lock {
                 locked += 1;
-                if self.locks_of(slot.sub_queue).get(lock).map(|lock| lock.sequence())
-                    != Some(sequence)
-                {
+                let known = self.lock_table(sequence, slot.sub_queue).and_then(|all| all.get(lock));
+                if known.map(|lock| lock.sequence()) != Some(sequence) {
                     return broken(format!("lock of {sequence} names another message (LIF-03)"));
                 }
                 let is_offered = matches!(slot.state, SlotState::Active | SlotState::Deferred);
@@ -70,7 +69,9 @@ impl Queue {
         if tally != self.tally {
             return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));
         }
-        let locks = self.locks.len() + self.sessions.as_ref().map_or(0, |all| all.locks.len());
+        let sessions = self.sessions.iter().flat_map(|sessions| sessions.iter());
+        let of_sessions = sessions.filter_map(|(_, session)| Some(session.held()?.locks.len()));
+        let locks = self.locks.len() + of_sessions.sum::<usize>();
         if locked != locks {
             return broken(format!("{locks} locks for {locked} locked messages"));
         }
@@ -148,12 +149,9 @@ impl Queue {
                 return Err(BrokenInvariant(format!("{sequence} is not in exactly one session")));
             }
             let held = sessions.of(sequence).and_then(|index| sessions.get(index)?.held());
-            let lock = slot.lock.and_then(|lock| self.locks_of(slot.sub_queue).get(lock));
-            if let (SubQueue::Main, Some(lock)) = (slot.sub_queue, lock)
-                && held.map(|held| Some(held.receiver)) != Some(lock.holder)
-            {
+            if slot.sub_queue == SubQueue::Main && slot.lock.is_some() && held.is_none() {
                 return Err(BrokenInvariant(format!(
-                    "{sequence} is locked by one that does not hold its session (SES-11)"
+                    "{sequence} is locked in a session that nobody holds (SES-11)"
                 )));
             }
         }
@@ -173,10 +171,9 @@ impl Queue {
                 seats += 1;
                 let seated = match demand {
                     Demand::Call(ticket) => self
-                        .calls
-                        .get(&ticket)
+                        .call(lane, ticket)
                         .is_some_and(|call| call.turn == turn && call.lane == lane),
-                    Demand::Link(receiver) => self.links.get(&receiver).is_some_and(|link| {
+                    Demand::Link(receiver) => self.link(receiver).is_some_and(|link| {
                         link.turn == Some(turn) && link.lane == lane && link.can_be_served()
                     }),
                 };
@@ -185,12 +182,12 @@ impl Queue {
                 }
             }
         }
-        let waiting =
-            self.calls.len() + self.links.values().filter(|link| link.can_be_served()).count();
+        let links = self.all_links().into_iter().filter_map(|receiver| self.link(receiver));
+        let waiting = self.all_calls().len() + links.filter(|link| link.can_be_served()).count();
         if seats != waiting {
             return broken(format!("{seats} turns for {waiting} who wait"));
         }
-        if self.call_deadlines.len() != self.calls.len() {
+        if !self.calls.is_whole() {
             return broken("a waiting call has no deadline".to_owned());
         }
         Ok(())

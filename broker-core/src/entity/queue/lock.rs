@@ -34,11 +34,11 @@ impl Queue {
         let which = slot.sub_queue;
         if let (Some(sessions), SubQueue::Main) = (&mut self.sessions, which) {
             // The lock of the session is the umbrella of its messages' (SES-14): they end with it.
-            let held = sessions.get(sessions.of(sequence)?)?.held()?;
+            let held = sessions.held_mut(sessions.of(sequence)?)?;
             let token = LockToken::in_session(sequence, held.epoch, random);
             let until = held.until;
-            slot.lock =
-                Some(sessions.locks.insert(Lock { token, until: Timestamp::NEVER, holder })?);
+            let lock = Lock { token, until: Timestamp::NEVER, holder: None };
+            slot.lock = Some(held.locks.insert(lock)?);
             sessions.withdraw(sequence);
             return Some((token, until));
         }
@@ -60,7 +60,7 @@ impl Queue {
         let held = || {
             let slot = *self.slots.get(sequence)?;
             let index = slot.lock?;
-            let lock = self.locks_of(slot.sub_queue).get(index)?;
+            let lock = self.lock_table(sequence, slot.sub_queue)?.get(index)?;
             let in_force = lock.token == token && lock.until > now && slot.sub_queue == sub_queue;
             in_force.then_some(HeldLock { token, index, sequence, slot })
         };
@@ -128,7 +128,7 @@ impl Queue {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         let which = slot.sub_queue;
         let Some(lock) = slot.lock.take() else { return };
-        self.locks_of_mut(which).remove(lock);
+        self.drop_lock(sequence, which, lock);
         self.offer(sequence);
     }
 }

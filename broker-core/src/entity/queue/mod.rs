@@ -47,9 +47,9 @@ mod transaction;
 mod transfer;
 mod update;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use self::demand::{Call, Grant, Lane, Link, Ring};
+use self::demand::{Call, Calls, Grant, Lane, Link, Ring};
 use self::outbox::OutboxRole;
 use self::session::{Accept, Sessions};
 use self::subscription::SubscriptionRole;
@@ -61,7 +61,7 @@ use super::family::Family;
 use super::lock_table::LockTable;
 use super::peers::Peers;
 use super::sequence_set::SequenceSet;
-use super::slot::{Slot, SlotState, SlotTable};
+use super::slot::{LockIndex, Slot, SlotState, SlotTable};
 use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
@@ -123,11 +123,11 @@ pub struct Queue {
     peers: Peers,
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
+    /// Links to sub-queues; that of a session is with its holder's lock, and so are its calls.
     links: BTreeMap<ReceiverId, Link>,
     /// Links whose drain is to be answered at the end of the list.
     draining: Vec<ReceiverId>,
-    calls: BTreeMap<Ticket, Call>,
-    call_deadlines: BTreeSet<(Timestamp, Ticket)>,
+    calls: Calls,
     /// What leaves for another entity.
     transfers: Transfers,
     tally: Tally,
@@ -181,8 +181,7 @@ impl Queue {
             in_flight: VecDeque::new(),
             links: BTreeMap::new(),
             draining: Vec::new(),
-            calls: BTreeMap::new(),
-            call_deadlines: BTreeSet::new(),
+            calls: Calls::default(),
             transfers: Transfers::default(),
             tally: Tally::default(),
             usage: Usage::starting(now),
@@ -218,8 +217,8 @@ impl Queue {
     /// How many links and waiting calls there are.
     #[must_use]
     pub fn receiver_count(&self) -> usize {
-        let accepts = self.sessions.as_ref().map_or(0, |sessions| sessions.waiting_count());
-        self.links.len() + self.calls.len() + accepts
+        let of_sessions = self.sessions.as_ref().map_or(0, |sessions| sessions.receiver_count());
+        self.links.len() + self.calls.len() + of_sessions
     }
 
     fn path(&self) -> &str {
@@ -477,14 +476,23 @@ impl Machine for Queue {
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
+        let held = self.sessions.as_ref().and_then(|sessions| sessions.first_due());
+        self.own_deadline().into_iter().chain(held).min()
+    }
+
+    fn deadline_of(&self, holder: ReceiverId) -> Option<Timestamp> {
+        Some(self.sessions.as_ref()?.held_of(holder)?.deadline())
+    }
+
+    fn own_deadline(&self) -> Option<Timestamp> {
         let expiry = if self.has_active_receiver() { self.expiry.next_deadline() } else { None };
         [
             self.locks.first().map(|lock| lock.until),
-            self.session_deadline(),
+            self.doom_deadline(),
             self.accept_deadline(),
             self.schedule.next_deadline(),
             expiry,
-            self.call_deadlines.first().map(|(at, _)| *at),
+            self.calls.first_deadline().map(|(at, _)| at),
             self.duplicates.as_ref().and_then(|history| {
                 history.next_deadline(self.description.duplicate_detection_history_time_window)
             }),
@@ -675,7 +683,7 @@ impl Queue {
         let slot = self.slots.remove(sequence)?;
         self.tally.subtract(&slot);
         if let Some(lock) = slot.lock {
-            self.locks_of_mut(slot.sub_queue).remove(lock);
+            self.drop_lock(sequence, slot.sub_queue, lock);
         }
         let sub_queue = self.sub_queue_mut(slot.sub_queue);
         sub_queue.members.remove(sequence);
@@ -698,7 +706,7 @@ impl Queue {
         self.tally.add(slot);
         let after = slot.state;
         if let Some(lock) = before.lock {
-            self.locks_of_mut(before.sub_queue).remove(lock);
+            self.drop_lock(sequence, before.sub_queue, lock);
         }
         self.sub_queue_mut(before.sub_queue).available.remove(sequence);
         if after == SlotState::Pending {
@@ -767,28 +775,34 @@ impl Queue {
         self.sessions.as_ref()?.name_of(sequence)
     }
 
-    /// The locks on messages of a sub-queue.
-    fn locks_of(&self, which: SubQueue) -> &LockTable {
+    /// Where the lock on a message is, if it has one: with that of its session, or with the queue.
+    fn lock_table(&self, sequence: SequenceNumber, which: SubQueue) -> Option<&LockTable> {
         match (&self.sessions, which) {
-            (Some(sessions), SubQueue::Main) => &sessions.locks,
-            _ => &self.locks,
+            (Some(sessions), SubQueue::Main) => {
+                Some(&sessions.get(sessions.of(sequence)?)?.held()?.locks)
+            }
+            _ => Some(&self.locks),
         }
     }
 
-    fn locks_of_mut(&mut self, which: SubQueue) -> &mut LockTable {
+    /// Ends a lock; the message must still be where it was locked.
+    fn drop_lock(&mut self, sequence: SequenceNumber, which: SubQueue, lock: LockIndex) {
         match (&mut self.sessions, which) {
-            (Some(sessions), SubQueue::Main) => &mut sessions.locks,
-            _ => &mut self.locks,
+            (Some(sessions), SubQueue::Main) => {
+                let index = sessions.of(sequence);
+                if let Some(held) = index.and_then(|index| sessions.held_mut(index)) {
+                    held.locks.remove(lock);
+                }
+            }
+            _ => {
+                self.locks.remove(lock);
+            }
         }
     }
 
-    /// The next instant at which sessions have something to do: a lock ends, or one that has expired
-    /// is not emptied yet.
-    fn session_deadline(&self) -> Option<Timestamp> {
-        let sessions = self.sessions.as_ref()?;
-        if !sessions.doomed.is_empty() {
-            return Some(Timestamp::NONE);
-        }
-        sessions.first_end().map(|(until, _)| until)
+    /// A session that has expired and is not emptied yet is due at once.
+    fn doom_deadline(&self) -> Option<Timestamp> {
+        let is_behind = self.sessions.as_ref().is_some_and(|sessions| !sessions.doomed.is_empty());
+        is_behind.then_some(Timestamp::NONE)
     }
 }

@@ -8,7 +8,7 @@ use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::path::SubQueue;
-use crate::time::TimeSpan;
+use crate::time::{TimeSpan, Timestamp};
 
 impl Queue {
     /// Registers the demand of a call. It is matched with the rest of its list; a call that may not
@@ -42,8 +42,10 @@ impl Queue {
         self.refuse_receiver_count(ctx)?;
         call.deadline = ctx.now.plus(wait.min(ctx.limits.receive_wait_max));
         call.turn = self.take_turn(call.lane, Demand::Call(ticket));
-        self.call_deadlines.insert((call.deadline, ticket));
-        self.calls.insert(ticket, call);
+        match (call.lane, &mut self.sessions) {
+            (Lane::Session(index), Some(sessions)) => sessions.add_call(index, ticket, call),
+            _ => self.calls.insert(ticket, call),
+        }
         self.touch(ctx.now);
         Ok(Answer::Later)
     }
@@ -72,20 +74,20 @@ impl Queue {
         }
     }
 
-    /// Takes a call out of ring, table and deadlines.
+    /// Takes a call out of ring and table.
     pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<Call> {
-        let call = self.calls.remove(&ticket)?;
+        let call = match self.calls.remove(ticket) {
+            Some(call) => call,
+            None => self.sessions.as_mut()?.take_call(ticket)?,
+        };
         self.give_turn_up(call.lane, call.turn);
-        self.call_deadlines.remove(&(call.deadline, ticket));
         Some(call)
     }
 
     /// Answers the calls whose time is over with nothing (RCV-11). One that has just moved expired
     /// messages waits until that is durable (EXP-34).
     pub(super) fn end_calls(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        while let Some((deadline, ticket)) = self.call_deadlines.first().copied()
-            && deadline <= ctx.now
-        {
+        while let Some(ticket) = self.first_call_over(ctx.now) {
             self.remove_call(ticket);
             self.touch(ctx.now);
             step.effects.push(Effect::Answer {
@@ -93,6 +95,15 @@ impl Queue {
                 result: Ok(Outcome::Received(Vec::new())),
                 gate: Gate::Commit,
             });
+        }
+    }
+
+    /// A call whose time is over.
+    fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
+        let of_queue = self.calls.first_deadline().filter(|(deadline, _)| *deadline <= now);
+        match of_queue {
+            Some((_, ticket)) => Some(ticket),
+            None => self.sessions.as_ref()?.first_call_over(now),
         }
     }
 
@@ -166,7 +177,9 @@ impl Queue {
     /// The waiting calls of a holder.
     pub(super) fn calls_of(&self, receiver: ReceiverId) -> Vec<Ticket> {
         let calls = self.calls.iter().filter(|(_, call)| call.holder == Some(receiver));
-        calls.map(|(ticket, _)| *ticket).collect()
+        let held = self.sessions.as_ref().and_then(|sessions| sessions.held_of(receiver));
+        let of_session = held.into_iter().flat_map(|held| held.calls.iter());
+        calls.chain(of_session).map(|(ticket, _)| ticket).collect()
     }
 
     /// Fails everybody who waits, because the status no longer lets anybody receive (ENT-24).
@@ -174,8 +187,7 @@ impl Queue {
     pub(super) fn turn_receivers_away(&mut self, step: &mut Step) {
         let reason = Rejection::entity_disabled(self.path(), self.description.status);
         self.turn_accepts_away(&reason, step);
-        while let Some((ticket, _)) = self.calls.first_key_value() {
-            let ticket = *ticket;
+        for ticket in self.all_calls() {
             self.remove_call(ticket);
             step.effects.push(Effect::Answer {
                 ticket,
@@ -183,8 +195,7 @@ impl Queue {
                 gate: Gate::Commit,
             });
         }
-        while let Some((receiver, _)) = self.links.first_key_value() {
-            let receiver = *receiver;
+        for receiver in self.all_links() {
             if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
                 step.effects.push(Effect::Answer {
                     ticket,
@@ -196,6 +207,26 @@ impl Queue {
         }
     }
 
+    /// A call that waits in a lane.
+    pub(super) fn call(&self, lane: Lane, ticket: Ticket) -> Option<&Call> {
+        match lane {
+            Lane::SubQueue(_) => self.calls.get(ticket),
+            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.held()?.calls.get(ticket),
+        }
+    }
+
+    /// All calls that wait, those for sessions too.
+    pub(super) fn all_calls(&self) -> Vec<Ticket> {
+        let of_sessions = self.sessions.iter().flat_map(|sessions| sessions.calls());
+        self.calls.iter().map(|(ticket, _)| ticket).chain(of_sessions).collect()
+    }
+
+    /// All links, those to sessions too.
+    pub(super) fn all_links(&self) -> Vec<ReceiverId> {
+        let of_sessions = self.sessions.iter().flat_map(|sessions| sessions.links());
+        self.links.keys().copied().chain(of_sessions).collect()
+    }
+
     /// Fails everybody who waits for messages of a sub-queue, because they are forwarded from now on
     /// (RCV-29, FWD-27). Locks that are held stay (MAT-03).
     pub(super) fn turn_away_from(&mut self, which: SubQueue, step: &mut Step) {
@@ -205,7 +236,7 @@ impl Queue {
             .calls
             .iter()
             .filter(|(_, call)| call.lane == lane)
-            .map(|(ticket, _)| *ticket)
+            .map(|(ticket, _)| ticket)
             .collect();
         for ticket in calls {
             self.remove_call(ticket);

@@ -95,8 +95,9 @@ impl Conversation {
     ) {
         self.waits.remove(&id);
         let notice = match result {
-            Ok(Outcome::SessionAccepted { session, locked_until, .. }) => {
+            Ok(Outcome::SessionAccepted { session, locked_until, way, .. }) => {
                 if let Some(link) = self.links.get_mut(&number) {
+                    link.entity = link.entity.by_way_of(way);
                     link.source = Source::Session((*session).into());
                     link.up_to = credit;
                     link.start_flow();

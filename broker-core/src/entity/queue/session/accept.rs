@@ -8,7 +8,7 @@ use super::{Held, SessionIndex};
 use crate::command::{MachineOutcome, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::queue::Queue;
-use crate::entity::queue::demand::{Lane, Link, Ring};
+use crate::entity::queue::demand::{Lane, Link};
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
@@ -93,7 +93,7 @@ impl Queue {
             sessions.held_by(receiver).is_some()
                 || sessions.waiting.by_receiver.contains_key(&receiver)
         });
-        if known || self.links.contains_key(&receiver) {
+        if known || self.link(receiver).is_some() {
             return Err(Rejection::invalid_operation(format!(
                 "receiver link {} is attached already",
                 receiver.0
@@ -165,14 +165,13 @@ impl Queue {
             while sessions.knows(epoch) {
                 epoch = SessionEpoch(epoch.0.wrapping_add(1));
             }
-            let ring = Ring::default();
-            sessions.lock(index, Held { receiver, mode, epoch, until: locked_until, ring });
+            let link = Link::new(Lane::Session(index), mode);
+            sessions.lock(index, Held::new(receiver, mode, epoch, locked_until, link));
             if let Some(found) = sessions.get(index) {
                 session = Arc::clone(found.name());
             }
         }
-        self.links.insert(receiver, Link::new(Lane::Session(index), mode));
-        Outcome::SessionAccepted { session, receiver, locked_until }
+        Outcome::SessionAccepted { session, receiver, locked_until, way: () }
     }
 
     /// Gives sessions to those who wait, in their order (SES-07, SES-08). While expiration is behind,

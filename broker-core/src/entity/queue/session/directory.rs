@@ -11,10 +11,10 @@ use super::accept::Waiting;
 use super::{Held, Session, SessionIndex, State};
 use crate::command::SessionCounts;
 use crate::entity::StageNumber;
-use crate::entity::lock_table::LockTable;
+use crate::entity::queue::demand::{Call, Calls, Link};
 use crate::entity::sequence_set::SequenceSet;
 use crate::entity::slot::SlotState;
-use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch};
+use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch, Ticket};
 use crate::time::Timestamp;
 
 /// Messages of one session that expired together, on their way out (EXP-41).
@@ -39,6 +39,11 @@ pub(in crate::entity::queue) struct Sessions {
     open: BTreeMap<SequenceNumber, SessionIndex>,
     /// Ends of session locks.
     ends: BTreeSet<(Timestamp, SessionIndex)>,
+    /// The calls of holders that wait, and for each session that has some the end of the first.
+    by_call: BTreeMap<Ticket, SessionIndex>,
+    waits: BTreeSet<(Timestamp, SessionIndex)>,
+    /// How many holders have their link.
+    link_count: usize,
     /// Held sessions whose demand may meet a message.
     busy: BTreeSet<SessionIndex>,
     /// How many sessions have a state.
@@ -46,8 +51,6 @@ pub(in crate::entity::queue) struct Sessions {
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
     /// Who waits for a session.
     pub(super) waiting: Waiting,
-    /// Locks on messages of sessions; they end with the lock of their session.
-    pub(in crate::entity::queue) locks: LockTable,
     /// Sessions that expire; their messages are offered to nobody any more.
     pub(in crate::entity::queue) doomed: VecDeque<Doomed>,
 }
@@ -116,9 +119,91 @@ impl Sessions {
         !self.by_receiver.is_empty() || !self.waiting.is_empty()
     }
 
-    /// How many wait for a session.
-    pub(in crate::entity::queue) fn waiting_count(&self) -> usize {
-        self.waiting.len()
+    /// How many links and calls holders have, and how many calls wait for a session.
+    pub(in crate::entity::queue) fn receiver_count(&self) -> usize {
+        self.link_count + self.by_call.len() + self.waiting.len()
+    }
+
+    /// What the holder of a session has under its lock.
+    pub(in crate::entity::queue) fn held_of(&self, receiver: ReceiverId) -> Option<&Held> {
+        self.get(self.held_by(receiver)?)?.held()
+    }
+
+    /// The link of a holder.
+    pub(in crate::entity::queue) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
+        self.held_of(receiver)?.link.as_ref()
+    }
+
+    pub(in crate::entity::queue) fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut Link> {
+        self.held_mut(self.held_by(receiver)?)?.link.as_mut()
+    }
+
+    /// Gives a holder a link.
+    pub(super) fn open_link(&mut self, index: SessionIndex, link: Link) {
+        let Some(held) = self.held_mut(index) else { return };
+        let is_new = held.link.replace(link).is_none();
+        self.link_count += usize::from(is_new);
+    }
+
+    /// Takes the link of a holder away.
+    pub(in crate::entity::queue) fn take_link(&mut self, receiver: ReceiverId) -> Option<Link> {
+        let link = self.held_mut(self.held_by(receiver)?)?.link.take()?;
+        self.link_count -= 1;
+        Some(link)
+    }
+
+    /// The holders that have a link.
+    pub(in crate::entity::queue) fn links(&self) -> impl Iterator<Item = ReceiverId> {
+        let linked = |receiver: &&ReceiverId| self.link(**receiver).is_some();
+        self.by_receiver.keys().filter(linked).copied()
+    }
+
+    /// The calls of holders.
+    pub(in crate::entity::queue) fn calls(&self) -> impl Iterator<Item = Ticket> {
+        self.by_call.keys().copied()
+    }
+
+    /// Lets a call of a holder wait.
+    pub(in crate::entity::queue) fn add_call(
+        &mut self,
+        index: SessionIndex,
+        ticket: Ticket,
+        call: Call,
+    ) {
+        self.change_calls(index, |calls| calls.insert(ticket, call));
+        self.by_call.insert(ticket, index);
+    }
+
+    /// Takes a call of a holder away.
+    pub(in crate::entity::queue) fn take_call(&mut self, ticket: Ticket) -> Option<Call> {
+        let index = self.by_call.remove(&ticket)?;
+        self.change_calls(index, |calls| calls.remove(ticket))?
+    }
+
+    fn change_calls<T>(
+        &mut self,
+        index: SessionIndex,
+        change: impl FnOnce(&mut Calls) -> T,
+    ) -> Option<T> {
+        let held = self.held_mut(index)?;
+        let before = held.calls.first_deadline();
+        let changed = change(&mut held.calls);
+        let after = held.calls.first_deadline();
+        if before != after {
+            if let Some((deadline, _)) = before {
+                self.waits.remove(&(deadline, index));
+            }
+            if let Some((deadline, _)) = after {
+                self.waits.insert((deadline, index));
+            }
+        }
+        Some(changed)
+    }
+
+    /// A call of a holder that has waited long enough.
+    pub(in crate::entity::queue) fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
+        let (_, index) = self.waits.first().filter(|(deadline, _)| *deadline <= now)?;
+        self.get(*index)?.held()?.calls.first_deadline().map(|(_, ticket)| ticket)
     }
 
     /// The unlocked session whose next message has the lowest number (SES-07).
@@ -126,9 +211,15 @@ impl Sessions {
         self.open.first_key_value().map(|(sequence, index)| (*sequence, *index))
     }
 
-    /// The session lock that ends first.
-    pub(in crate::entity::queue) fn first_end(&self) -> Option<(Timestamp, SessionIndex)> {
-        self.ends.first().copied()
+    /// A session whose lock has run out.
+    pub(super) fn first_ended(&self, now: Timestamp) -> Option<SessionIndex> {
+        self.ends.first().filter(|(until, _)| *until <= now).map(|(_, index)| *index)
+    }
+
+    /// The next instant at which a session that is held has something to do.
+    pub(in crate::entity::queue) fn first_due(&self) -> Option<Timestamp> {
+        let firsts = [self.ends.first(), self.waits.first()];
+        firsts.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
     /// Takes the sessions whose demand may meet a message.
@@ -259,6 +350,7 @@ impl Sessions {
         self.by_receiver.insert(held.receiver, index);
         self.by_epoch.insert(held.epoch, index);
         self.ends.insert((held.until, index));
+        self.link_count += usize::from(held.link.is_some());
         if let Some(session) = self.get_mut(index) {
             session.held = Some(Box::new(held));
         }
@@ -281,6 +373,11 @@ impl Sessions {
         self.by_receiver.remove(&held.receiver);
         self.by_epoch.remove(&held.epoch);
         self.ends.remove(&(held.until, index));
+        self.link_count -= usize::from(held.link.is_some());
+        for (ticket, call) in held.calls.iter() {
+            self.by_call.remove(&ticket);
+            self.waits.remove(&(call.deadline, index));
+        }
         self.busy.remove(&index);
         self.put_in_place(index);
     }
@@ -375,6 +472,7 @@ impl Sessions {
     pub(in crate::entity::queue) fn check(&self) -> Result<(), String> {
         let mut messages = 0;
         let (mut open, mut held_count, mut states) = (0, 0, 0);
+        let (mut links, mut calls, mut waits) = (0, 0, 0);
         for (name, index) in &self.by_name {
             let Some(session) = self.get(*index) else {
                 return Err(format!("session {name} has no place"));
@@ -396,6 +494,14 @@ impl Sessions {
             }
             if let Some(held) = &session.held {
                 held_count += 1;
+                links += u64::from(held.link.is_some());
+                calls += held.calls.len() as u64;
+                let first = held.calls.first_deadline();
+                waits += u64::from(first.is_some());
+                let is_known = first.is_none_or(|(at, _)| self.waits.contains(&(at, *index)));
+                if !is_known || !held.calls.is_whole() {
+                    return Err(format!("a waiting call for session {name} has no deadline"));
+                }
                 if self.by_receiver.get(&held.receiver) != Some(index)
                     || self.by_epoch.get(&held.epoch) != Some(index)
                     || !self.ends.contains(&(held.until, *index))
@@ -411,6 +517,9 @@ impl Sessions {
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),
             (held_count, self.ends.len() as u64, "ends of locks"),
+            (links, self.link_count as u64, "links"),
+            (calls, self.by_call.len() as u64, "calls"),
+            (waits, self.waits.len() as u64, "ends of calls"),
             (
                 (self.places.len() - self.free.len()) as u64,
                 self.by_name.len() as u64,

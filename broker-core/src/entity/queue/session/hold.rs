@@ -63,17 +63,18 @@ impl Queue {
         receiver: ReceiverId,
     ) -> Result<Answer, Rejection> {
         self.refuse_receive()?;
-        if self.links.contains_key(&receiver) {
+        if self.link(receiver).is_some() {
             return Err(Rejection::invalid_operation(format!(
                 "receiver link {} is attached already",
                 receiver.0
             )));
         }
-        let Some(held) = self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held())
-        else {
+        let Some(sessions) = &mut self.sessions else { return Err(lost(receiver)) };
+        let Some(held) = sessions.get(index).and_then(|session| session.held()) else {
             return Err(lost(receiver));
         };
-        self.links.insert(receiver, Link::new(Lane::Session(index), held.mode));
+        let link = Link::new(Lane::Session(index), held.mode);
+        sessions.open_link(index, link);
         Ok(Answer::after_commit(Outcome::Done))
     }
 
@@ -114,14 +115,8 @@ impl Queue {
     /// Ends the session locks whose time is over.
     pub(in crate::entity::queue) fn end_session_locks(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
         for _ in 0..MOVES_PER_STEP {
-            let Some((_, index)) = self
-                .sessions
-                .as_ref()
-                .and_then(|sessions| sessions.first_end())
-                .filter(|(until, _)| *until <= ctx.now)
-            else {
-                return;
-            };
+            let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
+            let Some(index) = ended else { return };
             self.lose_session(index, ctx, step);
         }
     }
@@ -163,7 +158,7 @@ impl Queue {
         step: &mut Step,
     ) {
         while let Some(lock) =
-            self.sessions.as_ref().and_then(|sessions| sessions.locks.first_of(receiver)).copied()
+            self.sessions.as_ref().and_then(|all| all.get(index)?.held()?.locks.first()).copied()
         {
             match end {
                 LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
@@ -173,6 +168,7 @@ impl Queue {
         if let Some(sessions) = &mut self.sessions {
             sessions.unlock(index);
         }
+        step.effects.push(Effect::SessionEnded { receiver });
         self.touch(ctx.now);
     }
 }

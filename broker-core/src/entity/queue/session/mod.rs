@@ -10,9 +10,13 @@
 //! ```
 //!
 //! The queue numbers messages and keeps their slots, as for any other queue. A [`Session`] has what is
-//! its own: which numbers belong to it, which of them can be handed out, its lock with the demand of
-//! its holder, and what is known of its state. [`directory`] finds sessions by id, by number, by
-//! holder and by their lowest available number. Every other file is one operation.
+//! its own: which numbers belong to it, which of them can be handed out, and what is known of its state;
+//! while it is held also its lock, the locks on its messages, the link and the waiting calls of its
+//! holder, and their deadlines ([`Held`]). [`directory`] finds sessions by id, by number, by holder, by
+//! what is due and by their lowest available number. Every other file is one operation.
+//!
+//! A session that is held has an actor, which runs what its holder asks; the actor of the queue does
+//! everything else. Both drive this one machine, one at a time.
 //!
 //! The dead-letter queues are sessionless (DLQ-11): a message that moves there leaves its session.
 
@@ -26,9 +30,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::demand::Ring;
+use super::demand::{Calls, Link, Ring};
 use crate::command::ReceiveMode;
 use crate::entity::StageNumber;
+use crate::entity::lock_table::LockTable;
 use crate::entity::sequence_set::SequenceSet;
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch};
 use crate::time::Timestamp;
@@ -59,14 +64,47 @@ pub(super) struct Session {
     state: Option<Box<State>>,
 }
 
-/// The lock on a session, and the demand of its holder.
+/// The lock on a session, with all that its holder has under it.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) receiver: ReceiverId,
     pub(super) mode: ReceiveMode,
     pub(super) epoch: SessionEpoch,
     pub(super) until: Timestamp,
+    /// Who waits: the link and the calls.
     pub(super) ring: Ring,
+    /// The link, unless the entity has turned it away (ENT-24).
+    link: Option<Link>,
+    pub(super) calls: Calls,
+    /// Locks on messages of the session, which end with it (SES-14).
+    pub(super) locks: LockTable,
+}
+
+impl Held {
+    fn new(
+        receiver: ReceiverId,
+        mode: ReceiveMode,
+        epoch: SessionEpoch,
+        until: Timestamp,
+        link: Link,
+    ) -> Self {
+        Self {
+            receiver,
+            mode,
+            epoch,
+            until,
+            ring: Ring::default(),
+            link: Some(link),
+            calls: Calls::default(),
+            locks: LockTable::default(),
+        }
+    }
+
+    /// The next instant at which it has something to do: the lock ends, or a call has waited long enough.
+    pub(super) fn deadline(&self) -> Timestamp {
+        let call = self.calls.first_deadline().map(|(deadline, _)| deadline);
+        call.map_or(self.until, |deadline| deadline.min(self.until))
+    }
 }
 
 /// What is known of a session's state; the bytes are the store's.

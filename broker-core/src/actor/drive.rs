@@ -1,0 +1,368 @@
+//! What the actor of an entity and those of its sessions share: the shell of their one machine, and
+//! everything around a turn of it. (Data path, steps 2 to 5.)
+//!
+//! ```text
+//!  queue's inlet ──► EntityActor ──┐                       ┌─► releases, couriers, contents
+//!                                  ├─► Drive::turn ─► Shell ┤
+//!  session's inlet ─► SessionActor ┘        │              └─► begins and ends SessionActors
+//!                                           └─ mails the EntityActor only if something is due earlier
+//! ```
+//!
+//! All of them are on one arbiter, and one turn is over before the next begins.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::{Actor, Addr, Message, WeakAddr};
+use bytes::Bytes;
+
+use super::desk::Desk;
+use super::entity::EntityActor;
+use super::inlet::{Inlet, next};
+use super::namespace::{IdleElapsed, NamespaceActor};
+use super::pace::Knock;
+use super::session::{End, HeldSession, SessionActor};
+use super::transfer::Courier;
+use crate::clock::Clock;
+use crate::entity::Machine;
+use crate::entity::any::AnyMachine;
+use crate::entity::family::MemberNumber;
+use crate::error::Rejection;
+use crate::ids::{EntityId, ReceiverId, SequenceNumber};
+use crate::request::{Release, Way, release_all};
+use crate::shell::session::SessionHost;
+use crate::shell::tree::Tree;
+use crate::shell::{Failure, Shell, Turn};
+use crate::telemetry::Observed;
+use crate::time::Timestamp;
+
+/// What a holder has asked before it let go is carried out in turns of so many commands.
+const LAST_COMMANDS: usize = 256;
+
+/// Contents that the machine has asked for are there.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct ContentsLoaded(pub(super) Vec<(SequenceNumber, Option<Bytes>)>);
+
+type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
+
+/// A session that is held, and its actor.
+struct Driven {
+    session: Rc<HeldSession>,
+    actor: Addr<SessionActor>,
+}
+
+/// The drive of one machine.
+pub(super) struct Drive {
+    pub(super) id: EntityId,
+    /// `None` after a failure, until the parent has rebuilt the entity. The tree knows it too, weakly:
+    /// a transaction over several machines is carried out by one of them (TXN-08).
+    shell: RefCell<Option<SharedShell>>,
+    pub(super) tree: Rc<RefCell<Tree>>,
+    /// Its place among the machines of the tree.
+    pub(super) number: MemberNumber,
+    pub(super) inlet: Arc<Inlet>,
+    observed: Arc<Observed>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) desk: Rc<Desk>,
+    pub(super) seat: u64,
+    namespace: Addr<NamespaceActor>,
+    /// Brings messages to other entities.
+    courier: Courier,
+    /// The actor of the entity, which has this: it ends when nobody else knows it any more.
+    entity: OnceCell<WeakAddr<EntityActor>>,
+    /// When that takes its next turn by itself, if nothing else happens.
+    wakes_at: Cell<Option<Timestamp>>,
+    /// The sessions that are held, by their holders.
+    sessions: RefCell<BTreeMap<ReceiverId, Driven>>,
+}
+
+/// What a drive is made of.
+pub(super) struct Parts {
+    pub(super) id: EntityId,
+    pub(super) shell: Shell<AnyMachine>,
+    pub(super) inlet: Arc<Inlet>,
+    pub(super) observed: Arc<Observed>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) desk: Rc<Desk>,
+    pub(super) seat: u64,
+    pub(super) namespace: Addr<NamespaceActor>,
+    pub(super) courier: Courier,
+}
+
+impl Drive {
+    pub(super) fn new(parts: Parts) -> Rc<Self> {
+        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace, courier } = parts;
+        observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
+        let (tree, number) = (Rc::clone(shell.tree()), shell.number());
+        let shell = Rc::new(RefCell::new(shell));
+        let participant = Rc::downgrade(&shell);
+        tree.borrow_mut().enlist(id, participant);
+        let drive = Rc::new(Self {
+            id,
+            shell: RefCell::new(Some(Rc::clone(&shell))),
+            tree,
+            number,
+            inlet,
+            observed,
+            clock,
+            desk,
+            seat,
+            namespace,
+            courier,
+            entity: OnceCell::new(),
+            wakes_at: Cell::new(None),
+            sessions: RefCell::default(),
+        });
+        let host = Host(Rc::downgrade(&drive));
+        shell.borrow_mut().host_sessions(Box::new(host));
+        drive
+    }
+
+    /// Connects the actor of the entity.
+    pub(super) fn connect(&self, entity: &Addr<EntityActor>) {
+        // It is started once.
+        self.entity.set(entity.downgrade()).ok();
+    }
+
+    fn entity(&self) -> Option<Addr<EntityActor>> {
+        self.entity.get()?.upgrade()
+    }
+
+    pub(super) fn shell(&self) -> Option<SharedShell> {
+        self.shell.borrow().as_ref().map(Rc::clone)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.shell.borrow().is_some()
+    }
+
+    /// Runs one turn of the shell and lets out what may leave.
+    pub(super) fn turn(
+        &self,
+        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+    ) {
+        let Some(shell) = self.shell() else { return };
+        let now = self.clock.now();
+        let mut releases = Vec::new();
+        let result =
+            catch_unwind(AssertUnwindSafe(|| run(&mut shell.borrow_mut(), now, &mut releases)));
+        match result {
+            Ok(Ok(turn)) => {
+                let mut shell = shell.borrow_mut();
+                let machine = shell.machine();
+                self.observed.publish(&machine.counts(), machine.size_bytes());
+                self.desk.telemetry.count(&turn);
+                if turn.idle_elapsed {
+                    self.namespace.do_send(IdleElapsed(self.id));
+                }
+                let to_wake = self.tree.borrow_mut().take_to_wake();
+                if !to_wake.is_empty() {
+                    self.desk.wake(self.seat, &to_wake);
+                }
+                release_all(&mut releases);
+                let outgoing = shell.take_outgoing();
+                drop(shell);
+                if (turn.wants_load || !outgoing.is_empty())
+                    && let Some(entity) = self.entity()
+                {
+                    for list in outgoing {
+                        self.courier.carry(list, entity.clone());
+                    }
+                    if turn.wants_load {
+                        self.load(entity);
+                    }
+                }
+                if self.tree.borrow().wants_submit(now) {
+                    self.desk.mark_dirty(self.seat);
+                }
+            }
+            Ok(Err(failure)) => {
+                release_all(&mut releases);
+                self.fail(&failure.0);
+            }
+            Err(panic) => {
+                let what = panic
+                    .downcast_ref::<&str>()
+                    .map(ToString::to_string)
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "panic".to_owned());
+                self.fail(&format!("panic: {what}"));
+            }
+        }
+    }
+
+    /// Ends the tree: everybody who waits is told, nothing that is staged leaves. The parent
+    /// rebuilds the entity from the store when nothing of its tree is on its way any more (DESIGN D3).
+    pub(super) fn fail(&self, why: &str) {
+        let Some(shell) = self.shell.take() else { return };
+        tracing::error!(entity_id = self.id.0, why, "entity failed and is rebuilt");
+        self.inlet.detach();
+        let reason = Rejection::internal("the entity failed and is being rebuilt");
+        let mut releases = Vec::new();
+        // A machine that panicked is asked for nothing more; its waiting calls and links are the shell's.
+        shell.borrow_mut().close(&reason, &mut releases);
+        self.tree.borrow_mut().abandon();
+        drop(shell);
+        // One of them may be in its turn: each hands on by itself what waits for it, in its order.
+        for driven in self.sessions.take().into_values() {
+            driven.actor.do_send(End);
+        }
+        release_all(&mut releases);
+        self.desk.fail(self.seat, why);
+    }
+
+    /// Fails if an append did, of which the notice is still on its way; the commands wait for the rebuilt
+    /// machine. Returns whether there is a machine to drive.
+    pub(super) fn can_go_on(&self) -> bool {
+        if self.is_running() && self.tree.borrow().is_lost() {
+            self.fail("an append failed");
+        }
+        self.is_running()
+    }
+
+    /// Drives its machine no more, because the entity is retired; returns whether it did until now.
+    pub(super) fn retire(&self) -> bool {
+        let was_running = self.shell.take().is_some();
+        for driven in self.sessions.take().into_values() {
+            self.end_session(&driven);
+        }
+        was_running
+    }
+
+    /// Loads contents that the machine has asked for, away from this arbiter; it gets what could be
+    /// read.
+    fn load(&self, entity: Addr<EntityActor>) {
+        let contents = self.shell().and_then(|shell| shell.borrow_mut().take_load());
+        let Some(contents) = contents else { return };
+        actix_rt::spawn(async move {
+            let mut loaded = Vec::with_capacity(contents.len());
+            for (sequence, content) in contents {
+                let bytes = content.load().await;
+                if let Err(error) = &bytes {
+                    tracing::error!(sequence_number = sequence.0, %error, "content is not readable");
+                }
+                loaded.push((sequence, bytes.ok()));
+            }
+            entity.do_send(ContentsLoaded(loaded));
+        });
+    }
+
+    /// When the entity has something to do, whatever is due in the sessions that are held.
+    pub(super) fn own_deadline(&self) -> Option<Timestamp> {
+        self.shell().and_then(|shell| shell.borrow().own_deadline())
+    }
+
+    /// Takes note of when the actor of the entity takes its next turn by itself.
+    pub(super) fn entity_wakes_at(&self, at: Option<Timestamp>) {
+        self.wakes_at.set(at);
+    }
+
+    /// Mails the actor of the entity if it has something to do before it would look by itself.
+    pub(super) fn see_to_entity(&self) {
+        let now = self.clock.now();
+        // What is staged and due is with the desk already.
+        let flush = self.tree.borrow().flush_deadline().filter(|at| *at > now);
+        let Some(due) = self.own_deadline().into_iter().chain(flush).min() else { return };
+        if self.wakes_at.get().is_some_and(|at| at <= due) {
+            return;
+        }
+        if let Some(entity) = self.entity() {
+            // Until it has looked, it is not mailed again.
+            self.wakes_at.set(Some(Timestamp::NONE));
+            entity.do_send(Knock);
+        }
+    }
+}
+
+/// Sessions that are held.
+impl Drive {
+    /// When something is due in a session that is held.
+    pub(super) fn deadline_of(&self, holder: ReceiverId) -> Option<Timestamp> {
+        self.shell().and_then(|shell| shell.borrow().machine().deadline_of(holder))
+    }
+
+    /// Takes a turn for a session, with at most so many commands; returns how many it took from the inlet,
+    /// and whether more can be done at once. What waits for the state of the session stays.
+    pub(super) fn session_turn(&self, session: &HeldSession, count_max: usize) -> (usize, bool) {
+        let mut groups = session.groups.take();
+        let had_some = !groups.is_empty();
+        let (count, more) = match had_some {
+            true => (0, true),
+            false => session.inlet.take(count_max, &mut groups),
+        };
+        let mut requests = std::iter::from_fn(|| next(&mut groups));
+        self.turn(|shell, now, out| shell.run_in_session(session.holder, &mut requests, now, out));
+        let waits = !groups.is_empty();
+        session.groups.replace(groups);
+        (count, more && !waits)
+    }
+
+    /// Whether a holder has asked something that is not carried out yet; the end of its hold comes behind it.
+    pub(super) fn has_asked(&self, holder: ReceiverId) -> bool {
+        self.session(holder).is_some_and(|session| session.has_some())
+    }
+
+    /// Takes a turn for a session whose holder lets go, with what it has asked before; it asks nothing more
+    /// by its way. Nothing waits for a state that waits for room in the store: with the hold that is lost.
+    pub(super) fn last_turn_of(&self, holder: ReceiverId) {
+        let Some(session) = self.session(holder) else { return };
+        session.inlet.end();
+        let mut groups = session.groups.take();
+        if groups.is_empty() {
+            session.inlet.take(LAST_COMMANDS, &mut groups);
+        }
+        let mut requests = std::iter::from_fn(|| next(&mut groups));
+        self.turn(|shell, now, out| shell.run(&mut requests, now, out));
+        // After a failure; its actor hands it on.
+        session.groups.replace(groups);
+    }
+
+    /// Hands what waits in the inlet of a session to that of the entity, and ends its actor.
+    fn end_session(&self, driven: &Driven) {
+        driven.session.empty_into(&self.inlet);
+        driven.actor.do_send(End);
+    }
+
+    fn session(&self, holder: ReceiverId) -> Option<Rc<HeldSession>> {
+        self.sessions.borrow().get(&holder).map(|driven| Rc::clone(&driven.session))
+    }
+
+    /// Lets the actors of sessions look whether they have something to do.
+    pub(super) fn see_to_sessions(&self, holders: &BTreeSet<ReceiverId>) {
+        let sessions = self.sessions.borrow();
+        for driven in holders.iter().filter_map(|holder| sessions.get(holder)) {
+            driven.actor.do_send(Knock);
+        }
+    }
+}
+
+/// Starts and ends the actors of sessions as the machine grants them and takes them back.
+struct Host(std::rc::Weak<Drive>);
+
+impl SessionHost for Host {
+    fn begin(&mut self, holder: ReceiverId) -> Option<Way> {
+        let drive = self.0.upgrade()?;
+        let inlet = Arc::new(Inlet::of_session(holder));
+        let session = Rc::new(HeldSession::new(holder, Arc::clone(&inlet), &drive.observed));
+        let actor = SessionActor::new(Rc::clone(&drive), Rc::clone(&session)).start();
+        drive.sessions.borrow_mut().insert(holder, Driven { session, actor });
+        Some(Way::new(inlet))
+    }
+
+    fn end(&mut self, holder: ReceiverId) {
+        let Some(drive) = self.0.upgrade() else { return };
+        let ended = drive.sessions.borrow_mut().remove(&holder);
+        if let Some(driven) = ended {
+            drive.end_session(&driven);
+        }
+    }
+
+    fn go_on(&mut self, holder: ReceiverId) {
+        let Some(drive) = self.0.upgrade() else { return };
+        drive.see_to_sessions(&BTreeSet::from([holder]));
+    }
+}

@@ -1,0 +1,105 @@
+//! How an actor takes its turns: how much it does before it yields, and the one timer that it arms.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, SpawnHandle, WrapFuture,
+};
+
+use crate::clock::Clock;
+use crate::time::Timestamp;
+
+/// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
+const TURN_COMMANDS_MAX: usize = 256;
+const TURN_COMMANDS_MIN: usize = 16;
+const TURN_TIME: Duration = Duration::from_millis(1);
+
+/// There is something to do: in the inlet, or because another actor of the tree has seen to it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Knock;
+
+/// An actor that takes turns.
+pub(super) trait Paced: Actor<Context = Context<Self>> + Handler<Knock> {
+    fn pace(&mut self) -> &mut Pace;
+
+    /// The instant that the timer was armed for has come.
+    fn alarm(&mut self, context: &mut Context<Self>);
+}
+
+/// The budget, the timer, and the knock of one actor.
+pub(super) struct Pace {
+    clock: Arc<dyn Clock>,
+    turn_size: usize,
+    armed: Option<(Timestamp, SpawnHandle)>,
+    /// Whether a knock of its own is on its way.
+    knocking: Cell<bool>,
+}
+
+impl Pace {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, turn_size: TURN_COMMANDS_MAX, armed: None, knocking: Cell::new(false) }
+    }
+
+    /// How many commands the next turn takes at most.
+    pub(super) const fn turn_size(&self) -> usize {
+        self.turn_size
+    }
+
+    /// Takes note of how long a turn took with so many commands.
+    pub(super) fn took(&mut self, count: usize, started: Instant) {
+        if started.elapsed() > TURN_TIME {
+            self.turn_size = (self.turn_size / 2).max(TURN_COMMANDS_MIN);
+        } else if count == self.turn_size {
+            self.turn_size = (self.turn_size * 2).min(TURN_COMMANDS_MAX);
+        }
+    }
+
+    /// A knock has come.
+    pub(super) fn knocked(&self) {
+        self.knocking.set(false);
+    }
+
+    /// What the timer is armed for.
+    pub(super) fn armed(&self) -> Option<Timestamp> {
+        self.armed.map(|(at, _)| at)
+    }
+}
+
+/// Takes another turn after everything that is ready on this arbiter.
+pub(super) fn knock_later<A: Paced>(actor: &mut A, context: &Context<A>) {
+    if actor.pace().knocking.replace(true) {
+        return;
+    }
+    let itself = context.address();
+    actix_rt::spawn(async move {
+        tokio::task::yield_now().await;
+        itself.do_send(Knock);
+    });
+}
+
+/// Arms the timer, unless it is armed for an earlier instant.
+pub(super) fn arm<A: Paced>(actor: &mut A, at: Timestamp, context: &mut Context<A>) {
+    if let Some((armed, handle)) = actor.pace().armed {
+        if armed <= at {
+            return;
+        }
+        context.cancel_future(handle);
+    }
+    let clock = Arc::clone(&actor.pace().clock);
+    let sleep = async move { clock.sleep_until(at).await };
+    let handle = context.spawn(sleep.into_actor(actor).map(|(), actor: &mut A, context| {
+        actor.pace().armed = None;
+        actor.alarm(context);
+    }));
+    actor.pace().armed = Some((at, handle));
+}
+
+/// Takes the timer back. An actor that nobody knows any more ends when it waits for nothing.
+pub(super) fn disarm<A: Paced>(actor: &mut A, context: &mut Context<A>) {
+    if let Some((_, handle)) = actor.pace().armed.take() {
+        context.cancel_future(handle);
+    }
+}

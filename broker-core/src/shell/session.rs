@@ -1,0 +1,64 @@
+//! Sessions that are held, each with a driver of its own (DESIGN D3): who begins and ends those, and the
+//! turn of one.
+
+use super::{Failure, Shell, Turn};
+use crate::entity::Machine;
+use crate::ids::ReceiverId;
+use crate::request::{Release, Request, Way};
+use crate::time::Timestamp;
+
+/// Begins and ends the drivers of sessions. A shell without one is driven with its sessions by one driver.
+/// Is called within a turn: it must not drive the shell, and must not block.
+pub trait SessionHost {
+    /// A session was granted; returns the way in to its driver, for whoever accepted it.
+    fn begin(&mut self, holder: ReceiverId) -> Option<Way>;
+
+    /// A session is held no more. What waits on the way in to its driver is to be handed to the entity,
+    /// which answers it.
+    fn end(&mut self, holder: ReceiverId);
+
+    /// The state that a holder has set is stored or refused; what it asked behind that can be run now.
+    fn go_on(&mut self, holder: ReceiverId);
+}
+
+impl<M: Machine> Shell<M> {
+    /// Has somebody drive the sessions that are held.
+    pub fn host_sessions(&mut self, host: Box<dyn SessionHost>) {
+        self.host = Some(host);
+    }
+
+    /// When something is due apart from the sessions that are held, and from the stage of the tree.
+    pub fn own_deadline(&self) -> Option<Timestamp> {
+        self.machine.own_deadline().into_iter().chain(self.parked.next_deadline()).min()
+    }
+
+    /// Runs what the holder of a session asks, as [`Shell::run`] does. Ends early when the state that it
+    /// sets has to wait for room in the store: what it asks behind that is taken later, so that it is
+    /// carried out in its order.
+    ///
+    /// # Errors
+    /// When the tree must end.
+    pub fn run_in_session(
+        &mut self,
+        holder: ReceiverId,
+        requests: &mut impl Iterator<Item = Request>,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+    ) -> Result<Turn, Failure> {
+        let mut turn = Turn::default();
+        self.catch_up(now)?;
+        self.let_time_pass(now, out, &mut turn)?;
+        while !self.waits_for_state_of(holder)
+            && let Some(request) = requests.next()
+        {
+            self.take(request, now, out, &mut turn)?;
+        }
+        self.finish(now, out, &mut turn)?;
+        Ok(turn)
+    }
+
+    /// Whether a state that a holder has set waits for room; with the hold there is nothing to wait for.
+    fn waits_for_state_of(&self, holder: ReceiverId) -> bool {
+        self.parked.has_state_of(holder) && self.machine.deadline_of(holder).is_some()
+    }
+}

@@ -1,0 +1,155 @@
+//! Every way in which the hold of a session ends: its actor goes, and what is asked by its way in is
+//! answered as ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::command::{Command, LinkEnd, ReceiveMode, SessionCommand};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{EntityStatus, QueueUpdate};
+use peeklock_core::permits::COMMAND_BYTES;
+use peeklock_core::time::TimeSpan;
+
+use crate::stand::{Log, Stand, receive, submit};
+
+/// SES-13, SES-15, SES-31, SES-33: closed or broken off, by its own way or past it.
+#[tokio::test]
+async fn a_session_that_is_let_go_has_no_actor() {
+    let stand = Stand::new().await;
+    for end in [LinkEnd::Orderly, LinkEnd::Broken, LinkEnd::ByBroker] {
+        for past in [false, true] {
+            let held = stand.accept("a").await.unwrap();
+            stand.actors(1).await;
+            let by = if past { &stand.queue } else { &held.entity };
+            by.call(held.detach(end)).await.unwrap();
+            stand.actors(0).await;
+            assert_eq!(held.renewal().await, Err(Condition::SessionLockLost));
+            held.entity.call(held.detach(end)).await.unwrap();
+        }
+    }
+    stand.stop().await;
+}
+
+/// SES-08: a session that is accepted for a caller that is gone is given back.
+#[tokio::test]
+async fn a_session_for_a_caller_that_is_gone_is_given_back() {
+    let stand = Stand::new().await;
+    let (_, command) = stand.accept_command(Some("a"));
+    let go_on = stand.hold_up();
+    let queue = stand.queue.clone();
+    let accepting = tokio::spawn(async move { queue.call(command).await });
+    tokio::task::yield_now().await;
+    accepting.abort();
+    assert!(accepting.await.unwrap_err().is_cancelled());
+    drop(go_on);
+    stand.send("a").await;
+    let receiver = stand.broker.receiver_id();
+    let next = Command::AcceptSession {
+        session: None,
+        receiver,
+        mode: ReceiveMode::PeekLock,
+        wait: TimeSpan::from_seconds(60),
+    };
+    let held = stand.held(stand.queue.call(next).await.unwrap());
+    let messages = held.receive(TimeSpan::ZERO).await.unwrap();
+    assert_eq!(messages[0].facts.delivery_count, 0);
+    stand.actors(1).await;
+    stand.stop().await;
+}
+
+/// RCV-14, SES-15: what is asked behind the end of a hold, in the same group and in later ones, is answered
+/// in its order, and gives its permits back.
+#[tokio::test]
+async fn what_is_asked_behind_the_end_is_answered() {
+    let stand = Stand::new().await;
+    let held = stand.accept("a").await.unwrap();
+    let log = Arc::new(Log::default());
+    let budget = stand.broker.connection_budget();
+    let go_on = stand.hold_up();
+    let permit = || budget.try_acquire(COMMAND_BYTES);
+    let renew = |number| (held.command(SessionCommand::Renew), log.reply_with(number, permit()));
+    let end = (held.detach(LinkEnd::Orderly), log.reply_with(300, permit()));
+    submit(&held.entity, (0..300).map(renew).chain([end]).chain((301..600).map(renew)).collect());
+    submit(&held.entity, (600..900).map(renew).collect());
+    drop(go_on);
+    let answers = log.answers(900).await;
+    for (place, (number, answer)) in (0..).zip(answers) {
+        assert_eq!(number, place);
+        match number {
+            0..=300 => assert!(answer.is_ok()),
+            _ => assert_eq!(answer.unwrap_err(), Condition::SessionLockLost),
+        }
+    }
+    stand.actors(0).await;
+    let all = stand.broker.settings().limits.connection_inbound_bytes_max;
+    assert!(budget.try_acquire(all).is_some(), "every permit is back");
+    stand.stop().await;
+}
+
+/// ENT-14: with the queue its sessions go; who waits is told, and who asks later is too.
+#[tokio::test]
+async fn a_deleted_queue_leaves_no_actor() {
+    let stand = Stand::new().await;
+    let held = stand.accept("a").await.unwrap();
+    let log = Arc::new(Log::default());
+    let waits = held.command(receive(TimeSpan::from_seconds(60)));
+    submit(&held.entity, vec![(waits, log.reply(0))]);
+    assert_eq!(held.renewal().await, Ok(()));
+    stand.broker.delete_entity("orders").await.unwrap();
+    let (_, answer) = log.answers(1).await.remove(0);
+    assert_eq!(answer.unwrap_err(), Condition::EntityNotFound);
+    assert_eq!(held.renewal().await, Err(Condition::EntityNotFound));
+    stand.actors(0).await;
+    stand.stop().await;
+}
+
+/// ENT-24, ENT-25: a queue that is disabled ends what waits, not the hold, which goes on.
+#[tokio::test]
+async fn a_disabled_queue_leaves_the_session_to_its_holder() {
+    let stand = Stand::new().await;
+    stand.send("a").await;
+    let held = stand.accept("a").await.unwrap();
+    let message = held.receive(TimeSpan::ZERO).await.unwrap().remove(0);
+    let log = Arc::new(Log::default());
+    let waits = held.command(receive(TimeSpan::from_seconds(60)));
+    submit(&held.entity, vec![(waits, log.reply(0))]);
+    assert_eq!(held.renewal().await, Ok(()));
+    let status = |status| QueueUpdate { status: Some(status), ..QueueUpdate::default() };
+    let disabled = status(EntityStatus::ReceiveDisabled);
+    stand.broker.update_queue("orders", disabled, None).await.unwrap();
+    let (_, answer) = log.answers(1).await.remove(0);
+    assert_eq!(answer.unwrap_err(), Condition::EntityDisabled);
+    assert_eq!(held.renewal().await, Ok(()));
+    held.complete(message.facts.lock.unwrap().token).await.unwrap();
+    let active = status(EntityStatus::Active);
+    stand.broker.update_queue("orders", active, None).await.unwrap();
+    held.ask(SessionCommand::Attach).await.unwrap();
+    assert!(held.receive(TimeSpan::ZERO).await.unwrap().is_empty());
+    stand.actors(1).await;
+    stand.stop().await;
+}
+
+/// SES-31: a graceful stop ends the waits at once and leaves time to settle; then the actors are gone.
+#[tokio::test]
+async fn a_stop_ends_waits_and_then_actors() {
+    let stand = Stand::new().await;
+    stand.send("a").await;
+    let held = stand.accept("a").await.unwrap();
+    let message = held.receive(TimeSpan::ZERO).await.unwrap().remove(0);
+    let log = Arc::new(Log::default());
+    let waits = held.command(receive(TimeSpan::from_seconds(60)));
+    submit(&held.entity, vec![(waits, log.reply(0))]);
+    assert_eq!(held.renewal().await, Ok(()));
+    let broker = stand.broker.clone();
+    let settle = async {
+        let (_, answer) = log.answers(1).await.remove(0);
+        assert!(answer.is_ok(), "a receive that waits ends with nothing");
+        held.complete(message.facts.lock.unwrap().token).await.unwrap();
+    };
+    let grace = Duration::from_millis(200);
+    let (stopped, ()) = tokio::join!(broker.stop(grace), settle);
+    stopped.unwrap();
+    stand.actors(0).await;
+    let late = held.entity.call(Command::Describe).await.unwrap_err();
+    assert_eq!(late.condition(), Condition::OperationCancelled);
+}

@@ -1,0 +1,319 @@
+//! A broker with one queue that requires sessions, an arbiter that can be held up, and outlets that
+//! remember what came in which order.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use peeklock_core::clock::{Clock, ManualClock, SystemClock};
+use peeklock_core::command::{
+    Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
+};
+use peeklock_core::condition::Condition;
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::message::Message;
+use peeklock_core::path::SubQueue;
+use peeklock_core::permits::Permit;
+use peeklock_core::request::{Outlet, Released, Reply, Request};
+use peeklock_core::store::{
+    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
+    Visit, Waker,
+};
+use peeklock_core::telemetry::Observed;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, Entity};
+
+pub const LOCK: TimeSpan = TimeSpan::from_seconds(60);
+
+/// A memory store that panics, fails or is busy as often as it is told.
+pub struct Switched {
+    inner: MemoryStore,
+    pub panics: AtomicU32,
+    pub failures: AtomicU32,
+    pub is_busy: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+fn takes(switch: &AtomicU32) -> bool {
+    switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl Switched {
+    /// Waits until a send waits for room.
+    pub async fn refused(&self) {
+        while self.wakers.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Has room again.
+    pub fn make_room(&self) {
+        self.is_busy.store(false, Ordering::SeqCst);
+        for wake in std::mem::take(&mut *self.wakers.lock().unwrap()) {
+            wake();
+        }
+    }
+}
+
+impl Store for Switched {
+    fn name(&self) -> &'static str {
+        "switched"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.inner.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard)
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        if self.is_busy.load(Ordering::SeqCst) {
+            self.wakers.lock().unwrap().push(waker());
+            return Reserved::Busy;
+        }
+        self.inner.reserve(shard, bytes, waker)
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        self.inner.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        if takes(&self.failures) {
+            self.inner.unreserve(submission.fences[0].shard, submission.batch.reserved());
+            completion(Err(StoreError::Failed("injected".into())));
+            return;
+        }
+        self.inner.submit(submission, completion);
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        assert!(!takes(&self.panics), "injected");
+        self.inner.pin(keys, contents);
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+pub struct Stand {
+    pub store: Arc<Switched>,
+    pub clock: Arc<ManualClock>,
+    pub broker: Broker,
+    pub queue: Entity,
+    pub observed: Arc<Observed>,
+}
+
+/// A session that somebody holds.
+pub struct Held {
+    /// The queue by way of the session.
+    pub entity: Entity,
+    pub receiver: ReceiverId,
+}
+
+impl Stand {
+    pub async fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+        Self::with(Arc::clone(&clock), clock).await
+    }
+
+    /// With the clock of the system: a manual one remembers everybody who has ever slept by it.
+    pub async fn in_real_time() -> Self {
+        let stopped = Arc::new(ManualClock::at(Timestamp::NONE));
+        Self::with(stopped, Arc::new(SystemClock::start())).await
+    }
+
+    async fn with(manual: Arc<ManualClock>, clock: Arc<dyn Clock>) -> Self {
+        let store = Arc::new(Switched {
+            inner: MemoryStore::new(1, u64::MAX),
+            panics: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
+            is_busy: AtomicBool::new(false),
+            wakers: Mutex::default(),
+        });
+        let mut settings = Settings::default();
+        settings.limits.receiver_count_max = 20_000;
+        let broker = Broker::builder()
+            .settings(settings)
+            .store(Arc::clone(&store) as _)
+            .clock(clock)
+            .arbiters(1)
+            .start()
+            .await
+            .unwrap();
+        let properties = QueueUpdate {
+            requires_session: Some(true),
+            lock_duration: Some(LOCK),
+            ..QueueUpdate::default()
+        };
+        broker.create_queue("orders", properties).await.unwrap();
+        let queue = broker.entity("orders").unwrap();
+        let observed = broker.observed().into_iter().next().unwrap().1;
+        Self { store, clock: manual, broker, queue, observed }
+    }
+
+    pub async fn stop(self) {
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+
+    pub async fn send(&self, session: &str) {
+        let message = self.broker.inbound(Message::new("body").with_session_id(session));
+        self.queue.call(Command::Send { message }).await.unwrap();
+    }
+
+    pub fn accept_command(&self, session: Option<&str>) -> (ReceiverId, Command) {
+        let receiver = self.broker.receiver_id();
+        let session = session.map(Box::from);
+        let (mode, wait) = (ReceiveMode::PeekLock, TimeSpan::ZERO);
+        (receiver, Command::AcceptSession { session, receiver, mode, wait })
+    }
+
+    pub async fn accept(&self, session: &str) -> Result<Held, BrokerError> {
+        let (_, command) = self.accept_command(Some(session));
+        Ok(self.held(self.queue.call(command).await?))
+    }
+
+    pub fn held(&self, accepted: Outcome) -> Held {
+        match accepted {
+            Outcome::SessionAccepted { receiver, way, .. } => {
+                assert!(way.is_some(), "who accepts a session is given the way in to it");
+                Held { entity: self.queue.by_way_of(way), receiver }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Holds the arbiter up until what is returned is dropped; what is submitted meanwhile is there
+    /// all at once.
+    pub fn hold_up(&self) -> mpsc::Sender<()> {
+        let (go_on, waits) = mpsc::channel();
+        let (reached, is_reached) = mpsc::channel();
+        let outlet = Arc::new(Stuck(Mutex::new(Some((reached, waits)))));
+        submit(&self.queue, vec![(Command::Describe, Reply::new(outlet, 0, None))]);
+        is_reached.recv().unwrap();
+        go_on
+    }
+
+    /// Waits until so many sessions have an actor.
+    pub async fn actors(&self, count: u64) {
+        while self.observed.session_actors() != count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn locked_count(&self) -> u64 {
+        self.broker.describe_queue("orders").await.unwrap().sessions.unwrap().locked
+    }
+}
+
+impl Held {
+    pub fn command(&self, command: SessionCommand) -> Command {
+        Command::InSession { receiver: self.receiver, command }
+    }
+
+    pub async fn ask(&self, command: SessionCommand) -> Result<Outcome, BrokerError> {
+        self.entity.call(self.command(command)).await
+    }
+
+    pub async fn receive(&self, wait: TimeSpan) -> Result<Vec<ReceivedMessage>, BrokerError> {
+        match self.ask(receive(wait)).await? {
+            Outcome::Received(messages) => Ok(messages),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn complete(&self, token: LockToken) -> Result<(), BrokerError> {
+        let command = Command::Settle { token, settlement: Settlement::Complete };
+        self.entity.call(command).await.map(|_| ())
+    }
+
+    pub fn detach(&self, end: LinkEnd) -> Command {
+        Command::Detach { receiver: self.receiver, end }
+    }
+
+    /// What it is told when it asks for its lock to be prolonged.
+    pub async fn renewal(&self) -> Result<(), Condition> {
+        self.ask(SessionCommand::Renew).await.map(|_| ()).map_err(|error| error.condition())
+    }
+}
+
+pub const fn receive(wait: TimeSpan) -> SessionCommand {
+    SessionCommand::Receive { count_max: 100, bytes_max: u64::MAX, wait }
+}
+
+/// Hands commands in as one group, without waiting for anything.
+pub fn submit(entity: &Entity, commands: Vec<(Command, Reply)>) {
+    let request = |(command, reply)| Request {
+        ticket: entity.broker().ticket(),
+        sub_queue: SubQueue::Main,
+        command,
+        reply,
+    };
+    entity.submit(commands.into_iter().map(request).collect());
+}
+
+/// An outlet that holds up the arbiter that lets something out to it.
+struct Stuck(Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
+
+impl Outlet for Stuck {
+    fn release(&self, _: Vec<Released>) {
+        let Some((reached, waits)) = self.0.lock().unwrap().take() else { return };
+        reached.send(()).unwrap();
+        // Ends when the other side is dropped.
+        waits.recv().unwrap_err();
+    }
+}
+
+/// Answers in the order in which they came, by the numbers of their commands.
+#[derive(Default)]
+pub struct Log {
+    answers: Mutex<Vec<(u64, Result<Outcome, Condition>)>>,
+}
+
+impl Log {
+    pub fn reply(self: &Arc<Self>, number: u64) -> Reply {
+        self.reply_with(number, None)
+    }
+
+    pub fn reply_with(self: &Arc<Self>, number: u64, permit: Option<Permit>) -> Reply {
+        Reply::new(Arc::clone(self) as Arc<dyn Outlet>, number, permit)
+    }
+
+    /// All answers, as soon as there are so many.
+    pub async fn answers(&self, count: usize) -> Vec<(u64, Result<Outcome, Condition>)> {
+        while self.answers.lock().unwrap().len() < count {
+            tokio::task::yield_now().await;
+        }
+        std::mem::take(&mut *self.answers.lock().unwrap())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.answers.lock().unwrap().is_empty()
+    }
+}
+
+impl Outlet for Log {
+    fn release(&self, group: Vec<Released>) {
+        let mut answers = self.answers.lock().unwrap();
+        for item in group {
+            if let Released::Answer { correlation, result } = item {
+                answers.push((correlation, result.map_err(|rejection| rejection.condition())));
+            }
+        }
+    }
+}
