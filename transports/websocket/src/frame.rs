@@ -5,10 +5,16 @@
 //! Absent on purpose: what any of it means; `connection` knows.
 
 pub(crate) mod binary;
+pub(crate) mod forward;
+pub(crate) mod hello;
 pub(crate) mod json;
+pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod queue;
+pub(crate) mod receive;
+pub(crate) mod send;
 pub(crate) mod session;
+pub(crate) mod settle;
 pub(crate) mod text;
 pub(crate) mod topic;
 pub(crate) mod transaction;
@@ -18,16 +24,25 @@ pub(crate) mod wire;
 mod tests;
 
 use bytes::Bytes;
-use peeklock_core::command::ReceiveMode;
 use serde::{Deserialize, Serialize};
 
-use self::message::{Delivered, Outgoing, Properties};
-use self::queue::{QueueList, QueueProperties, QueueView};
+pub(crate) use self::forward::{Forward, Forwarded, Forwarding};
+pub(crate) use self::hello::{Authenticate, Closing, Hello, Welcome};
+pub(crate) use self::link::{
+    Attach, Credit, Deliveries, Detach, Detached, Drained, LinkOnly, Mode, Role,
+};
+pub(crate) use self::queue::{CreateQueue, ListQueues, UpdateQueue};
+use self::queue::{QueueList, QueueView};
+pub(crate) use self::receive::{
+    DeleteBatch, DeleteDeferred, Deleted, Messages, Peek, Purge, Receive, Withdraw,
+};
+pub(crate) use self::send::{Accepted, FailedSend, Numbered, Send};
 use self::session::{
     AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionAccepted, SessionList,
     SessionState, SetSessionState,
 };
-use self::text::{Guid, Instant, Token};
+pub(crate) use self::settle::{Decision, FailedRange, Range, Renew, Renewed, Settle, Settled};
+use self::text::{Guid, Instant};
 use self::topic::{
     CreateSubscription, CreateTopic, Explain, Explained, ListOf, NamedRule, RuleForm, RuleList,
     SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
@@ -350,92 +365,6 @@ schema! {
 pub(crate) struct Empty {}
 wire!(Empty {});
 
-#[derive(Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Hello {
-    /// Never logged (SEC-22).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<String>,
-    /// What the client calls itself, for the log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) client: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) heartbeat_seconds: Option<u32>,
-    /// How long the connection may be resumed after it was lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) grace_seconds: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) resume: Option<Resume>,
-}
-wire!(Hello {
-    token: Option<String>, client: Option<String>, heartbeat_seconds: Option<u32>,
-    grace_seconds: Option<u32>, resume: Option<Resume>,
-});
-
-impl std::fmt::Debug for Hello {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hello").field("client", &self.client).finish_non_exhaustive()
-    }
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Resume {
-    pub(crate) resume_token: Guid,
-    /// How many frames of the server the client has taken in all.
-    pub(crate) received: u64,
-}
-wire!(Resume { resume_token: Guid, received: u64 });
-
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Authenticate {
-    pub(crate) token: String,
-}
-wire!(Authenticate { token: String });
-
-impl std::fmt::Debug for Authenticate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Authenticate")
-    }
-}
-
-/// What a link is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Role {
-    Sender,
-    Receiver,
-}
-
-/// How received messages leave the queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Mode {
-    #[default]
-    PeekLock,
-    ReceiveAndDelete,
-}
-
-/// What becomes of messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Decision {
-    Complete,
-    Abandon,
-    Defer,
-    DeadLetter,
-    Release,
-}
-
-/// Which messages of an entity are forwarded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Forwarding {
-    Messages,
-    DeadLetters,
-}
-
 /// An enum without values: its place in a list, in the binary form.
 macro_rules! wire_choice {
     ($name:ident, $what:literal, [$($variant:ident),*]) => {
@@ -457,29 +386,6 @@ macro_rules! wire_choice {
     };
 }
 
-wire_choice!(Role, "role", [Sender, Receiver]);
-wire_choice!(Forwarding, "forwarding", [Messages, DeadLetters]);
-wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
-wire_choice!(Decision, "decision", [Complete, Abandon, Defer, DeadLetter, Release]);
-
-impl From<Mode> for ReceiveMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::PeekLock => Self::PeekLock,
-            Mode::ReceiveAndDelete => Self::ReceiveAndDelete,
-        }
-    }
-}
-
-impl From<ReceiveMode> for Mode {
-    fn from(mode: ReceiveMode) -> Self {
-        match mode {
-            ReceiveMode::PeekLock => Self::PeekLock,
-            ReceiveMode::ReceiveAndDelete => Self::ReceiveAndDelete,
-        }
-    }
-}
-
 /// Declares structs in camelCase with both forms; absent options are left out in JSON.
 macro_rules! bodies {
     ($($(#[$meta:meta])* struct $name:ident {
@@ -495,151 +401,11 @@ macro_rules! bodies {
     )*};
 }
 
-pub(crate) use bodies;
+pub(crate) use {bodies, wire_choice};
 
 bodies! {
-    struct Attach {
-        /// Chosen by the client, not in use.
-        link: u32,
-        path: String,
-        role: Role,
-        /// Of a receiver.
-        #[serde(default)]
-        mode: Mode,
-        /// The first credit of a receiver; without it, it gets nothing pushed.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        credit: Option<u32>,
-    }
-
-    struct LinkOnly {
-        link: u32,
-    }
-
-    struct Detach {
-        link: u32,
-        /// Releases the locks at once and counts them, as the loss of the connection does.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        release: bool,
-    }
-
     struct PathOnly {
         path: String,
-    }
-
-    struct Credit {
-        link: u32,
-        /// The highest delivery number that may be sent.
-        up_to: u32,
-    }
-
-    struct Send {
-        link: u32,
-        #[serde(deserialize_with = "json::bounded")]
-        messages: Vec<Outgoing>,
-    }
-
-    struct Numbered {
-        link: u32,
-        #[serde(deserialize_with = "json::bounded")]
-        sequence_numbers: Vec<u64>,
-    }
-
-    struct Receive {
-        link: u32,
-        max_count: u32,
-        wait_seconds: f64,
-    }
-
-    struct Withdraw {
-        /// The id of the receive.
-        request: u32,
-    }
-
-    struct Settle {
-        link: u32,
-        decision: Decision,
-        /// Delivery numbers, from and to, both included.
-        #[serde(
-            default,
-            skip_serializing_if = "Vec::is_empty",
-            deserialize_with = "json::bounded"
-        )]
-        ranges: Vec<Range>,
-        #[serde(
-            default,
-            skip_serializing_if = "Vec::is_empty",
-            deserialize_with = "json::bounded"
-        )]
-        lock_tokens: Vec<Token>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        properties: Option<Properties>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        description: Option<String>,
-    }
-
-    struct Renew {
-        link: u32,
-        #[serde(
-            default,
-            skip_serializing_if = "Vec::is_empty",
-            deserialize_with = "json::bounded"
-        )]
-        ranges: Vec<Range>,
-        #[serde(
-            default,
-            skip_serializing_if = "Vec::is_empty",
-            deserialize_with = "json::bounded"
-        )]
-        lock_tokens: Vec<Token>,
-    }
-
-    struct Peek {
-        link: u32,
-        from: u64,
-        max_count: u32,
-    }
-
-    struct DeleteBatch {
-        link: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        max_count: Option<u32>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        enqueued_before_utc: Option<Instant>,
-    }
-
-    struct Purge {
-        link: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        enqueued_before_utc: Option<Instant>,
-    }
-
-    struct DeleteDeferred {
-        link: u32,
-        sequence_number: u64,
-    }
-
-    struct CreateQueue {
-        path: String,
-        #[serde(default)]
-        properties: QueueProperties,
-    }
-
-    struct UpdateQueue {
-        path: String,
-        #[serde(default)]
-        properties: QueueProperties,
-        /// The `updatedAt` of the version to be changed.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        version: Option<Instant>,
-    }
-
-    struct ListQueues {
-        #[serde(default)]
-        skip: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        top: Option<u32>,
     }
 
     struct WireError {
@@ -652,151 +418,11 @@ bodies! {
         entity: String,
         timestamp: Instant,
     }
-
-    struct Welcome {
-        /// Whether the connection goes on where it was; if not, it is a new one.
-        resumed: bool,
-        /// How many frames of the client the server has taken in all.
-        received: u64,
-        /// Resumes the connection; absent if it cannot be.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        resume_token: Option<Guid>,
-        grace_seconds: u32,
-        heartbeat_seconds: u32,
-        /// The broker's clock.
-        now_utc: Instant,
-        namespace: String,
-        server: String,
-        /// Bytes of one frame of the client.
-        frame_bytes_max: u64,
-        /// Messages, settlements and other commands under way at once.
-        command_count_max: u32,
-        link_count_max: u32,
-        /// Deliveries of one receiver that are not settled.
-        unsettled_count_max: u32,
-    }
-
-    struct Accepted {
-        /// First number and count: the numbers of the messages in their order. A first number of 0
-        /// stands for so many zeros.
-        sequence_numbers: Vec<Run>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        failed: Vec<FailedSend>,
-    }
-
-    struct FailedSend {
-        /// The place in `messages`, from 0.
-        index: u32,
-        error: WireError,
-    }
-
-    struct Settled {
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        failed: Vec<FailedRange>,
-    }
-
-    struct Renewed {
-        /// The earliest end of the locks; absent if all failed.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        locked_until_utc: Option<Instant>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        failed: Vec<FailedRange>,
-    }
-
-    struct FailedRange {
-        /// Delivery numbers, or places in `lockTokens` from 0; both included.
-        from: u32,
-        to: u32,
-        error: WireError,
-    }
-
-    struct Messages {
-        messages: Vec<Delivered>,
-    }
-
-    struct Drained {
-        unused: u32,
-    }
-
-    struct Deleted {
-        count: u64,
-    }
-
-    struct Deliveries {
-        link: u32,
-        /// The number of the first message; the others follow.
-        first: u32,
-        messages: Vec<Delivered>,
-    }
-
-    struct Detached {
-        link: u32,
-        error: WireError,
-    }
-
-    struct Closing {
-        seconds: u32,
-    }
-
-    struct Forward {
-        link: u32,
-        source: ForwardSource,
-        #[serde(deserialize_with = "json::bounded")]
-        messages: Vec<ForwardedMessage>,
-    }
-
-    struct ForwardSource {
-        /// The id of the broker.
-        broker: Guid,
-        /// The id of the entity there.
-        entity: u64,
-        forwarding: Forwarding,
-    }
-
-    struct ForwardedMessage {
-        /// Its number at the source.
-        sequence_number: u64,
-        /// Its number where it was first sent to.
-        enqueued_sequence_number: u64,
-        /// When it was enqueued at the source.
-        enqueued_time_utc: Instant,
-        /// Transfers so far, this one included.
-        hops: u8,
-        /// The entity in which it was dead-lettered.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        dead_letter_source: Option<String>,
-        message: Outgoing,
-    }
-
-    struct Forwarded {
-        /// Of so many, from the first on, it is said what became; those behind were not looked at.
-        tried: u32,
-        /// All others of them are stored, or were before.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        failed: Vec<FailedSend>,
-    }
 }
-
-/// From and to, both included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Range(pub(crate) u32, pub(crate) u32);
 
 /// First number and count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Run(pub(crate) u64, pub(crate) u32);
-
-impl Wire for Range {
-    const BYTES_MIN: usize = 8;
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-        self.1.write(out);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
-        Ok(Self(u32::read(reader)?, u32::read(reader)?))
-    }
-}
 
 impl Wire for Run {
     const BYTES_MIN: usize = 12;
@@ -837,7 +463,7 @@ impl Run {
     }
 
     /// The numbers of a list of runs, at most so many.
-    #[cfg_attr(not(any(test, feature = "client")), expect(dead_code, reason = "the client reads"))]
+    #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "the client reads"))]
     pub(crate) fn expand(runs: &[Self], count_max: usize) -> Vec<u64> {
         runs.iter()
             .flat_map(|run| {

@@ -11,12 +11,10 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 
 use super::core::Link;
+use crate::frame::forward::{ForwardSource, ForwardedMessage};
 use crate::frame::message::Outgoing;
 use crate::frame::text::{Guid, Instant};
-use crate::frame::{
-    FailedSend, Forward, ForwardSource, ForwardedMessage, Forwarding, LIST_COUNT_MAX, Notice,
-    Operation,
-};
+use crate::frame::{FailedSend, Forward, Forwarding, LIST_COUNT_MAX, Notice, Operation};
 
 /// A message on its way from broker to broker.
 #[derive(Clone, Debug)]

@@ -3,16 +3,42 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::bodies;
+use super::text::Instant;
 use super::topic::{
     Explained, RuleForm, RuleList, SubscriptionList, SubscriptionProperties, SubscriptionView,
     TopicList, TopicProperties, TopicView,
 };
-use super::wire::{Reader, Wire, write_part};
+use super::wire::{Reader, Wire, wire, write_part};
 use crate::error::FrameError;
 
 #[cfg(feature = "client")]
 pub use peeklock_json::Cleared;
 pub(crate) use peeklock_json::{QueueProperties, QueueView};
+
+bodies! {
+    struct CreateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+    }
+
+    struct UpdateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+        /// The `updatedAt` of the version to be changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<Instant>,
+    }
+
+    struct ListQueues {
+        #[serde(default)]
+        skip: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<u32>,
+    }
+}
 
 /// A page of queues in case-insensitive order of their paths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,8 +10,11 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::message::Carried;
-use super::text::Span;
+use super::forward::{ForwardSource, ForwardedMessage};
+use super::hello::Resume;
+use super::message::{Carried, Delivered, Outgoing, Properties};
+use super::queue::QueueProperties;
+use super::text::{Span, Token};
 use super::transaction::CommittedPart;
 use super::*;
 

@@ -1,0 +1,147 @@
+//! Opening a connection: the upgrade, the hello, and what a refusal means.
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
+use tokio::net::TcpStream;
+use tokio_tungstenite::client_async_with_config;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
+
+use super::{Driver, Opened, lost};
+use crate::error::code;
+use crate::frame::hello::Resume;
+use crate::frame::text::Guid;
+use crate::frame::{Encoding, Hello, Notice, Operation, Request, of_client};
+
+/// What an answer may have: as much as a peek, a receive, or a large message.
+const FRAME_BYTES_MAX: usize = 256 << 20;
+/// So much of what an answer without an upgrade says is told.
+const REFUSAL_CHARS_MAX: usize = 300;
+
+impl Driver {
+    /// Opens a connection and says hello. On failure tells whether another attempt makes sense.
+    pub(super) async fn open(&mut self) -> Result<Opened, (Rejection, bool)> {
+        match tokio::time::timeout(self.options.connect_timeout, self.try_open()).await {
+            Ok(opened) => opened,
+            Err(_) => Err((lost("the broker did not answer in time"), true)),
+        }
+    }
+
+    async fn try_open(&mut self) -> Result<Opened, (Rejection, bool)> {
+        let again = |error: &dyn std::fmt::Display| (lost(&error.to_string()), true);
+        let stream = match &self.options.connector {
+            Some(connector) => connector.connect().await.map_err(|error| again(&error))?,
+            None => {
+                let stream = TcpStream::connect(&self.host).await.map_err(|error| again(&error))?;
+                stream.set_nodelay(true).ok();
+                Box::new(stream)
+            }
+        };
+        let mut request = format!("ws://{}/", self.host)
+            .into_client_request()
+            .map_err(|error| (Rejection::argument(error.to_string()), false))?;
+        let encoding = self.options.encoding;
+        let name = HeaderValue::from_static(encoding.subprotocol());
+        request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, name);
+        let config = SocketConfig::default()
+            .max_frame_size(Some(FRAME_BYTES_MAX))
+            .max_message_size(Some(FRAME_BYTES_MAX));
+        let upgraded = client_async_with_config(request, stream, Some(config)).await;
+        let (mut socket, _) = upgraded.map_err(|error| match &error {
+            SocketError::Http(response) => {
+                let body = response.body().as_deref().unwrap_or_default();
+                no_upgrade(response.status(), body)
+            }
+            other => again(other),
+        })?;
+        let resume = self
+            .resume_token
+            .map(|token| Resume { resume_token: Guid(token), received: self.seen });
+        let grace = u32::try_from(self.options.grace.as_secs()).unwrap_or(u32::MAX);
+        let hello = Hello {
+            token: self.options.token.as_deref().map(str::to_owned),
+            client: self.options.name.as_deref().map(str::to_owned),
+            heartbeat_seconds: None,
+            grace_seconds: Some(grace),
+            resume,
+        };
+        let hello = [Request { id: 1, operation: Operation::Hello(hello) }];
+        let bytes =
+            of_client::encode(encoding, self.seen, &hello).map_err(|error| again(&error))?;
+        socket.send(message(encoding, bytes.into())).await.map_err(|error| again(&error))?;
+        loop {
+            let answer = match socket.next().await {
+                Some(Ok(SocketMessage::Binary(bytes))) => bytes,
+                Some(Ok(SocketMessage::Text(text))) => text.into(),
+                Some(Ok(SocketMessage::Close(frame))) => {
+                    let (code, reason) = frame.map_or((0, String::new()), |frame| {
+                        (u16::from(frame.code), frame.reason.to_string())
+                    });
+                    return Err((refused(code, &reason), may_come_back(code)));
+                }
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => return Err(again(&error)),
+                None => return Err((lost("the connection ended"), true)),
+            };
+            let frame = of_client::decode(encoding, &answer).map_err(|error| again(&error))?;
+            return match frame.items.into_iter().next().map(|item| item.notice) {
+                Some(Notice::Welcome(welcome)) => Ok(Opened { socket, welcome }),
+                Some(Notice::Error(error)) => {
+                    let error = error.into_error();
+                    Err((error.rejection().clone(), error.retryable()))
+                }
+                _ => Err((lost("the broker did not say welcome"), false)),
+            };
+        }
+    }
+}
+
+/// Why an upgrade was answered with something else, and whether another attempt makes sense.
+fn no_upgrade(status: StatusCode, body: &[u8]) -> (Rejection, bool) {
+    let text = String::from_utf8_lossy(body);
+    let text: String = text.trim().chars().take(REFUSAL_CHARS_MAX).collect();
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            (Rejection::unauthorized(format!("{status}: {text}")), false)
+        }
+        // What a listener of this protocol says.
+        StatusCode::BAD_REQUEST | StatusCode::MISDIRECTED_REQUEST => {
+            (lost(&format!("{status}: {text}")), false)
+        }
+        _ if status.is_server_error() => (lost(&format!("{status}: {text}")), true),
+        _ => {
+            let detail = format!(
+                "{status}: this answers HTTP, not the WebSocket protocol of Peeklock; is it the \
+                 HTTP port?"
+            );
+            (lost(&detail), false)
+        }
+    }
+}
+
+/// Whether a close says to come back.
+pub(super) const fn may_come_back(code: u16) -> bool {
+    matches!(code, 0 | 1_001 | 1_006 | 1_011..=1_014 | 4_100..=4_199)
+}
+
+/// What a close means for calls.
+pub(super) fn refused(code: u16, reason: &str) -> Rejection {
+    let detail = format!("the broker closed the connection ({code}): {reason}");
+    match code {
+        code::UNAUTHORIZED => Rejection::unauthorized(detail),
+        code::TRY_LATER => Rejection::new(Condition::QuotaExceeded, detail),
+        _ => lost(&detail),
+    }
+}
+
+pub(super) fn message(encoding: Encoding, bytes: Bytes) -> SocketMessage {
+    match encoding {
+        Encoding::Binary => SocketMessage::Binary(bytes),
+        // What was encoded as JSON is text.
+        Encoding::Json => SocketMessage::Text(bytes.try_into().unwrap_or_default()),
+    }
+}

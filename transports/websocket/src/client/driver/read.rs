@@ -1,0 +1,237 @@
+//! What comes in: answers for those who wait, deliveries for those who want them.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::LockToken;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
+
+use super::open::{may_come_back, refused};
+use super::{Attached, Driver, Ended, Socket, Waiting, fail, fail_with, settle};
+use crate::client::core::{Ask, Core, Pushed};
+use crate::frame::text::Token;
+use crate::frame::{
+    Decision, FailedRange, FailedSend, Item, Messages, Notice, Operation, Run, of_client,
+};
+
+impl Driver {
+    pub(super) async fn read(
+        &mut self,
+        socket: &mut Socket,
+        frame: Option<Result<SocketMessage, SocketError>>,
+    ) -> Result<(), Ended> {
+        let mut frame = Some(frame);
+        while let Some(next) = frame {
+            let bytes = match next {
+                Some(Ok(SocketMessage::Binary(bytes))) => Some(bytes),
+                Some(Ok(SocketMessage::Text(text))) => Some(text.into()),
+                Some(Ok(SocketMessage::Close(frame))) => {
+                    let (code, reason) = frame.map_or((0, String::new()), |frame| {
+                        (u16::from(frame.code), frame.reason.to_string())
+                    });
+                    return Err(if may_come_back(code) {
+                        Ended::Lost
+                    } else {
+                        Ended::Futile(refused(code, &reason))
+                    });
+                }
+                Some(Ok(SocketMessage::Ping(_))) => {
+                    self.unflushed = true;
+                    None
+                }
+                Some(Ok(_)) => None,
+                Some(Err(_)) | None => return Err(Ended::Lost),
+            };
+            self.read_since_tick = true;
+            if let Some(bytes) = bytes {
+                self.take(&bytes)?;
+            }
+            frame = poll_fn(|context| {
+                Poll::Ready(match Pin::new(&mut *socket).poll_next(context) {
+                    Poll::Ready(next) => Some(next),
+                    Poll::Pending => None,
+                })
+            })
+            .await;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &Bytes) -> Result<(), Ended> {
+        let core = Arc::clone(&self.core);
+        let frame = of_client::decode(self.options.encoding, bytes).map_err(|error| {
+            Ended::Futile(Rejection::internal(format!("a frame of the broker {error}")))
+        })?;
+        self.seen += 1;
+        self.unconfirmed_bytes += bytes.len();
+        self.confirm(frame.seen);
+        for Item { id, notice } in frame.items {
+            if id == 0 {
+                self.pushed(&core, notice);
+            } else if let Some(waiting) = self.waiting.remove(&id) {
+                self.answer(&core, waiting, notice);
+            }
+        }
+        Ok(())
+    }
+
+    /// The broker has taken so many frames in all.
+    pub(super) fn confirm(&mut self, received: u64) {
+        let before = self.sent - self.kept.len() as u64;
+        for _ in before..received.min(self.sent) {
+            self.kept.pop_front();
+        }
+    }
+
+    fn pushed(&mut self, core: &Core, notice: Notice) {
+        match notice {
+            Notice::Deliveries(deliveries) => {
+                let target = core.links(|links| links.get(&deliveries.link)?.pushed.clone());
+                for message in deliveries.messages {
+                    let lock = message.facts.lock;
+                    let pushed = Pushed::Message(Box::new(message));
+                    let is_taken =
+                        target.as_ref().is_some_and(|target| target.send(pushed).is_ok());
+                    if let Some(lock) = lock.filter(|_| !is_taken) {
+                        self.give_back(deliveries.link, lock.token);
+                    }
+                }
+            }
+            Notice::Detached(detached) => {
+                let error = detached.error.into_error();
+                let target = core.links(|links| links.get(&detached.link)?.pushed.clone());
+                if let Some(target) = target {
+                    target.send(Pushed::Detached(error)).ok();
+                }
+            }
+            Notice::Error(error) => {
+                let error = error.into_error();
+                tracing::debug!(%error, "a request without answer failed");
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes out a call that waits for the attachment of its link.
+    pub(super) fn take_held(&mut self, key: u64) -> Option<Ask> {
+        self.attached.values_mut().find_map(|attached| {
+            let Attached::Asked { held } = attached else { return None };
+            let is_it = |ask: &Ask| matches!(ask, Ask::Operation { key: of, .. } if *of == key);
+            let place = held.iter().position(is_it)?;
+            held.remove(place)
+        })
+    }
+
+    /// Releases a message that nobody takes (RCV-14).
+    fn give_back(&mut self, link: u32, token: LockToken) {
+        let release = settle(link, Decision::Release, vec![Token(token)]);
+        let operation = Box::new(Operation::Settle(release));
+        let ask = Ask::Operation { key: 0, link: Some(link), operation, answer: None };
+        self.asked.push_back(ask);
+    }
+
+    fn answer(&mut self, core: &Arc<Core>, waiting: Waiting, notice: Notice) {
+        match (waiting, notice) {
+            (Waiting::Attach(link), notice) => self.attached_answer(core, link, notice),
+            (waiting, Notice::Error(error)) => fail_with(waiting, &error.into_error()),
+            (Waiting::Accept { link, answer, .. }, notice) => {
+                self.attached.insert(link, Attached::Done);
+                if answer.send(Ok(notice)).is_err() {
+                    // Its future is gone: so is what it was granted (SES-08).
+                    self.asked.push_back(Ask::Forget { link, release: false });
+                }
+            }
+            (Waiting::One { link, answer: Some(answer), .. }, notice) => {
+                // A receive whose future is gone: what it got goes back.
+                if let Err(Ok(Notice::Received(Messages { messages }))) = answer.send(Ok(notice))
+                    && let Some(link) = link
+                {
+                    for lock in messages.iter().filter_map(|message| message.facts.lock) {
+                        self.give_back(link, lock.token);
+                    }
+                }
+            }
+            (Waiting::Sends(answers), Notice::Accepted(accepted)) => {
+                let numbers = Run::expand(&accepted.sequence_numbers, answers.len());
+                let mut failed: HashMap<u32, BrokerError> = accepted
+                    .failed
+                    .into_iter()
+                    .map(|FailedSend { index, error }| (index, error.into_error()))
+                    .collect();
+                for ((place, answer), number) in (0..).zip(answers).zip(numbers) {
+                    answer.send(failed.remove(&place).map_or(Ok(number), Err)).ok();
+                }
+            }
+            (Waiting::Completes(answers), Notice::Settled(settled)) => {
+                let mut answers: Vec<_> = answers.into_iter().map(Some).collect();
+                for FailedRange { from, to, error } in settled.failed {
+                    for place in from..=to {
+                        let place = usize::try_from(place).ok();
+                        let answer = place.and_then(|place| answers.get_mut(place)?.take());
+                        if let Some(answer) = answer {
+                            answer.send(Err(error.clone().into_error())).ok();
+                        }
+                    }
+                }
+                for answer in answers.into_iter().flatten() {
+                    answer.send(Ok(())).ok();
+                }
+            }
+            (waiting, _) => fail(core, waiting, &Rejection::internal("unexpected answer")),
+        }
+    }
+
+    fn attached_answer(&mut self, core: &Arc<Core>, link: u32, notice: Notice) {
+        let Some(Attached::Asked { held }) = self.attached.remove(&link) else {
+            // It was forgotten meanwhile, and detached in the same order.
+            return;
+        };
+        match notice {
+            Notice::Error(error) => {
+                let error = error.into_error();
+                for ask in held {
+                    let rejection = error.rejection().clone();
+                    let make = || {
+                        BrokerError::new(
+                            rejection.clone(),
+                            error.tracking_id(),
+                            error.entity(),
+                            error.timestamp(),
+                        )
+                    };
+                    match ask {
+                        Ask::Operation { answer: Some(answer), .. } => {
+                            drop(answer.send(Err(make())));
+                        }
+                        Ask::Send { answer, .. } => drop(answer.send(Err(make()))),
+                        Ask::Complete { answer, .. } => drop(answer.send(Err(make()))),
+                        other => core.fail(other, &rejection),
+                    }
+                }
+                let pushed = core.links(|links| {
+                    let pushed = links.get(&link)?.pushed.clone();
+                    // A consumer is told once; its link is not attached again.
+                    if let (Some(link), true) = (links.get_mut(&link), pushed.is_some()) {
+                        link.pushed = None;
+                    }
+                    pushed
+                });
+                if let Some(pushed) = pushed {
+                    pushed.send(Pushed::Detached(error)).ok();
+                }
+            }
+            _ => {
+                self.attached.insert(link, Attached::Done);
+                for ask in held.into_iter().rev() {
+                    self.asked.push_front(ask);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What goes out: from what handles ask for to the requests of a frame.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::SinkExt;
+use peeklock_core::error::Rejection;
+
+use super::open::message;
+use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
+use crate::client::core::{Answer, Ask, Core};
+use crate::frame::message::Outgoing;
+use crate::frame::session::SetSessionState;
+use crate::frame::{
+    Decision, Detach, Encoding, LIST_COUNT_MAX, Operation, Request, Send, Withdraw, of_client,
+};
+
+/// Frames of the broker after which it is told that they were taken, if nothing else is sent.
+const CONFIRM_FRAMES: u64 = 16;
+/// The same in bytes.
+const CONFIRM_BYTES: usize = 256 << 10;
+/// Requests of one frame.
+const REQUESTS_MAX: usize = 512;
+/// Room in a frame for what surrounds messages.
+const FRAME_OVERHEAD: usize = 8 << 10;
+/// What surrounds a forwarded message, at most.
+const FORWARDED_OVERHEAD: usize = 256;
+
+impl Driver {
+    /// Whether more may be asked for; what is not confirmed is kept in memory.
+    pub(super) fn may_send(&self) -> bool {
+        self.waiting.len() < LIST_COUNT_MAX
+    }
+
+    /// Sends what was asked for, or says what was taken.
+    pub(super) async fn write(&mut self, socket: &mut Socket) -> Option<Ended> {
+        if self.unflushed {
+            return None;
+        }
+        let core = Arc::clone(&self.core);
+        if self.may_send() {
+            core.take(&mut self.asked);
+        }
+        let requests = self.requests(&core);
+        let is_due = self.resume_token.is_some()
+            && (self.seen - self.confirmed >= CONFIRM_FRAMES
+                || self.unconfirmed_bytes >= CONFIRM_BYTES);
+        if requests.is_empty() && !is_due {
+            let is_done = self.waiting.is_empty() && self.asked.is_empty();
+            self.is_told_to_close = core.is_closing();
+            return (self.is_told_to_close && is_done).then_some(Ended::Closed);
+        }
+        let bytes: Bytes = match of_client::encode(self.options.encoding, self.seen, &requests) {
+            Ok(bytes) => bytes.into(),
+            Err(error) => return Some(Ended::Futile(Rejection::argument(error.to_string()))),
+        };
+        self.sent += 1;
+        if self.resume_token.is_some() {
+            self.kept.push_back(bytes.clone());
+        }
+        (self.confirmed, self.unconfirmed_bytes) = (self.seen, 0);
+        self.written_since_tick = true;
+        if socket.feed(message(self.options.encoding, bytes)).await.is_err() {
+            return Some(Ended::Lost);
+        }
+        self.unflushed = true;
+        None
+    }
+
+    /// The requests of the next frame. Sends and completions of one link go together.
+    fn requests(&mut self, core: &Arc<Core>) -> Vec<Request> {
+        let mut requests: Vec<Request> = Vec::new();
+        let mut bytes = 0;
+        let limit = FRAME_BYTES.min(self.frame_bytes_max / 2);
+        while requests.len() < REQUESTS_MAX && bytes < limit {
+            let Some(ask) = self.asked.pop_front() else { break };
+            let size = self.size(&ask);
+            if size > 0 && size + FRAME_OVERHEAD > self.frame_bytes_max {
+                let most = self.frame_bytes_max.saturating_sub(FRAME_OVERHEAD);
+                let (size, most) = (size as u64, most as u64);
+                let what = match &ask {
+                    Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
+                    _ => "session state for a frame (websocket.frame_bytes_max)",
+                };
+                core.fail(ask, &Rejection::message_size_exceeded(what, size, most));
+                continue;
+            }
+            if !requests.is_empty() && bytes + size + FRAME_OVERHEAD > self.frame_bytes_max {
+                // It goes into a frame of its own.
+                self.asked.push_front(ask);
+                break;
+            }
+            let Some(ask) = self.attach_first(core, ask, &mut requests) else { continue };
+            bytes += self.request(core, ask, &mut requests).max(size);
+        }
+        // A consumer's link is attached although nothing is asked of it.
+        let pushed: Vec<u32> = core.links(|links| {
+            let wanted = |(number, _): &(&u32, _)| !self.attached.contains_key(number);
+            links
+                .iter()
+                .filter(|(_, link)| link.pushed.is_some())
+                .filter(wanted)
+                .map(|(number, _)| *number)
+                .collect()
+        });
+        for number in pushed {
+            self.attach(core, number, &mut requests);
+        }
+        requests
+    }
+
+    /// The bytes of messages or a state to be sent, at least; nothing else is large.
+    fn size(&self, ask: &Ask) -> usize {
+        let content = |message: &Outgoing| match message {
+            Outgoing::Content(bytes) => self.size_of(bytes),
+            Outgoing::Typed(_) => 0,
+        };
+        match ask {
+            Ask::Send { message, .. } => content(message),
+            Ask::Operation { operation, .. } => match &**operation {
+                Operation::SetSessionState(SetSessionState { state: Some(bytes), .. }) => {
+                    self.size_of(bytes) + self.escapes_of(bytes)
+                }
+                Operation::Forward(forward) => {
+                    let sizes = forward.messages.iter().map(|one| {
+                        content(&one.message)
+                            + one.dead_letter_source.as_ref().map_or(0, String::len)
+                            + FORWARDED_OVERHEAD
+                    });
+                    sizes.sum()
+                }
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    /// What text takes more in JSON than its bytes.
+    fn escapes_of(&self, bytes: &Bytes) -> usize {
+        match self.options.encoding {
+            Encoding::Binary => 0,
+            Encoding::Json => {
+                let control = bytes.iter().filter(|byte| **byte < 0x20).count();
+                5 * control + bytes.iter().filter(|byte| matches!(byte, b'"' | b'\\')).count()
+            }
+        }
+    }
+
+    fn size_of(&self, bytes: &Bytes) -> usize {
+        match self.options.encoding {
+            Encoding::Binary => bytes.len(),
+            // As Base64; text with many escapes may take more.
+            Encoding::Json => bytes.len() * 4 / 3,
+        }
+    }
+
+    /// Attaches the link of an ask if it is not; the ask waits meanwhile.
+    fn attach_first(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> Option<Ask> {
+        let number = match &ask {
+            Ask::Operation { link: Some(link), .. }
+            | Ask::Send { link, .. }
+            | Ask::Complete { link, .. } => *link,
+            Ask::Operation { link: None, .. }
+            | Ask::Accept { .. }
+            | Ask::Withdraw { .. }
+            | Ask::Forget { .. } => return Some(ask),
+        };
+        if !self.attached.contains_key(&number) {
+            let is_of_session =
+                core.links(|links| links.get(&number).is_some_and(|link| link.attach.is_none()));
+            if is_of_session {
+                let detail = "the session lock has ended with the connection that held it";
+                core.fail(ask, &Rejection::session_lock_lost(detail));
+                return None;
+            }
+            self.attach(core, number, requests);
+        }
+        match self.attached.get_mut(&number) {
+            Some(Attached::Asked { held }) => {
+                held.push_back(ask);
+                None
+            }
+            Some(Attached::Done) | None => Some(ask),
+        }
+    }
+
+    fn attach(&mut self, core: &Core, number: u32, requests: &mut Vec<Request>) {
+        let attach = core.links(|links| links.get(&number)?.attach.clone());
+        let Some(attach) = attach else { return };
+        self.attached.insert(number, Attached::Asked { held: VecDeque::new() });
+        let id = self.wait(Waiting::Attach(number));
+        requests.push(Request { id, operation: Operation::Attach(attach) });
+    }
+
+    /// Adds an ask to the requests; returns its bytes, about.
+    fn request(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> usize {
+        const OTHER_BYTES: usize = 64;
+        match ask {
+            Ask::Operation { key, link, operation, answer } => {
+                if answer.as_ref().is_some_and(Answer::is_closed) {
+                    return 0;
+                }
+                let is_answered = answer.is_some();
+                let id =
+                    if is_answered { self.wait(Waiting::One { key, link, answer }) } else { 0 };
+                requests.push(Request { id, operation: *operation });
+                OTHER_BYTES
+            }
+            Ask::Send { link, message, answer } => {
+                let bytes = match &message {
+                    Outgoing::Content(bytes) => bytes.len(),
+                    Outgoing::Typed(_) => OTHER_BYTES,
+                };
+                if let Some(Request { id, operation: Operation::Send(send) }) = requests.last_mut()
+                    && send.link == link
+                    && send.messages.len() < LIST_COUNT_MAX
+                    && let Some(Waiting::Sends(answers)) = self.waiting.get_mut(id)
+                {
+                    send.messages.push(message);
+                    answers.push(answer);
+                    return bytes;
+                }
+                let id = self.wait(Waiting::Sends(vec![answer]));
+                let operation = Operation::Send(Send { link, messages: vec![message] });
+                requests.push(Request { id, operation });
+                bytes
+            }
+            Ask::Complete { link, token, answer } => {
+                if let Some(Request { id, operation: Operation::Settle(settle) }) =
+                    requests.last_mut()
+                    && settle.link == link
+                    && settle.lock_tokens.len() < LIST_COUNT_MAX
+                    && let Some(Waiting::Completes(answers)) = self.waiting.get_mut(id)
+                {
+                    settle.lock_tokens.push(token);
+                    answers.push(answer);
+                    return OTHER_BYTES;
+                }
+                let id = self.wait(Waiting::Completes(vec![answer]));
+                let operation = Operation::Settle(settle(link, Decision::Complete, vec![token]));
+                requests.push(Request { id, operation });
+                OTHER_BYTES
+            }
+            Ask::Accept { key, accept, answer } => {
+                if answer.is_closed() {
+                    return 0;
+                }
+                let id = self.wait(Waiting::Accept { key, link: accept.link, answer });
+                requests.push(Request { id, operation: Operation::AcceptSession(*accept) });
+                OTHER_BYTES
+            }
+            Ask::Withdraw { key } => {
+                let request = self.waiting.iter().find_map(|(id, waiting)| match waiting {
+                    Waiting::One { key: of, .. } | Waiting::Accept { key: of, .. }
+                        if *of == key =>
+                    {
+                        Some(*id)
+                    }
+                    _ => None,
+                });
+                if let Some(request) = request {
+                    let operation = Operation::Withdraw(Withdraw { request });
+                    requests.push(Request { id: 0, operation });
+                } else if let Some(ask) = self.take_held(key) {
+                    core.fail(ask, &Rejection::cancelled("withdrawn before it was sent"));
+                }
+                OTHER_BYTES
+            }
+            Ask::Forget { link, release } => {
+                core.links(|links| links.remove(&link));
+                if self.attached.remove(&link).is_some() {
+                    let operation = Operation::Detach(Detach { link, release });
+                    requests.push(Request { id: 0, operation });
+                }
+                OTHER_BYTES
+            }
+        }
+    }
+
+    /// A name for a request that is not in use.
+    fn wait(&mut self, waiting: Waiting) -> u32 {
+        loop {
+            let id = self.next_id;
+            self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+            if let std::collections::hash_map::Entry::Vacant(place) = self.waiting.entry(id) {
+                place.insert(waiting);
+                return id;
+            }
+        }
+    }
+}
