@@ -83,6 +83,12 @@ fn silence_planned_panics() {
     }));
 }
 
+/// TXN-01, TXN-15: also a transaction that is larger than what is usually stored at once is one batch.
+#[test]
+fn a_transaction_over_two_machines_is_one_batch_however_large() {
+    world::World::commit_more_than_a_stage_holds();
+}
+
 #[test]
 fn broker_and_oracle_agree_about_everything() {
     silence_planned_panics();

@@ -6,6 +6,7 @@ mod ask;
 mod drive;
 mod generate;
 mod hear;
+mod large;
 mod open;
 mod rest;
 

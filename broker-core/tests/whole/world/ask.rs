@@ -13,7 +13,7 @@ use peeklock_core::transaction::{Operation, Part};
 
 use super::{Delivery, TOPIC, World};
 use crate::image::Bare;
-use crate::oracle::{Call, Kind, Lane, Oracle, Piece, Reply, Settled, Undertaking};
+use crate::oracle::{Call, Kind, Lane, Mutable, Oracle, Piece, Reply, Settled, Undertaking};
 use crate::rules::rule;
 
 const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "$default"];
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Has both carry a command out.
-    fn both(
+    pub(super) fn both(
         &mut self,
         id: u64,
         sub_queue: SubQueue,
@@ -65,7 +65,7 @@ impl World {
         self.both_of(id, None, sub_queue, command, predict);
     }
 
-    fn both_of(
+    pub(super) fn both_of(
         &mut self,
         id: u64,
         member: Option<u64>,
@@ -274,6 +274,11 @@ impl World {
     fn update(&mut self, id: u64) {
         let kind = self.oracle.entities[&id].nature.kind;
         let to = self.draw_mutable(id, kind);
+        self.update_to(id, to);
+    }
+
+    pub(super) fn update_to(&mut self, id: u64, to: Mutable) {
+        let kind = self.oracle.entities[&id].nature.kind;
         let before =
             std::mem::replace(&mut self.oracle.entities.get_mut(&id).unwrap().now, to.clone());
         let read_at = None;

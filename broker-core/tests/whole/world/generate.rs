@@ -90,7 +90,15 @@ impl World {
 
     /// The same for the broker.
     pub(super) fn inbound(&self, bare: &Bare) -> peeklock_core::command::InboundMessage {
-        let filling = "x".repeat(usize::try_from(bare.marker % 7 * 40).unwrap());
+        self.inbound_of(bare, usize::try_from(bare.marker % 7 * 40).unwrap())
+    }
+
+    pub(super) fn inbound_of(
+        &self,
+        bare: &Bare,
+        filling: usize,
+    ) -> peeklock_core::command::InboundMessage {
+        let filling = "x".repeat(filling);
         let message = Message {
             message_id: bare.own_id().map(|id| MessageId::String(id.to_owned())),
             session_id: bare.session.map(|session| session.to_string()),

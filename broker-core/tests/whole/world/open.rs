@@ -56,6 +56,8 @@ impl World {
         let unknown = Shared::default();
         let writers = writers(&store, SHARDS, &unknown);
         let now = Timestamp::from_unix_ms(1_800_000_000_000);
+        let seconds = if random.one_in(2) { 12 } else { 40 };
+        let topic_time_to_live = TimeSpan::from_seconds(seconds);
         let mut world = Self {
             edge: Edge::new(Entropy::with_key(KEY), &limits, KEY),
             limits,
@@ -87,7 +89,7 @@ impl World {
             deliveries: Vec::new(),
             receivers: BTreeMap::new(),
             tokens: std::collections::BTreeSet::new(),
-            topic_time_to_live: TimeSpan::from_seconds(40),
+            topic_time_to_live,
             subscription_times: BTreeMap::new(),
             next_seat: 1,
             next_ticket: 1,
