@@ -389,7 +389,12 @@ impl Topic {
             // What a rule adds was judged with it; here it is what a transfer brings (DLQ-20).
             let refusal = refusal.or_else(|| {
                 let changes = changes.as_ref().filter(|_| journey.changes.is_some())?;
-                let header_size = content.header_size_with(changes);
+                // Where it was dead-lettered is no property of the message, and counts as in a queue.
+                let source =
+                    Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
+                let header_size = content
+                    .header_size_with(changes)
+                    .saturating_add(source.map_or(0, |source| source.size_bytes()));
                 Refusal::of_header(header_size, ctx.limits.header_bytes_max)
             });
             let mut verdict: Option<Overlay> = None;
