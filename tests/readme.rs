@@ -100,7 +100,7 @@ fn the_command_line_works() {
         "MaxDeliveryCountExceeded",
         "resubmitted 1 message to coffee\n",
         "sent 1 message to copies, sequence number 1\n",
-        "copies        1",
+        "copies  queue        1",
         "an espresso machine\n",
         "  false    region = 'eu'   saw 'us' and 'eu'\n",
         "no rule selects it: no copy\n",
