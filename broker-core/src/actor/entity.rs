@@ -1,5 +1,5 @@
 //! The actor of one entity: takes commands from its inlet, runs them through the shell, arms one timer.
-//! What it shares with the actors of its sessions is its [`Drive`].
+//! What it shares with the actors of its sessions is its `Drive`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
