@@ -33,8 +33,6 @@ const SPARES_MAX: usize = 4;
 const SPARES_IN_QUIET: usize = 2;
 /// So often must the keeper have looked around meanwhile.
 const LOOKS_IN_QUIET: u32 = 10;
-/// So many sealed segments get no side file while the log grows.
-const YOUNG_SEGMENTS: u32 = 2;
 /// So few segments are left alone: two that are written and read, and what a restart leaves.
 const SEGMENTS_MIN: u64 = 3;
 
@@ -298,12 +296,9 @@ impl Keeper {
     /// Writes the side file of a sealed segment, and frees what the segment took and did not use.
     fn write_side(&mut self) -> bool {
         let all = self.parts.segments.all();
-        // The newest mostly die before the next are full: their side files would be written for nothing,
-        // and a topic's list ten removals for each message.
+        // The newest mostly dies before the next is full: its side file would be written for nothing.
         let newest = self.newest_sealed();
-        let is_quiet = self.looks >= LOOKS_IN_QUIET;
-        let is_young =
-            |one: &Segment| !is_quiet && newest.saturating_sub(one.number()) < YOUNG_SEGMENTS;
+        let is_young = |one: &Segment| one.number() == newest && newest != self.sealed_in_quiet;
         let Some((place, segment)) = all.iter().enumerate().find(|(_, one)| {
             one.is_sealed() && !one.has_side() && one.needed() > 0 && !is_young(one)
         }) else {
