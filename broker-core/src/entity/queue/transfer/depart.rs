@@ -136,7 +136,7 @@ impl Queue {
             Departure::Delivered => {
                 self.remove_message(sequence, Removal::Forwarded, ctx, step);
                 if let Some(lane) = self.transfers.lane_mut(exit) {
-                    lane.delivered_in = Some(ctx.stage);
+                    lane.settled_in = Some(ctx.stage);
                 }
                 Next::GoOn
             }
@@ -236,6 +236,7 @@ impl Queue {
         self.change(change, Durability::Lazy, ctx, step);
         let failures = self.transfers.lane_mut(exit).map_or(0, |lane| {
             lane.failures = lane.failures.saturating_add(1);
+            lane.settled_in = Some(ctx.stage);
             lane.failures
         });
         let doubled = 1i64 << failures.saturating_sub(1).min(6);

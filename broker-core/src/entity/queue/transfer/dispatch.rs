@@ -19,7 +19,7 @@ const LIST_BYTES_MAX: u64 = 4 << 20;
 impl Lane {
     /// Whether there is a list to be handed over, as soon as it is time.
     fn can_have_list(&self) -> bool {
-        self.list.is_none() && !self.waiting.is_empty() && self.delivered_in.is_none()
+        self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
     }
 
     /// Whether a list can be handed over at `now`.

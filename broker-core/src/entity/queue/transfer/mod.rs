@@ -76,9 +76,10 @@ struct Lane {
     not_before: Timestamp,
     /// How often in a row a forwarder has failed.
     failures: u32,
-    /// The stage with the removals of what a forwarder has delivered, until it is durable. So what can be
-    /// offered again although it was delivered is one list, and another broker can know it.
-    delivered_in: Option<StageNumber>,
+    /// The stage with what came of the last list of a forwarder, until it is durable. So what can be
+    /// offered again although it was delivered is one list, and another broker can know it; and what has
+    /// failed is there again before later messages leave (FWD-10).
+    settled_in: Option<StageNumber>,
 }
 
 #[derive(Debug)]
@@ -211,9 +212,10 @@ impl Transfers {
             self.proved = last;
             self.proving = None;
         }
-        for lane in [&mut self.messages, &mut self.dead_letters] {
-            if lane.delivered_in.is_some_and(|carried_by| carried_by <= stage) {
-                lane.delivered_in = None;
+        let both = [&mut self.messages, &mut self.dead_letters].into_iter();
+        for lane in both.chain(self.pending.values_mut()) {
+            if lane.settled_in.is_some_and(|carried_by| carried_by <= stage) {
+                lane.settled_in = None;
             }
         }
     }
