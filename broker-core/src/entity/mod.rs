@@ -20,6 +20,7 @@ pub mod peers;
 pub mod queue;
 pub mod sequence_set;
 pub mod slot;
+mod take_over;
 pub mod topic;
 mod usage;
 

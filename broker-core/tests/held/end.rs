@@ -10,7 +10,7 @@ use peeklock_core::description::{EntityStatus, QueueUpdate};
 use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::time::TimeSpan;
 
-use crate::stand::{Log, Stand, receive, submit};
+use crate::stand::{Held, Log, Stand, receive, submit};
 
 /// SES-13, SES-15, SES-31, SES-33: closed or broken off, by its own way or past it.
 #[tokio::test]
@@ -86,15 +86,21 @@ async fn what_is_asked_behind_the_end_is_answered() {
     stand.stop().await;
 }
 
+/// A receive that waits in the session, as its answered successor shows.
+async fn wait(held: &Held) -> Arc<Log> {
+    let log = Arc::new(Log::default());
+    let waits = held.command(receive(TimeSpan::from_seconds(60)));
+    submit(&held.entity, vec![(waits, log.reply(0))]);
+    assert_eq!(held.renewal().await, Ok(()));
+    log
+}
+
 /// ENT-14: with the queue its sessions go; who waits is told, and who asks later is too.
 #[tokio::test]
 async fn a_deleted_queue_leaves_no_actor() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
-    let log = Arc::new(Log::default());
-    let waits = held.command(receive(TimeSpan::from_seconds(60)));
-    submit(&held.entity, vec![(waits, log.reply(0))]);
-    assert_eq!(held.renewal().await, Ok(()));
+    let log = wait(&held).await;
     stand.broker.delete_entity("orders").await.unwrap();
     let (_, answer) = log.answers(1).await.remove(0);
     assert_eq!(answer.unwrap_err(), Condition::EntityNotFound);
@@ -110,10 +116,7 @@ async fn a_disabled_queue_leaves_the_session_to_its_holder() {
     stand.send("a").await;
     let held = stand.accept("a").await.unwrap();
     let message = held.receive(TimeSpan::ZERO).await.unwrap().remove(0);
-    let log = Arc::new(Log::default());
-    let waits = held.command(receive(TimeSpan::from_seconds(60)));
-    submit(&held.entity, vec![(waits, log.reply(0))]);
-    assert_eq!(held.renewal().await, Ok(()));
+    let log = wait(&held).await;
     let status = |status| QueueUpdate { status: Some(status), ..QueueUpdate::default() };
     let disabled = status(EntityStatus::ReceiveDisabled);
     stand.broker.update_queue("orders", disabled, None).await.unwrap();
@@ -136,10 +139,7 @@ async fn a_stop_ends_waits_and_then_actors() {
     stand.send("a").await;
     let held = stand.accept("a").await.unwrap();
     let message = held.receive(TimeSpan::ZERO).await.unwrap().remove(0);
-    let log = Arc::new(Log::default());
-    let waits = held.command(receive(TimeSpan::from_seconds(60)));
-    submit(&held.entity, vec![(waits, log.reply(0))]);
-    assert_eq!(held.renewal().await, Ok(()));
+    let log = wait(&held).await;
     let broker = stand.broker.clone();
     let settle = async {
         let (_, answer) = log.answers(1).await.remove(0);

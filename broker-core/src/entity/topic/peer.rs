@@ -7,7 +7,7 @@ use crate::change::{Change, Durability};
 use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
 use crate::entity::peers::PeerSource;
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, take_over};
 use crate::error::Rejection;
 use crate::message::Overlay;
 
@@ -21,15 +21,9 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let mut results = Vec::with_capacity(messages.len());
-        for arrival in messages {
-            let result = self.take_from_peer(source, arrival, ctx, step);
-            let ends = result.as_ref().is_err_and(Rejection::retryable);
-            results.push(result);
-            if ends {
-                break;
-            }
-        }
+        let results = take_over::arrivals_of_peer(messages, |arrival| {
+            self.take_from_peer(source, arrival, ctx, step)
+        });
         if results.iter().any(Result::is_ok) {
             self.usage.touch(ctx.now);
         }
@@ -47,12 +41,7 @@ impl Topic {
         if self.peers.knows(&source, sequence, enqueued_at) {
             return Ok(());
         }
-        let hop_count_max = self.config.forwarding.hop_count_max;
-        if hops > hop_count_max {
-            return Err(Rejection::invalid_operation(format!(
-                "the message has made {hops} hops, the limit is {hop_count_max}"
-            )));
-        }
+        take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
         let plan = self.admit_one(&message, step.bytes_added, ctx)?;
         if let Some(surplus) = self.peers.surplus(&source) {
             let change = Change::PeerForgotten { source: surplus };

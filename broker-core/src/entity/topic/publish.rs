@@ -386,16 +386,10 @@ impl Topic {
                 transferring: false,
             };
             slot.add_overlay(changes.as_ref());
-            // What a rule adds was judged with it; here it is what a transfer brings (DLQ-20).
-            let refusal = refusal.or_else(|| {
-                let changes = changes.as_ref().filter(|_| journey.changes.is_some())?;
-                // Where it was dead-lettered is no property of the message, and counts as in a queue.
-                let source =
-                    Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
-                let header_size = content
-                    .header_size_with(changes)
-                    .saturating_add(source.map_or(0, |source| source.size_bytes()));
-                Refusal::of_header(header_size, ctx.limits.header_bytes_max)
+            // What a rule adds was judged with it.
+            let refusal = refusal.or_else(|| match &journey.changes {
+                Some(_) => header_refusal(content, changes.as_ref(), &slot, ctx),
+                None => None,
             });
             let mut verdict: Option<Overlay> = None;
             if let Some(refusal) = &refusal {
@@ -444,6 +438,22 @@ fn overlay_bytes(copy: &Copy) -> u64 {
     let changed = copy.changed.as_ref().map_or(0, |changed| changed.overlay.size_bytes());
     let verdict = copy.refusal.as_ref().and_then(|refusal| refusal.overlay());
     u64::from(changed) + u64::from(verdict.map_or(0, |verdict| verdict.size_bytes()))
+}
+
+/// DLQ-20: what a transfer brings may make a header too large. It fits if all that was ever set fits beside
+/// it, as in a queue; what it has really become is only then looked at.
+fn header_refusal(
+    content: &Content,
+    changes: Option<&Overlay>,
+    slot: &Slot,
+    ctx: &Ctx<'_>,
+) -> Option<Box<Refusal>> {
+    let bytes_max = ctx.limits.header_bytes_max;
+    let changes = changes.filter(|_| u64::from(slot.header_size) > bytes_max)?;
+    // Where it was dead-lettered is no property of the message, and counts in full.
+    let source = Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
+    let source_bytes = source.map_or(0, |source| source.size_bytes());
+    Refusal::of_header(content.header_size_with(changes).saturating_add(source_bytes), bytes_max)
 }
 
 const fn cause(cause: Cause) -> DeadLetterCause {

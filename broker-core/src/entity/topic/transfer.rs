@@ -5,9 +5,8 @@ use super::Topic;
 use super::publish::{Journey, Plan};
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
-use crate::condition::Condition;
 use crate::effect::Answer;
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, take_over};
 use crate::error::Rejection;
 use crate::message::Overlay;
 use crate::transfer::{Admission, Arrival, WhenFull};
@@ -21,26 +20,13 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let mut admissions = Vec::with_capacity(messages.len());
-        let mut is_stopped = false;
-        for arrival in messages {
-            if is_stopped {
-                admissions.push(Admission::NotTried);
-                continue;
-            }
+        let admissions = take_over::arrivals(messages, when_full, |arrival| {
             let changes = changes_of(&arrival);
-            match self.admit_arrival(&arrival.message, changes.as_ref(), step.bytes_added, ctx) {
-                Ok(plan) => {
-                    self.arrive(arrival, plan, changes, ctx, step);
-                    admissions.push(Admission::Accepted);
-                }
-                Err(rejection) => {
-                    is_stopped = when_full == WhenFull::Stop
-                        && rejection.condition() == Condition::QuotaExceeded;
-                    admissions.push(Admission::Refused(rejection));
-                }
-            }
-        }
+            let plan =
+                self.admit_arrival(&arrival.message, changes.as_ref(), step.bytes_added, ctx)?;
+            self.arrive(arrival, plan, changes, ctx, step);
+            Ok(())
+        });
         if admissions.contains(&Admission::Accepted) {
             self.usage.touch(ctx.now);
         }

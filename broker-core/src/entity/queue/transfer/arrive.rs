@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use crate::change::{Came, Change, Durability};
 use crate::command::{InboundMessage, Outcome};
-use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::entity::queue::Queue;
 use crate::entity::queue::dead_letter::verdict;
 use crate::entity::queue::settle::overlay_bytes;
 use crate::entity::slot::{Slot, SlotState};
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, take_over};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::{Envelope, Overlay};
@@ -56,25 +55,11 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let mut admissions = Vec::with_capacity(messages.len());
-        let mut is_stopped = false;
-        for arrival in messages {
-            if is_stopped {
-                admissions.push(Admission::NotTried);
-                continue;
-            }
-            match self.admit_arrival(&arrival.message, ctx, step) {
-                Ok(()) => {
-                    self.arrive(arrival.into(), ctx, step);
-                    admissions.push(Admission::Accepted);
-                }
-                Err(rejection) => {
-                    is_stopped = when_full == WhenFull::Stop
-                        && rejection.condition() == Condition::QuotaExceeded;
-                    admissions.push(Admission::Refused(rejection));
-                }
-            }
-        }
+        let admissions = take_over::arrivals(messages, when_full, |arrival| {
+            self.admit_arrival(&arrival.message, ctx, step)?;
+            self.arrive(arrival.into(), ctx, step);
+            Ok(())
+        });
         if admissions.contains(&Admission::Accepted) {
             self.touch(ctx.now);
         }

@@ -7,7 +7,7 @@ use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
 use crate::entity::peers::PeerSource;
 use crate::entity::queue::Queue;
-use crate::entity::{Ctx, Step, admission};
+use crate::entity::{Ctx, Step, admission, take_over};
 use crate::error::Rejection;
 use crate::path::SubQueue;
 
@@ -23,15 +23,9 @@ impl Queue {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         self.refuse_sub_queue(sub_queue)?;
-        let mut results = Vec::with_capacity(messages.len());
-        for arrival in messages {
-            let result = self.take_from_peer(source, arrival, ctx, step);
-            let ends = result.as_ref().is_err_and(Rejection::retryable);
-            results.push(result);
-            if ends {
-                break;
-            }
-        }
+        let results = take_over::arrivals_of_peer(messages, |arrival| {
+            self.take_from_peer(source, arrival, ctx, step)
+        });
         if results.iter().any(Result::is_ok) {
             self.touch(ctx.now);
         }
@@ -49,12 +43,7 @@ impl Queue {
         if self.peers.knows(&source, sequence, enqueued_at) {
             return Ok(());
         }
-        if hops > self.config.forwarding.hop_count_max {
-            return Err(Rejection::invalid_operation(format!(
-                "the message has made {hops} hops, the limit is {}",
-                self.config.forwarding.hop_count_max
-            )));
-        }
+        take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
         self.admit_arrival(&message, ctx, step)?;
         // It was checked where it was first sent; that is elsewhere, and under other limits.
         admission::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
