@@ -22,7 +22,7 @@ use super::disk::{Disk, DiskFile};
 use super::flight::{Flight, Landing, Pilot};
 use super::format::{
     CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, Place, SUMMED_BYTES_MIN, SegmentHeader,
-    Summed, frame_span, mark_payload,
+    Summed, Version, frame_span, mark_payload,
 };
 use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
@@ -126,6 +126,7 @@ impl Log {
         previous_end: u64,
     ) -> Result<Self, StoreError> {
         let header = SegmentHeader {
+            version: Version::CURRENT,
             journal: parts.journal,
             number,
             shard_count: parts.shard_count,

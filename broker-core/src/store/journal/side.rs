@@ -2,19 +2,26 @@
 //! the segment itself (DESIGN D12).
 //!
 //! ```text
-//!  header │ item │ item │ ...            item: offset in the segment (4) │ record, as in the log
+//!  header │ item │ item │ ...     item: distance from the one before in the segment │ bytes of the
+//!                                       record there, without its content │ record, as in the log
 //! ```
 //!
 //! A side file lists, in the order of the log, the puts that were alive when it was made and all
 //! removals. A content that lies in the segment is told by its place. A side file that is damaged or
 //! missing is made again from its segment; nothing is lost with it.
+//!
+//! Distances and bytes are in seven bits a byte, as lengths are in the log. In version 1 there is an
+//! offset (4) before each record, and nothing more; its records are of version 1.
 
 use std::io;
 
 use crc32c::crc32c;
 
 use super::disk::Disk;
-use super::format::{Fields, Flaw, HEADER_BYTES, LogRecord, Place, RecordContent, read_record};
+use super::format::{
+    Fields, Flaw, HEADER_BYTES, LogRecord, Place, Reading, RecordContent, RecordReader, Version,
+    write_length,
+};
 use super::index::Index;
 use super::log::make_spare;
 use super::replay::{self, ReplayOp};
@@ -22,7 +29,8 @@ use super::segment::{FrameReader, Segment, name_of};
 use crate::store::StoreError;
 
 const MAGIC: [u8; 8] = *b"PEEKSIDE";
-const VERSION: u32 = 1;
+/// The version that is written.
+const VERSION: u32 = 2;
 /// Magic, version, segment, seed, end, length of the items, checksum of the items, checksum.
 const HEAD: usize = 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4;
 const SUFFIX: &str = ".idx";
@@ -58,10 +66,11 @@ pub(super) fn draft(
 ) -> Result<(), StoreError> {
     let mut items = Vec::new();
     let seed = segment.header.seed;
+    let mut last = 0;
     let mut reader = FrameReader::new(&*segment.file, seed, segment.end());
     let end = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
-        replay::records(segment, frame, |offset, record| {
-            let record = match record {
+        replay::records(segment, frame, |offset, read| {
+            let record = match &read.record {
                 LogRecord::Put { key, value, content } => {
                     let entry = index.get(key);
                     let place = Place { segment: segment.number(), offset };
@@ -79,7 +88,8 @@ pub(super) fn draft(
                 LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } if is_oldest => return,
                 removal => removal.clone(),
             };
-            items.extend_from_slice(&offset.to_le_bytes());
+            write_length(offset - std::mem::replace(&mut last, offset), &mut items);
+            write_length(read.bytes, &mut items);
             record.write(&mut items, seed);
         })
     })?;
@@ -154,9 +164,7 @@ fn read(
     if fields.take(MAGIC.len())? != MAGIC {
         return Err(Flaw::Magic);
     }
-    if fields.u32()? != VERSION {
-        return Err(Flaw::Version);
-    }
+    let version = Version::of(fields.u32()?).ok_or(Flaw::Version)?;
     let seed = segment.header.seed;
     if (fields.u32()?, fields.u32()?, fields.u64()?) != (segment.number(), seed, end) {
         return Err(Flaw::Order);
@@ -167,12 +175,24 @@ fn read(
         return Err(Flaw::Checksum);
     }
     let mut items = Fields(items);
+    let mut reader = RecordReader::new(version, seed);
+    let mut offset: u32 = 0;
     while !items.0.is_empty() {
-        let offset = items.u32()?;
-        let (record, length) = read_record(items.0, seed)?;
-        items.take(length)?;
+        let bytes_in_log = match version {
+            Version::V1 => {
+                offset = items.u32()?;
+                None
+            }
+            Version::V2 => {
+                offset = offset.checked_add(items.length()?).ok_or(Flaw::Form)?;
+                Some(items.length()?)
+            }
+        };
+        let read = reader.read(items.0)?;
+        items.take(read.span)?;
         let place = Place { segment: segment.number(), offset };
-        let op = replay::op(&record, place, |content| match content {
+        let record_bytes = bytes_in_log.unwrap_or_else(|| bytes_in_log_v1(&read, place));
+        let op = replay::op(&read.record, place, record_bytes, |content| match content {
             // Only the log itself has contents in its records.
             RecordContent::Here(_) => None,
             told => replay::content_of(told),
@@ -180,6 +200,17 @@ fn read(
         visit(offset, op.ok_or(Flaw::Form)?);
     }
     Ok(())
+}
+
+/// How long a record of version 1 is in the log. There it may hold the content whose place it tells
+/// here, behind it: then it tells none.
+fn bytes_in_log_v1(read: &Reading<'_>, record: Place) -> u32 {
+    let LogRecord::Put { content: RecordContent::At { place, .. }, .. } = read.record else {
+        return read.bytes;
+    };
+    let without_place = read.bytes.saturating_sub(8);
+    let behind = Place { offset: record.offset.saturating_add(without_place), ..record };
+    if place == behind { without_place } else { read.bytes }
 }
 
 /// Gives the draft its name. Everything that it left out as dead must be durably so.

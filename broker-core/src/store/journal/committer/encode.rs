@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::format::{
-    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, Place, RECORD_HEAD, RecordContent,
+    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, Place, RECORD_HEAD_MAX, RecordContent,
 };
 use super::super::index::{ContentAt, Entry, Index, Op};
 use super::super::log::Payload;
@@ -12,7 +12,7 @@ use super::{Committer, Done, Group, is_large};
 use crate::store::{Batch, Completion, Key, Record, StoreError, Submission, batch::ContentOp};
 
 /// What a record needs beside its key, value and content, at most; without the places of parts.
-const RECORD_OVERHEAD: usize = RECORD_HEAD + CONTENT_HEAD + PLACE_BYTES;
+const RECORD_OVERHEAD: usize = RECORD_HEAD_MAX + CONTENT_HEAD + PLACE_BYTES;
 const PLACE_BYTES: usize = 8;
 
 /// What the operations of a group make of contents, before they are carried out on the index.
@@ -224,26 +224,25 @@ pub(super) fn write_put(
 ) -> ContentAt {
     let record = payload.place();
     let bytes = key.as_bytes();
-    let content = match content {
+    let (record_bytes, content) = match content {
         NewContent::Here(content) => {
             let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
             let content = RecordContent::Here(content);
-            let behind =
-                LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
-            let offset = record.offset + u32::try_from(behind).unwrap_or(u32::MAX);
-            let place = Place { offset, ..record };
+            let put = LogRecord::Put { key: bytes, value, content };
+            let record_bytes = put.write(payload.buffer, payload.seed);
+            let place = Place { offset: record.offset + record_bytes, ..record };
             payload.note_content(place, length as usize);
-            ContentAt { place, length, is_large: false }
+            (record_bytes, ContentAt { place, length, is_large: false })
         }
         NewContent::Parts { places, length } => {
             let place = places.first().copied().unwrap_or_default();
             let content = RecordContent::Parts { places, length };
-            LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
-            ContentAt { place, length, is_large: true }
+            let put = LogRecord::Put { key: bytes, value, content };
+            let record_bytes = put.write(payload.buffer, payload.seed);
+            (record_bytes, ContentAt { place, length, is_large: true })
         }
     };
-    let value_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let entry = Entry::new(record, value_bytes, Some(content));
+    let entry = Entry::new(record, record_bytes, Some(content));
     group.push(Op::Put { key, entry, content_is_new: true });
     content
 }
@@ -266,9 +265,9 @@ pub(super) fn write_put_known(
             RecordContent::Parts { places, length }
         }
     };
-    LogRecord::Put { key: key.as_bytes(), value, content }.write(payload.buffer, payload.seed);
-    let value_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let entry = Entry::new(record, value_bytes, known);
+    let put = LogRecord::Put { key: key.as_bytes(), value, content };
+    let record_bytes = put.write(payload.buffer, payload.seed);
+    let entry = Entry::new(record, record_bytes, known);
     group.push(Op::Put { key, entry, content_is_new: false });
 }
 

@@ -1,0 +1,355 @@
+//! Records: what a batch does to one key, as it stands in the log.
+//!
+//! ```text
+//!  form │ key length │ value length │ content length │ crc32c │ key, value, places │ nothing, or
+//!  1      1            1 to 5         0 to 5           4                               crc32c and content
+//! ```
+//!
+//! The form tells what the record does, what it says about content, and whether key, value and places
+//! are [packed](super::packing). A removal has no value length, and only what has content has its
+//! length; both in seven bits a byte, the lowest first, the highest bit of a byte telling that another
+//! follows. The checksum is over everything but itself and the content, which has its own.
+//!
+//! Version 1 had fields of fixed width:
+//!
+//! ```text
+//!  kind │ key length │ content kind │ 0 │ value length │ content length │ crc32c │ key │ value │ ...
+//!  1      1            1              1   4              4                4
+//! ```
+
+use crc32c::crc32c_append;
+
+use super::packing::{PACKED_MAX, Packer, unpack};
+use super::{Fields, Flaw, PART_BYTES, Place, Version, put};
+
+/// Bytes of a record beside its key, value, places and content, at most.
+pub(in super::super) const RECORD_HEAD_MAX: usize = 16;
+/// Bytes of the checksum in front of a content within its record.
+pub(in super::super) const CONTENT_HEAD: usize = 4;
+/// Bytes of a place.
+const PLACE_BYTES: usize = 8;
+/// Bytes of a record of version 1 before its key.
+const RECORD_HEAD_V1: usize = 16;
+
+/// What a record says about content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) enum RecordContent<'a> {
+    /// There is none.
+    None,
+    /// It follows in the record.
+    Here(&'a [u8]),
+    /// It lies in another record.
+    At { place: Place, length: u32 },
+    /// It lies in part frames; the places are those of their payloads.
+    Parts { places: Vec<Place>, length: u32 },
+}
+
+impl RecordContent<'_> {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::None => CONTENT_NONE,
+            Self::Here(_) => CONTENT_HERE,
+            Self::At { .. } => CONTENT_AT,
+            Self::Parts { .. } => CONTENT_PARTS,
+        }
+    }
+
+    fn places(&self) -> &[Place] {
+        match self {
+            Self::None | Self::Here(_) => &[],
+            Self::At { place, .. } => std::slice::from_ref(place),
+            Self::Parts { places, .. } => places,
+        }
+    }
+
+    fn length(&self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Here(bytes) => Some(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+            Self::At { length, .. } | Self::Parts { length, .. } => Some(*length),
+        }
+    }
+}
+
+/// A record as it is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) enum LogRecord<'a> {
+    Put { key: &'a [u8], value: &'a [u8], content: RecordContent<'a> },
+    Delete { key: &'a [u8] },
+    DeletePrefix { prefix: &'a [u8] },
+}
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const DELETE_PREFIX: u8 = 3;
+const KIND_BITS: u8 = 0b11;
+
+const CONTENT_NONE: u8 = 0;
+const CONTENT_HERE: u8 = 1;
+const CONTENT_AT: u8 = 2;
+const CONTENT_PARTS: u8 = 3;
+const CONTENT_SHIFT: u8 = 2;
+
+const PACKED: u8 = 1 << 4;
+const FORM_BITS: u8 = PACKED | CONTENT_PARTS << CONTENT_SHIFT | KIND_BITS;
+
+impl LogRecord<'_> {
+    /// Appends the record. Returns how long it is without a content that it holds: the distance to the
+    /// content's checksum.
+    pub(in super::super) fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
+        let start = buffer.len();
+        let nothing = &RecordContent::None;
+        let (kind, key, value, content): (u8, &[u8], &[u8], _) = match self {
+            Self::Put { key, value, content } => (PUT, key, value, content),
+            Self::Delete { key } => (DELETE, key, &[], nothing),
+            Self::DeletePrefix { prefix } => (DELETE_PREFIX, prefix, &[], nothing),
+        };
+        let form = kind | content.code() << CONTENT_SHIFT;
+        buffer.extend_from_slice(&[form, u8::try_from(key.len()).unwrap_or(u8::MAX)]);
+        if kind == PUT {
+            write_length(u32::try_from(value.len()).unwrap_or(u32::MAX), buffer);
+        }
+        if let Some(length) = content.length() {
+            write_length(length, buffer);
+        }
+        let checksum_at = buffer.len();
+        buffer.extend_from_slice(&[0; 4]);
+        if write_body(key, value, content.places(), buffer) {
+            put(buffer, start, &[form | PACKED]);
+        }
+        let checksum =
+            checksum_of(buffer.get(start..).unwrap_or_default(), checksum_at - start, seed);
+        put(buffer, checksum_at, &checksum.to_le_bytes());
+        let length = u32::try_from(buffer.len() - start).unwrap_or(u32::MAX);
+        if let RecordContent::Here(bytes) = content {
+            buffer.extend_from_slice(&crc32c_append(seed, bytes).to_le_bytes());
+            buffer.extend_from_slice(bytes);
+        }
+        length
+    }
+}
+
+/// Appends key, value and places; returns whether they are packed.
+fn write_body(key: &[u8], value: &[u8], places: &[Place], buffer: &mut Vec<u8>) -> bool {
+    if key.len() + value.len() + places.len() * PLACE_BYTES > PACKED_MAX {
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(value);
+        for place in places {
+            buffer.extend_from_slice(&place_bytes(*place));
+        }
+        return false;
+    }
+    let mut packer = Packer::new();
+    packer.add(key);
+    packer.add(value);
+    for place in places {
+        packer.add(&place_bytes(*place));
+    }
+    if let Some(packed) = packer.packed() {
+        buffer.extend_from_slice(packed);
+        return true;
+    }
+    buffer.extend_from_slice(packer.raw());
+    false
+}
+
+fn place_bytes(place: Place) -> [u8; PLACE_BYTES] {
+    let (segment, offset) = (u64::from(place.segment), u64::from(place.offset));
+    (segment | offset << 32).to_le_bytes()
+}
+
+/// Appends a length, or a distance, in seven bits a byte.
+pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
+    let mut left = length;
+    loop {
+        let [low, ..] = left.to_le_bytes();
+        left >>= 7;
+        if left == 0 {
+            buffer.push(low);
+            return;
+        }
+        buffer.push(low | 0x80);
+    }
+}
+
+/// The checksum over the bytes of a record without the field of the checksum itself.
+fn checksum_of(record: &[u8], checksum_at: usize, seed: u32) -> u32 {
+    let (head, rest) = record.split_at_checked(checksum_at).unwrap_or((record, &[]));
+    crc32c_append(crc32c_append(seed, head), rest.get(4..).unwrap_or_default())
+}
+
+/// How many parts a large content of this size has.
+pub(in super::super) const fn part_count(length: u32) -> usize {
+    (length as usize).div_ceil(PART_BYTES)
+}
+
+/// A record that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct Reading<'a> {
+    pub(in super::super) record: LogRecord<'a>,
+    /// How long it is without a content that it holds.
+    pub(in super::super) bytes: u32,
+    /// How far it is to the next.
+    pub(in super::super) span: usize,
+}
+
+/// Reads records of one segment, or of its side file.
+pub(in super::super) struct RecordReader {
+    version: Version,
+    seed: u32,
+    /// Key, value and places, where they were packed.
+    unpacked: Vec<u8>,
+}
+
+impl RecordReader {
+    pub(in super::super) const fn new(version: Version, seed: u32) -> Self {
+        Self { version, seed, unpacked: Vec::new() }
+    }
+
+    /// Reads one record off the front of `bytes`. A content that follows is not proven: its frame was,
+    /// or its reader does it.
+    pub(in super::super) fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
+        let (head, mut record) = self.read_known(bytes)?;
+        let mut span = head.bytes as usize;
+        if let LogRecord::Put { content: RecordContent::Here(content), .. } = &mut record {
+            let mut rest = Fields(bytes.get(span..).ok_or(Flaw::Short)?);
+            rest.take(CONTENT_HEAD)?;
+            *content = rest.take(head.content_length as usize)?;
+            span += CONTENT_HEAD + content.len();
+        }
+        Ok(Reading { record, bytes: head.bytes, span })
+    }
+
+    /// Proves the value of a record that was read alone, without a content that it holds.
+    pub(in super::super) fn read_value(
+        &mut self,
+        bytes: &[u8],
+        wanted: &[u8],
+    ) -> Result<Vec<u8>, Flaw> {
+        match self.read_known(bytes)? {
+            (_, LogRecord::Put { key, value, .. }) if key == wanted => Ok(value.to_vec()),
+            _ => Err(Flaw::Form),
+        }
+    }
+
+    /// Reads all but a content that the record holds.
+    fn read_known<'a>(&'a mut self, bytes: &'a [u8]) -> Result<(Head, LogRecord<'a>), Flaw> {
+        let (mut head, checksum_at) = match self.version {
+            Version::V1 => Head::read_v1(bytes)?,
+            Version::V2 => Head::read(bytes)?,
+        };
+        let start = checksum_at + 4;
+        let mut fields = Fields(bytes.get(start..).ok_or(Flaw::Short)?);
+        let places = match head.content {
+            CONTENT_NONE | CONTENT_HERE => 0,
+            CONTENT_AT => 1,
+            _ => part_count(head.content_length),
+        };
+        let raw_length = head.key_length + head.value_length + places * PLACE_BYTES;
+        let body = if head.is_packed {
+            if raw_length > PACKED_MAX {
+                return Err(Flaw::Form);
+            }
+            self.unpacked.clear();
+            unpack(&mut fields, raw_length, &mut self.unpacked)?;
+            self.unpacked.as_slice()
+        } else {
+            fields.take(raw_length)?
+        };
+        let covered = bytes.len() - fields.0.len();
+        let covered = bytes.get(..covered).ok_or(Flaw::Short)?;
+        let told = Fields(bytes.get(checksum_at..start).ok_or(Flaw::Short)?).u32()?;
+        if checksum_of(covered, checksum_at, self.seed) != told {
+            return Err(Flaw::Checksum);
+        }
+        head.bytes = u32::try_from(covered.len()).map_err(|_| Flaw::Form)?;
+        let record = head.record(Fields(body), places)?;
+        Ok((head, record))
+    }
+}
+
+/// What comes before the key.
+struct Head {
+    kind: u8,
+    content: u8,
+    is_packed: bool,
+    key_length: usize,
+    value_length: usize,
+    content_length: u32,
+    /// How long the record is without a content that it holds.
+    bytes: u32,
+}
+
+impl Head {
+    /// Returns the head, and where the checksum is.
+    fn read(bytes: &[u8]) -> Result<(Self, usize), Flaw> {
+        let mut fields = Fields(bytes);
+        let (form, key_length) = (fields.u8()?, usize::from(fields.u8()?));
+        if form & !FORM_BITS != 0 {
+            return Err(Flaw::Form);
+        }
+        let (kind, content) = (form & KIND_BITS, form >> CONTENT_SHIFT & CONTENT_PARTS);
+        let is_packed = form & PACKED != 0;
+        let value_length = if kind == PUT { fields.length()? as usize } else { 0 };
+        let content_length = if content == CONTENT_NONE { 0 } else { fields.length()? };
+        let checksum_at = bytes.len() - fields.0.len();
+        let head =
+            Self { kind, content, is_packed, key_length, value_length, content_length, bytes: 0 };
+        Ok((head, checksum_at))
+    }
+
+    fn read_v1(bytes: &[u8]) -> Result<(Self, usize), Flaw> {
+        let mut fields = Fields(bytes.get(..RECORD_HEAD_V1).ok_or(Flaw::Short)?);
+        let (kind, key_length) = (fields.u8()?, usize::from(fields.u8()?));
+        let (content, _) = (fields.u8()?, fields.u8()?);
+        let (value_length, content_length) = (fields.u32()? as usize, fields.u32()?);
+        if content > CONTENT_PARTS {
+            return Err(Flaw::Form);
+        }
+        let head = Self {
+            kind,
+            content,
+            is_packed: false,
+            key_length,
+            value_length,
+            content_length,
+            bytes: 0,
+        };
+        Ok((head, RECORD_HEAD_V1 - 4))
+    }
+
+    /// The record of this head; a content that it holds is left empty.
+    fn record<'a>(&self, mut body: Fields<'a>, place_count: usize) -> Result<LogRecord<'a>, Flaw> {
+        let (key, value) = (body.take(self.key_length)?, body.take(self.value_length)?);
+        let mut place =
+            || -> Result<Place, Flaw> { Ok(Place { segment: body.u32()?, offset: body.u32()? }) };
+        match self.kind {
+            PUT => {
+                let length = self.content_length;
+                let content = match self.content {
+                    CONTENT_NONE => RecordContent::None,
+                    CONTENT_HERE => RecordContent::Here(&[]),
+                    CONTENT_AT => RecordContent::At { place: place()?, length },
+                    _ => {
+                        let places: Result<_, _> = (0..place_count).map(|_| place()).collect();
+                        RecordContent::Parts { places: places?, length }
+                    }
+                };
+                Ok(LogRecord::Put { key, value, content })
+            }
+            DELETE => Ok(LogRecord::Delete { key }),
+            DELETE_PREFIX => Ok(LogRecord::DeletePrefix { prefix: key }),
+            _ => Err(Flaw::Form),
+        }
+    }
+}
+
+/// Proves a content: its checksum, then its bytes.
+pub(in super::super) fn read_content(bytes: &[u8], seed: u32) -> Result<&[u8], Flaw> {
+    let (checksum, content) = bytes.split_at_checked(CONTENT_HEAD).ok_or(Flaw::Short)?;
+    if crc32c_append(seed, content).to_le_bytes() == checksum {
+        Ok(content)
+    } else {
+        Err(Flaw::Checksum)
+    }
+}
