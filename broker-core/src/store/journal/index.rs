@@ -94,6 +94,16 @@ pub(super) enum Op {
     DeletePrefix { prefix: Key },
 }
 
+impl Op {
+    /// Whether it says something about a key.
+    pub(super) fn concerns(&self, key: &Key) -> bool {
+        match self {
+            Self::Put { key: other, .. } | Self::Delete { key: other } => other == key,
+            Self::DeletePrefix { prefix } => key.as_bytes().starts_with(prefix.as_bytes()),
+        }
+    }
+}
+
 /// A content, and what must stay for it to be read.
 pub(super) struct Pinned {
     pub(super) content: ContentAt,

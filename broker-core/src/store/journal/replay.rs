@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::format::{FRAME_HEAD, LogRecord, Place, Reading, RecordContent, part_count};
+use super::format::{
+    FRAME_HEAD, LogRecord, Place, Reading, RecordContent, RecordReader, part_count,
+};
 use super::index::{ContentAt, Entry, Op, Parts};
 use super::segment::{FoundFrame, Segment};
 use crate::store::{Key, StoreError};
@@ -21,7 +23,8 @@ impl ReplayOp {
     }
 }
 
-/// Shows the records of a frame, if it holds some, each with the byte of the segment where it begins.
+/// Shows the records of a frame that was proven, if it holds some, each with the byte of the segment where
+/// it begins.
 pub(super) fn records(
     segment: &Segment,
     frame: &FoundFrame<'_>,
@@ -31,7 +34,7 @@ pub(super) fn records(
         return Ok(());
     }
     let start = frame.offset + FRAME_HEAD as u64;
-    let mut reader = segment.reader();
+    let mut reader = RecordReader::trusting(segment.header.version);
     let mut at = 0;
     while let Some(rest) = frame.payload.get(at..).filter(|rest| !rest.is_empty()) {
         let offset = start + at as u64;
@@ -45,12 +48,10 @@ pub(super) fn records(
 /// What a record of the log does.
 pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> Option<ReplayOp> {
     let place = Place { segment: segment.number(), offset };
-    op(&read.record, place, read.bytes, |content| match content {
-        RecordContent::Here(bytes) => Some(ContentAt {
-            place: Place { offset: offset.checked_add(read.bytes)?, ..place },
-            length: u32::try_from(bytes.len()).ok()?,
-            is_large: false,
-        }),
+    op(&read.record, place, read.bytes(), |content| match content {
+        RecordContent::Here(bytes) => {
+            content_behind(place, read.bytes(), u32::try_from(bytes.len()).ok()?)
+        }
         told => content_of(told),
     })
 }
@@ -83,6 +84,12 @@ pub(super) fn op(
         }
     };
     Some(ReplayOp { op, parts: told_parts })
+}
+
+/// Where a content lies that its record holds: behind so many bytes of it.
+pub(super) fn content_behind(record: Place, record_bytes: u32, length: u32) -> Option<ContentAt> {
+    let place = Place { offset: record.offset.checked_add(record_bytes)?, ..record };
+    Some(ContentAt { place, length, is_large: false })
 }
 
 /// Where a content lies that is not in its record.

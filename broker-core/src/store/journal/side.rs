@@ -2,16 +2,15 @@
 //! the segment itself (DESIGN D12).
 //!
 //! ```text
-//!  header │ item │ item │ ...     item: distance from the one before in the segment │ bytes of the
-//!                                       record there, without its content │ record, as in the log
+//!  header │ item │ item │ ...      item: distance from the one before │ record, as in the segment
 //! ```
 //!
 //! A side file lists, in the order of the log, the puts that were alive when it was made and all
-//! removals. A content that lies in the segment is told by its place. A side file that is damaged or
-//! missing is made again from its segment; nothing is lost with it.
+//! removals, each with the bytes that it has in the segment up to where a content would follow that it
+//! holds. A side file that is damaged or missing is made again from its segment; nothing is lost with it.
 //!
-//! Distances and bytes are in seven bits a byte, as lengths are in the log. In version 1 there is an
-//! offset (4) before each record, and nothing more; its records are of version 1.
+//! Distances are in seven bits a byte, as lengths are in the log. In version 1 there was an offset (4)
+//! before each record, and a content that a record held was told by its place.
 
 use std::io;
 
@@ -70,27 +69,18 @@ pub(super) fn draft(
     let mut reader = FrameReader::new(&*segment.file, seed, segment.end());
     let end = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
         replay::records(segment, frame, |offset, read| {
-            let record = match &read.record {
-                LogRecord::Put { key, value, content } => {
-                    let entry = index.get(key);
+            let is_told = match &read.record {
+                LogRecord::Put { key, .. } => {
                     let place = Place { segment: segment.number(), offset };
-                    let Some(entry) = entry.filter(|entry| entry.record == place) else { return };
-                    let content = match content {
-                        RecordContent::Here(bytes) => RecordContent::At {
-                            place: entry.content,
-                            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-                        },
-                        told => told.clone(),
-                    };
-                    LogRecord::Put { key, value, content }
+                    index.get(key).is_some_and(|entry| entry.record == place)
                 }
-                // Nothing older is there that it could have removed.
-                LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } if is_oldest => return,
-                removal => removal.clone(),
+                // Without older ones nothing is there that it could have removed.
+                LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } => !is_oldest,
             };
-            write_length(offset - std::mem::replace(&mut last, offset), &mut items);
-            write_length(read.bytes, &mut items);
-            record.write(&mut items, seed);
+            if is_told {
+                write_length(offset - std::mem::replace(&mut last, offset), &mut items);
+                items.extend_from_slice(read.known);
+            }
         })
     })?;
     if let Some(flaw) = end.flaw {
@@ -175,42 +165,40 @@ fn read(
         return Err(Flaw::Checksum);
     }
     let mut items = Fields(items);
-    let mut reader = RecordReader::new(version, seed);
+    let mut reader = RecordReader::trusting(segment.header.version);
     let mut offset: u32 = 0;
     while !items.0.is_empty() {
-        let bytes_in_log = match version {
-            Version::V1 => {
-                offset = items.u32()?;
-                None
-            }
-            Version::V2 => {
-                offset = offset.checked_add(items.length()?).ok_or(Flaw::Form)?;
-                Some(items.length()?)
-            }
+        offset = match version {
+            Version::V1 => items.u32()?,
+            Version::V2 => offset.checked_add(items.length()?).ok_or(Flaw::Form)?,
         };
-        let read = reader.read(items.0)?;
+        let (read, held) = reader.read_cut(items.0)?;
         items.take(read.span)?;
         let place = Place { segment: segment.number(), offset };
-        let record_bytes = bytes_in_log.unwrap_or_else(|| bytes_in_log_v1(&read, place));
-        let op = replay::op(&read.record, place, record_bytes, |content| match content {
-            // Only the log itself has contents in its records.
-            RecordContent::Here(_) => None,
-            told => replay::content_of(told),
-        });
+        let op = match version {
+            Version::V1 => op_v1(&read, place),
+            Version::V2 => replay::op(&read.record, place, read.bytes(), |content| match held {
+                Some(length) => replay::content_behind(place, read.bytes(), length),
+                None => replay::content_of(content),
+            }),
+        };
         visit(offset, op.ok_or(Flaw::Form)?);
     }
     Ok(())
 }
 
-/// How long a record of version 1 is in the log. There it may hold the content whose place it tells
-/// here, behind it: then it tells none.
-fn bytes_in_log_v1(read: &Reading<'_>, record: Place) -> u32 {
-    let LogRecord::Put { content: RecordContent::At { place, .. }, .. } = read.record else {
-        return read.bytes;
-    };
-    let without_place = read.bytes.saturating_sub(8);
-    let behind = Place { offset: record.offset.saturating_add(without_place), ..record };
-    if place == behind { without_place } else { read.bytes }
+/// What an item of version 1 does. In the log its record may hold the content whose place it tells here,
+/// behind it: then it tells none there.
+fn op_v1(read: &Reading<'_>, record: Place) -> Option<ReplayOp> {
+    let mut bytes = read.bytes();
+    if let LogRecord::Put { content: RecordContent::At { place, .. }, .. } = &read.record {
+        let without_place = bytes.saturating_sub(8);
+        let offset = record.offset.saturating_add(without_place);
+        if *place == (Place { offset, ..record }) {
+            bytes = without_place;
+        }
+    }
+    replay::op(&read.record, record, bytes, replay::content_of)
 }
 
 /// Gives the draft its name. Everything that it left out as dead must be durably so.

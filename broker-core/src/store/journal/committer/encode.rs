@@ -76,6 +76,12 @@ impl Group {
         if let Some(pending) = &mut self.pending {
             pending.note(&op);
         }
+        if self.recent.as_ref().is_some_and(|(key, _)| op.concerns(key)) {
+            self.recent = None;
+        }
+        if let Op::Put { key, entry, content_is_new: true } = &op {
+            self.recent = Some((*key, entry.content_at()));
+        }
         self.ops.push(op);
     }
 
@@ -83,6 +89,9 @@ impl Group {
     fn content_of(&mut self, key: &Key) -> Option<Option<ContentAt>> {
         if self.ops.is_empty() {
             return None;
+        }
+        if let Some((_, content)) = self.recent.filter(|(recent, _)| recent == key) {
+            return Some(content);
         }
         self.pending.get_or_insert_with(|| Pending::of(&self.ops)).content(key)
     }
@@ -143,16 +152,22 @@ fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
         _ => None,
     });
     let largest = largest.max().unwrap_or(0);
+    // Copies mostly follow what they refer to.
+    let mut last_new = None;
     for record in batch.records() {
         let Record::Put { key, content, .. } = record else { continue };
         let length = match content {
             ContentOp::None => continue,
-            ContentOp::New(content) if !is_large(content) => continue,
             ContentOp::New(content) => {
+                last_new = Some(key);
+                if !is_large(content) {
+                    continue;
+                }
                 bytes -= content.len() as u64;
                 content.len()
             }
             ContentOp::Keep => referred(key, sight).max(largest),
+            ContentOp::Of(source) if last_new == Some(source) => largest,
             ContentOp::Of(source) => referred(source, sight).max(largest),
         };
         bytes += (length.div_ceil(PART_BYTES) * PLACE_BYTES) as u64;

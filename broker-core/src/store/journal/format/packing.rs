@@ -7,53 +7,50 @@ use super::{Fields, Flaw};
 
 /// Longer ones are not packed: they are mostly text.
 pub(super) const PACKED_MAX: usize = 128;
-/// A byte for every eight comes before them.
-const ROOM: usize = PACKED_MAX + PACKED_MAX / 8;
+/// Bytes that are told by one.
+const WORD: usize = 8;
+/// Room for what is packed, and for a word behind it.
+const ROOM: usize = PACKED_MAX + PACKED_MAX / WORD + 2 * WORD;
 
-/// Bytes that are put together, and packed.
-pub(super) struct Packer {
-    raw: [u8; PACKED_MAX],
-    raw_length: usize,
-    packed: [u8; ROOM],
+/// Packs the bytes of a buffer from `start` on; leaves them as they are if that is not shorter, or if
+/// there are more than [`PACKED_MAX`]. Returns whether they are packed.
+pub(super) fn pack(buffer: &mut Vec<u8>, start: usize) -> bool {
+    let raw = buffer.get(start..).unwrap_or_default();
+    if raw.len() > PACKED_MAX {
+        return false;
+    }
+    let mut packed = [0; ROOM];
+    let mut end = 0;
+    for word in raw.chunks(WORD) {
+        let Some(place) = packed.get_mut(end..end + 2 * WORD) else { return false };
+        end += pack_word(word, place);
+    }
+    match packed.get(..end) {
+        Some(packed) if end < raw.len() => {
+            buffer.truncate(start);
+            buffer.extend_from_slice(packed);
+            true
+        }
+        _ => false,
+    }
 }
 
-impl Packer {
-    pub(super) const fn new() -> Self {
-        Self { raw: [0; PACKED_MAX], raw_length: 0, packed: [0; ROOM] }
-    }
-
-    /// Adds bytes; all together must not be more than [`PACKED_MAX`].
-    pub(super) fn add(&mut self, bytes: &[u8]) {
-        let end = self.raw_length + bytes.len();
-        if let Some(place) = self.raw.get_mut(self.raw_length..end) {
-            place.copy_from_slice(bytes);
-            self.raw_length = end;
+/// Packs up to eight bytes into twice as many, and returns how many it took.
+fn pack_word(word: &[u8], packed: &mut [u8]) -> usize {
+    let (mut tag, mut end) = (0, 1);
+    // Every byte is written, and counts only if it is not zero: there is nothing to be guessed.
+    for (bit, byte) in word.iter().enumerate() {
+        if let Some(place) = packed.get_mut(end) {
+            *place = *byte;
         }
+        let is_there = u8::from(*byte != 0);
+        end += usize::from(is_there);
+        tag |= is_there << bit;
     }
-
-    /// The bytes as they are.
-    pub(super) fn raw(&self) -> &[u8] {
-        self.raw.get(..self.raw_length).unwrap_or_default()
+    if let Some(place) = packed.first_mut() {
+        *place = tag;
     }
-
-    /// The bytes packed; `None` if that is not shorter.
-    pub(super) fn packed(&mut self) -> Option<&[u8]> {
-        let mut end = 0;
-        for word in self.raw.get(..self.raw_length)?.chunks(8) {
-            let tag_at = end;
-            let mut tag = 0;
-            end += 1;
-            // Every byte is written, and counts only if it is not zero: nothing to be guessed.
-            for (bit, byte) in word.iter().enumerate() {
-                let is_there = u8::from(*byte != 0);
-                *self.packed.get_mut(end)? = *byte;
-                end += usize::from(is_there);
-                tag |= is_there << bit;
-            }
-            *self.packed.get_mut(tag_at)? = tag;
-        }
-        self.packed.get(..end).filter(|packed| packed.len() < self.raw_length)
-    }
+    end
 }
 
 /// Reads bytes that were packed, and appends them as they were.
@@ -64,9 +61,9 @@ pub(super) fn unpack(
 ) -> Result<(), Flaw> {
     let mut left = raw_length;
     while left > 0 {
-        let count = left.min(8);
+        let count = left.min(WORD);
         let tag = fields.u8()?;
-        if count < 8 && tag >> count != 0 {
+        if count < WORD && tag >> count != 0 {
             return Err(Flaw::Form);
         }
         let mut there = fields.take(tag.count_ones() as usize)?.iter();
@@ -85,11 +82,16 @@ mod tests {
     use crate::testing::Random;
 
     fn round_trip(bytes: &[u8]) -> usize {
-        let mut packer = Packer::new();
-        packer.add(bytes);
-        assert_eq!(packer.raw(), bytes);
-        let Some(packed) = packer.packed().map(<[u8]>::to_vec) else { return bytes.len() };
-        let mut fields = Fields(&packed);
+        let mut packed = b"before".to_vec();
+        packed.extend_from_slice(bytes);
+        let is_packed = pack(&mut packed, 6);
+        let (before, packed) = packed.split_at(6);
+        assert_eq!(before, b"before");
+        if !is_packed {
+            assert_eq!(packed, bytes);
+            return bytes.len();
+        }
+        let mut fields = Fields(packed);
         let mut read = Vec::new();
         unpack(&mut fields, bytes.len(), &mut read).unwrap();
         assert_eq!(read, bytes);
@@ -101,7 +103,7 @@ mod tests {
     fn bytes_come_back_as_they_were() {
         let mut random = Random::new(3);
         for _ in 0..20_000 {
-            let (length, zeros) = (random.index(PACKED_MAX + 1), random.between(1, 9));
+            let (length, zeros) = (random.index(PACKED_MAX + 9), random.between(1, 9));
             let byte = |random: &mut Random| {
                 if random.below(zeros) == 0 { random.bits().to_le_bytes()[0] } else { 0 }
             };
@@ -115,6 +117,7 @@ mod tests {
         assert_eq!(round_trip(&[1; PACKED_MAX]), PACKED_MAX);
         assert_eq!(round_trip(&[]), 0);
         assert_eq!(round_trip(&[0; PACKED_MAX]), PACKED_MAX / 8);
+        assert_eq!(round_trip(&[0; PACKED_MAX + 1]), PACKED_MAX + 1);
         // The number of an entity, a table, a number.
         let key = [0, 0, 0, 0, 0, 0, 0, 9, 0x10, 0, 0, 0, 0, 0, 1, 2, 3];
         assert_eq!(round_trip(&key), 8);

@@ -19,7 +19,7 @@
 
 use crc32c::crc32c_append;
 
-use super::packing::{PACKED_MAX, Packer, unpack};
+use super::packing::{PACKED_MAX, pack, unpack};
 use super::{Fields, Flaw, PART_BYTES, Place, Version, put};
 
 /// Bytes of a record beside its key, value, places and content, at most.
@@ -114,7 +114,14 @@ impl LogRecord<'_> {
         }
         let checksum_at = buffer.len();
         buffer.extend_from_slice(&[0; 4]);
-        if write_body(key, value, content.places(), buffer) {
+        let body_at = buffer.len();
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(value);
+        for place in content.places() {
+            buffer.extend_from_slice(&place.segment.to_le_bytes());
+            buffer.extend_from_slice(&place.offset.to_le_bytes());
+        }
+        if pack(buffer, body_at) {
             put(buffer, start, &[form | PACKED]);
         }
         let checksum =
@@ -127,35 +134,6 @@ impl LogRecord<'_> {
         }
         length
     }
-}
-
-/// Appends key, value and places; returns whether they are packed.
-fn write_body(key: &[u8], value: &[u8], places: &[Place], buffer: &mut Vec<u8>) -> bool {
-    if key.len() + value.len() + places.len() * PLACE_BYTES > PACKED_MAX {
-        buffer.extend_from_slice(key);
-        buffer.extend_from_slice(value);
-        for place in places {
-            buffer.extend_from_slice(&place_bytes(*place));
-        }
-        return false;
-    }
-    let mut packer = Packer::new();
-    packer.add(key);
-    packer.add(value);
-    for place in places {
-        packer.add(&place_bytes(*place));
-    }
-    if let Some(packed) = packer.packed() {
-        buffer.extend_from_slice(packed);
-        return true;
-    }
-    buffer.extend_from_slice(packer.raw());
-    false
-}
-
-fn place_bytes(place: Place) -> [u8; PLACE_BYTES] {
-    let (segment, offset) = (u64::from(place.segment), u64::from(place.offset));
-    (segment | offset << 32).to_le_bytes()
 }
 
 /// Appends a length, or a distance, in seven bits a byte.
@@ -187,37 +165,62 @@ pub(in super::super) const fn part_count(length: u32) -> usize {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct Reading<'a> {
     pub(in super::super) record: LogRecord<'a>,
-    /// How long it is without a content that it holds.
-    pub(in super::super) bytes: u32,
+    /// Its bytes, without a content that it holds.
+    pub(in super::super) known: &'a [u8],
     /// How far it is to the next.
     pub(in super::super) span: usize,
+}
+
+impl Reading<'_> {
+    /// How long it is without a content that it holds.
+    pub(in super::super) fn bytes(&self) -> u32 {
+        u32::try_from(self.known.len()).unwrap_or(u32::MAX)
+    }
 }
 
 /// Reads records of one segment, or of its side file.
 pub(in super::super) struct RecordReader {
     version: Version,
-    seed: u32,
+    /// What checksums are seeded by; `None` where the bytes are proven already.
+    seed: Option<u32>,
     /// Key, value and places, where they were packed.
     unpacked: Vec<u8>,
 }
 
 impl RecordReader {
+    /// Proves every record.
     pub(in super::super) const fn new(version: Version, seed: u32) -> Self {
-        Self { version, seed, unpacked: Vec::new() }
+        Self { version, seed: Some(seed), unpacked: Vec::new() }
+    }
+
+    /// Proves none: what holds them was proven.
+    pub(in super::super) const fn trusting(version: Version) -> Self {
+        Self { version, seed: None, unpacked: Vec::new() }
     }
 
     /// Reads one record off the front of `bytes`. A content that follows is not proven: its frame was,
     /// or its reader does it.
     pub(in super::super) fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
-        let (head, mut record) = self.read_known(bytes)?;
-        let mut span = head.bytes as usize;
+        let (head, known, mut record) = self.read_known(bytes)?;
+        let mut span = known.len();
         if let LogRecord::Put { content: RecordContent::Here(content), .. } = &mut record {
             let mut rest = Fields(bytes.get(span..).ok_or(Flaw::Short)?);
             rest.take(CONTENT_HEAD)?;
             *content = rest.take(head.content_length as usize)?;
             span += CONTENT_HEAD + content.len();
         }
-        Ok(Reading { record, bytes: head.bytes, span })
+        Ok(Reading { record, known, span })
+    }
+
+    /// Reads one record that ends where the content would follow that it holds in the log. Returns how
+    /// long that is, too.
+    pub(in super::super) fn read_cut<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+    ) -> Result<(Reading<'a>, Option<u32>), Flaw> {
+        let (head, known, record) = self.read_known(bytes)?;
+        let held = (head.content == CONTENT_HERE).then_some(head.content_length);
+        Ok((Reading { record, known, span: known.len() }, held))
     }
 
     /// Proves the value of a record that was read alone, without a content that it holds.
@@ -227,14 +230,17 @@ impl RecordReader {
         wanted: &[u8],
     ) -> Result<Vec<u8>, Flaw> {
         match self.read_known(bytes)? {
-            (_, LogRecord::Put { key, value, .. }) if key == wanted => Ok(value.to_vec()),
+            (_, _, LogRecord::Put { key, value, .. }) if key == wanted => Ok(value.to_vec()),
             _ => Err(Flaw::Form),
         }
     }
 
     /// Reads all but a content that the record holds.
-    fn read_known<'a>(&'a mut self, bytes: &'a [u8]) -> Result<(Head, LogRecord<'a>), Flaw> {
-        let (mut head, checksum_at) = match self.version {
+    fn read_known<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+    ) -> Result<(Head, &'a [u8], LogRecord<'a>), Flaw> {
+        let (head, checksum_at) = match self.version {
             Version::V1 => Head::read_v1(bytes)?,
             Version::V2 => Head::read(bytes)?,
         };
@@ -256,15 +262,13 @@ impl RecordReader {
         } else {
             fields.take(raw_length)?
         };
-        let covered = bytes.len() - fields.0.len();
-        let covered = bytes.get(..covered).ok_or(Flaw::Short)?;
+        let known = bytes.get(..bytes.len() - fields.0.len()).ok_or(Flaw::Short)?;
         let told = Fields(bytes.get(checksum_at..start).ok_or(Flaw::Short)?).u32()?;
-        if checksum_of(covered, checksum_at, self.seed) != told {
+        if self.seed.is_some_and(|seed| checksum_of(known, checksum_at, seed) != told) {
             return Err(Flaw::Checksum);
         }
-        head.bytes = u32::try_from(covered.len()).map_err(|_| Flaw::Form)?;
         let record = head.record(Fields(body), places)?;
-        Ok((head, record))
+        Ok((head, known, record))
     }
 }
 
@@ -276,8 +280,6 @@ struct Head {
     key_length: usize,
     value_length: usize,
     content_length: u32,
-    /// How long the record is without a content that it holds.
-    bytes: u32,
 }
 
 impl Head {
@@ -293,8 +295,7 @@ impl Head {
         let value_length = if kind == PUT { fields.length()? as usize } else { 0 };
         let content_length = if content == CONTENT_NONE { 0 } else { fields.length()? };
         let checksum_at = bytes.len() - fields.0.len();
-        let head =
-            Self { kind, content, is_packed, key_length, value_length, content_length, bytes: 0 };
+        let head = Self { kind, content, is_packed, key_length, value_length, content_length };
         Ok((head, checksum_at))
     }
 
@@ -306,15 +307,8 @@ impl Head {
         if content > CONTENT_PARTS {
             return Err(Flaw::Form);
         }
-        let head = Self {
-            kind,
-            content,
-            is_packed: false,
-            key_length,
-            value_length,
-            content_length,
-            bytes: 0,
-        };
+        let is_packed = false;
+        let head = Self { kind, content, is_packed, key_length, value_length, content_length };
         Ok((head, RECORD_HEAD_V1 - 4))
     }
 

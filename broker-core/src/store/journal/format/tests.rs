@@ -67,7 +67,7 @@ fn a_value_is_read_alone() {
         let mut buffer = Vec::new();
         let bytes = record.write(&mut buffer, 5) as usize;
         let mut reader = RecordReader::new(Version::CURRENT, 5);
-        assert_eq!(reader.read(&buffer).unwrap().bytes as usize, bytes);
+        assert_eq!(reader.read(&buffer).unwrap().known, &buffer[..bytes]);
         let LogRecord::Put { key, value, .. } = record else { continue };
         assert_eq!(reader.read_value(&buffer[..bytes], key).as_deref(), Ok(value));
         assert_eq!(reader.read_value(&buffer[..bytes], b"other"), Err(Flaw::Form));

@@ -523,7 +523,7 @@ fn prove_frame(segment: &Segment, frame: &FoundFrame<'_>) -> Result<Vec<(u32, Re
             let read =
                 each_record(segment, frame.payload, start, &mut |offset, op, read, whole| {
                     if let LogRecord::Put { content: RecordContent::Here(_), .. } = read.record {
-                        let content = whole.get(read.bytes as usize..).unwrap_or_default();
+                        let content = whole.get(read.known.len()..).unwrap_or_default();
                         read_content(content, segment.header.seed)?;
                     }
                     ops.push((offset, op));
