@@ -29,8 +29,8 @@ use crc32c::{crc32c, crc32c_append};
 
 pub(super) use chain::{PART_BYTES_MIN as SUMMED_BYTES_MIN, Part as Summed};
 pub(super) use record::{
-    CONTENT_HEAD, LogRecord, RECORD_HEAD_MAX, Reading, RecordContent, RecordReader, part_count,
-    read_content, write_length,
+    CONTENT_HEAD, LogRecord, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading, RecordContent,
+    RecordReader, part_count, read_content, write_length,
 };
 
 /// How records are written.
@@ -46,7 +46,7 @@ impl Version {
     /// The one that is written.
     pub(super) const CURRENT: Self = Self::V2;
 
-    const fn number(self) -> u32 {
+    pub(super) const fn number(self) -> u32 {
         match self {
             Self::V1 => 1,
             Self::V2 => 2,

@@ -196,6 +196,7 @@ impl Log {
             let bytes = span.max(self.buffered().min(PIECE_BYTES_MAX));
             self.buffer = self.buffers.take(bytes);
         }
+        let start = self.buffer.len();
         let frame = FrameWriter::begin(&mut self.buffer);
         self.summed.clear();
         let written = write(&mut Payload {
@@ -206,6 +207,7 @@ impl Log {
             segment: self.active.number(),
             seed: self.active.header.seed,
         });
+        debug_assert!(self.buffer.len() - start <= span, "a frame has the room that it asked for");
         let seed = self.active.header.seed;
         frame.finish(&mut self.buffer, &self.summed, kind, self.next_lsn, self.synced_lsn, seed);
         self.next_lsn += 1;

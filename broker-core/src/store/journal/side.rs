@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A side file lists, in the order of the log, the puts that were alive when it was made and all
-//! removals, each with the bytes that it has in the segment up to where a content would follow that it
-//! holds. A side file that is damaged or missing is made again from its segment; nothing is lost with it.
+//! removals but those of the oldest segment, each with the bytes that it has in the segment up to where a content would follow that it
+//! holds. It has the version of the log's format. A side file that is damaged or missing is made again from its segment; nothing is lost with it.
 //!
 //! Distances are in seven bits a byte, as lengths are in the log. In version 1 there was an offset (4)
 //! before each record, and a content that a record held was told by its place.
@@ -28,8 +28,6 @@ use super::segment::{FrameReader, Segment, name_of};
 use crate::store::StoreError;
 
 const MAGIC: [u8; 8] = *b"PEEKSIDE";
-/// The version that is written.
-const VERSION: u32 = 2;
 /// Magic, version, segment, seed, end, length of the items, checksum of the items, checksum.
 const HEAD: usize = 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4;
 const SUFFIX: &str = ".idx";
@@ -88,7 +86,7 @@ pub(super) fn draft(
     }
     let mut bytes = Vec::with_capacity(HEAD + items.len());
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&Version::CURRENT.number().to_le_bytes());
     bytes.extend_from_slice(&segment.number().to_le_bytes());
     bytes.extend_from_slice(&seed.to_le_bytes());
     bytes.extend_from_slice(&segment.end().to_le_bytes());

@@ -1,4 +1,4 @@
-//! Short keys and values without their zeros: most bytes of a number are zeros.
+//! Short keys, values and places without their zeros: most bytes of a number are zeros.
 //!
 //! Of every eight bytes, a byte tells by its bits which are not zero, the lowest bit the first of them;
 //! those follow. As Cap'n Proto packs its messages, without the runs, which need longer texts than these.
@@ -53,25 +53,18 @@ fn pack_word(word: &[u8], packed: &mut [u8]) -> usize {
     end
 }
 
-/// Reads bytes that were packed, and appends them as they were.
-pub(super) fn unpack(
-    fields: &mut Fields<'_>,
-    raw_length: usize,
-    raw: &mut Vec<u8>,
-) -> Result<(), Flaw> {
-    let mut left = raw_length;
-    while left > 0 {
-        let count = left.min(WORD);
+/// Reads as many bytes as there are in `raw`, as they were before they were packed.
+pub(super) fn unpack(fields: &mut Fields<'_>, raw: &mut [u8]) -> Result<(), Flaw> {
+    for word in raw.chunks_mut(WORD) {
         let tag = fields.u8()?;
-        if count < WORD && tag >> count != 0 {
+        if word.len() < WORD && tag >> word.len() != 0 {
             return Err(Flaw::Form);
         }
         let mut there = fields.take(tag.count_ones() as usize)?.iter();
-        for bit in 0..count {
+        for (bit, byte) in word.iter_mut().enumerate() {
             let is_there = tag >> bit & 1 == 1;
-            raw.push(if is_there { there.next().copied().unwrap_or(0) } else { 0 });
+            *byte = if is_there { there.next().copied().unwrap_or(0) } else { 0 };
         }
-        left -= count;
     }
     Ok(())
 }
@@ -92,8 +85,8 @@ mod tests {
             return bytes.len();
         }
         let mut fields = Fields(packed);
-        let mut read = Vec::new();
-        unpack(&mut fields, bytes.len(), &mut read).unwrap();
+        let mut read = vec![7; bytes.len()];
+        unpack(&mut fields, &mut read).unwrap();
         assert_eq!(read, bytes);
         assert!(fields.0.is_empty(), "all of it belongs to them");
         packed.len()
@@ -125,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_nobody_packed_is_refused() {
-        let read = |packed: &[u8], length| unpack(&mut Fields(packed), length, &mut Vec::new());
+        let read = |packed: &[u8], length| unpack(&mut Fields(packed), &mut [7; 8][..length]);
         assert_eq!(read(&[0b11, 1], 8), Err(Flaw::Short));
         assert_eq!(read(&[], 1), Err(Flaw::Short));
         assert_eq!(read(&[0b100, 1], 2), Err(Flaw::Form));

@@ -1,14 +1,14 @@
 //! Records: what a batch does to one key, as it stands in the log.
 //!
 //! ```text
-//!  form │ key length │ value length │ content length │ crc32c │ key, value, places │ nothing, or
-//!  1      1            1 to 5         0 to 5           4                               crc32c and content
+//!  crc32c │ form │ key length │ value length │ content length │ key, value, places │ nothing, or
+//!  4        1      1            0 to 5         0 to 5                                crc32c and content
 //! ```
 //!
 //! The form tells what the record does, what it says about content, and whether key, value and places
 //! are [packed](super::packing). A removal has no value length, and only what has content has its
 //! length; both in seven bits a byte, the lowest first, the highest bit of a byte telling that another
-//! follows. The checksum is over everything but itself and the content, which has its own.
+//! follows. The checksum is over everything behind it but the content, which has its own.
 //!
 //! Version 1 had fields of fixed width:
 //!
@@ -22,13 +22,18 @@ use crc32c::crc32c_append;
 use super::packing::{PACKED_MAX, pack, unpack};
 use super::{Fields, Flaw, PART_BYTES, Place, Version, put};
 
-/// Bytes of a record beside its key, value, places and content, at most.
-pub(in super::super) const RECORD_HEAD_MAX: usize = 16;
+/// Bytes of a put beside its key, value, places and content, at most.
+pub(in super::super) const RECORD_HEAD_MAX: usize = REMOVAL_HEAD + 2 * LENGTH_MAX;
+/// Bytes of a removal beside its key, at most.
+pub(in super::super) const REMOVAL_HEAD: usize = CHECKSUM + 2;
+const CHECKSUM: usize = 4;
+/// Bytes of a length, at most.
+const LENGTH_MAX: usize = 5;
 /// Bytes of the checksum in front of a content within its record.
 pub(in super::super) const CONTENT_HEAD: usize = 4;
 /// Bytes of a place.
-const PLACE_BYTES: usize = 8;
-/// Bytes of a record of version 1 before its key.
+pub(in super::super) const PLACE_BYTES: usize = 8;
+/// Bytes of a record of version 1 before its key, the last of them its checksum.
 const RECORD_HEAD_V1: usize = 16;
 
 /// What a record says about content.
@@ -104,7 +109,11 @@ impl LogRecord<'_> {
             Self::Delete { key } => (DELETE, key, &[], nothing),
             Self::DeletePrefix { prefix } => (DELETE_PREFIX, prefix, &[], nothing),
         };
+        if let RecordContent::Parts { places, length } = content {
+            debug_assert_eq!(places.len(), part_count(*length), "whoever reads it counts on it");
+        }
         let form = kind | content.code() << CONTENT_SHIFT;
+        buffer.extend_from_slice(&[0; CHECKSUM]);
         buffer.extend_from_slice(&[form, u8::try_from(key.len()).unwrap_or(u8::MAX)]);
         if kind == PUT {
             write_length(u32::try_from(value.len()).unwrap_or(u32::MAX), buffer);
@@ -112,8 +121,6 @@ impl LogRecord<'_> {
         if let Some(length) = content.length() {
             write_length(length, buffer);
         }
-        let checksum_at = buffer.len();
-        buffer.extend_from_slice(&[0; 4]);
         let body_at = buffer.len();
         buffer.extend_from_slice(key);
         buffer.extend_from_slice(value);
@@ -122,11 +129,11 @@ impl LogRecord<'_> {
             buffer.extend_from_slice(&place.offset.to_le_bytes());
         }
         if pack(buffer, body_at) {
-            put(buffer, start, &[form | PACKED]);
+            put(buffer, start + CHECKSUM, &[form | PACKED]);
         }
-        let checksum =
-            checksum_of(buffer.get(start..).unwrap_or_default(), checksum_at - start, seed);
-        put(buffer, checksum_at, &checksum.to_le_bytes());
+        let covered = buffer.get(start + CHECKSUM..).unwrap_or_default();
+        let checksum = crc32c_append(seed, covered);
+        put(buffer, start, &checksum.to_le_bytes());
         let length = u32::try_from(buffer.len() - start).unwrap_or(u32::MAX);
         if let RecordContent::Here(bytes) = content {
             buffer.extend_from_slice(&crc32c_append(seed, bytes).to_le_bytes());
@@ -148,12 +155,6 @@ pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
         }
         buffer.push(low | 0x80);
     }
-}
-
-/// The checksum over the bytes of a record without the field of the checksum itself.
-fn checksum_of(record: &[u8], checksum_at: usize, seed: u32) -> u32 {
-    let (head, rest) = record.split_at_checked(checksum_at).unwrap_or((record, &[]));
-    crc32c_append(crc32c_append(seed, head), rest.get(4..).unwrap_or_default())
 }
 
 /// How many parts a large content of this size has.
@@ -184,18 +185,18 @@ pub(in super::super) struct RecordReader {
     /// What checksums are seeded by; `None` where the bytes are proven already.
     seed: Option<u32>,
     /// Key, value and places, where they were packed.
-    unpacked: Vec<u8>,
+    unpacked: [u8; PACKED_MAX],
 }
 
 impl RecordReader {
     /// Proves every record.
     pub(in super::super) const fn new(version: Version, seed: u32) -> Self {
-        Self { version, seed: Some(seed), unpacked: Vec::new() }
+        Self { version, seed: Some(seed), unpacked: [0; PACKED_MAX] }
     }
 
     /// Proves none: what holds them was proven.
     pub(in super::super) const fn trusting(version: Version) -> Self {
-        Self { version, seed: None, unpacked: Vec::new() }
+        Self { version, seed: None, unpacked: [0; PACKED_MAX] }
     }
 
     /// Reads one record off the front of `bytes`. A content that follows is not proven: its frame was,
@@ -240,12 +241,10 @@ impl RecordReader {
         &'a mut self,
         bytes: &'a [u8],
     ) -> Result<(Head, &'a [u8], LogRecord<'a>), Flaw> {
-        let (head, checksum_at) = match self.version {
+        let (head, mut fields) = match self.version {
             Version::V1 => Head::read_v1(bytes)?,
             Version::V2 => Head::read(bytes)?,
         };
-        let start = checksum_at + 4;
-        let mut fields = Fields(bytes.get(start..).ok_or(Flaw::Short)?);
         let places = match head.content {
             CONTENT_NONE | CONTENT_HERE => 0,
             CONTENT_AT => 1,
@@ -253,18 +252,14 @@ impl RecordReader {
         };
         let raw_length = head.key_length + head.value_length + places * PLACE_BYTES;
         let body = if head.is_packed {
-            if raw_length > PACKED_MAX {
-                return Err(Flaw::Form);
-            }
-            self.unpacked.clear();
-            unpack(&mut fields, raw_length, &mut self.unpacked)?;
-            self.unpacked.as_slice()
+            let unpacked = self.unpacked.get_mut(..raw_length).ok_or(Flaw::Form)?;
+            unpack(&mut fields, unpacked)?;
+            unpacked
         } else {
             fields.take(raw_length)?
         };
         let known = bytes.get(..bytes.len() - fields.0.len()).ok_or(Flaw::Short)?;
-        let told = Fields(bytes.get(checksum_at..start).ok_or(Flaw::Short)?).u32()?;
-        if self.seed.is_some_and(|seed| checksum_of(known, checksum_at, seed) != told) {
+        if self.seed.is_some_and(|seed| checksum(self.version, known, seed) != head.checksum) {
             return Err(Flaw::Checksum);
         }
         let record = head.record(Fields(body), places)?;
@@ -272,8 +267,19 @@ impl RecordReader {
     }
 }
 
+/// The checksum over the bytes of a record without a content that it holds.
+fn checksum(version: Version, known: &[u8], seed: u32) -> u32 {
+    let [before, behind] = match version {
+        Version::V1 => [known.get(..RECORD_HEAD_V1 - CHECKSUM), known.get(RECORD_HEAD_V1..)],
+        Version::V2 => [None, known.get(CHECKSUM..)],
+    };
+    let before = crc32c_append(seed, before.unwrap_or_default());
+    crc32c_append(before, behind.unwrap_or_default())
+}
+
 /// What comes before the key.
 struct Head {
+    checksum: u32,
     kind: u8,
     content: u8,
     is_packed: bool,
@@ -283,33 +289,39 @@ struct Head {
 }
 
 impl Head {
-    /// Returns the head, and where the checksum is.
-    fn read(bytes: &[u8]) -> Result<(Self, usize), Flaw> {
+    /// Returns the head, and what is behind it.
+    fn read(bytes: &[u8]) -> Result<(Self, Fields<'_>), Flaw> {
         let mut fields = Fields(bytes);
+        let checksum = fields.u32()?;
         let (form, key_length) = (fields.u8()?, usize::from(fields.u8()?));
         if form & !FORM_BITS != 0 {
             return Err(Flaw::Form);
         }
         let (kind, content) = (form & KIND_BITS, form >> CONTENT_SHIFT & CONTENT_PARTS);
         let is_packed = form & PACKED != 0;
+        if kind != PUT && content != CONTENT_NONE {
+            return Err(Flaw::Form);
+        }
         let value_length = if kind == PUT { fields.length()? as usize } else { 0 };
         let content_length = if content == CONTENT_NONE { 0 } else { fields.length()? };
-        let checksum_at = bytes.len() - fields.0.len();
-        let head = Self { kind, content, is_packed, key_length, value_length, content_length };
-        Ok((head, checksum_at))
+        let head =
+            Self { checksum, kind, content, is_packed, key_length, value_length, content_length };
+        Ok((head, fields))
     }
 
-    fn read_v1(bytes: &[u8]) -> Result<(Self, usize), Flaw> {
-        let mut fields = Fields(bytes.get(..RECORD_HEAD_V1).ok_or(Flaw::Short)?);
+    fn read_v1(bytes: &[u8]) -> Result<(Self, Fields<'_>), Flaw> {
+        let mut fields = Fields(bytes);
         let (kind, key_length) = (fields.u8()?, usize::from(fields.u8()?));
         let (content, _) = (fields.u8()?, fields.u8()?);
         let (value_length, content_length) = (fields.u32()? as usize, fields.u32()?);
+        let checksum = fields.u32()?;
         if content > CONTENT_PARTS {
             return Err(Flaw::Form);
         }
         let is_packed = false;
-        let head = Self { kind, content, is_packed, key_length, value_length, content_length };
-        Ok((head, RECORD_HEAD_V1 - 4))
+        let head =
+            Self { checksum, kind, content, is_packed, key_length, value_length, content_length };
+        Ok((head, fields))
     }
 
     /// The record of this head; a content that it holds is left empty.
