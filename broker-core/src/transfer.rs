@@ -142,6 +142,8 @@ pub struct HandedOver {
     pub facts: MessageFacts,
     /// Transfers so far, the one to come not included.
     pub hops: u8,
+    /// Whether it is never a duplicate (DUP-14).
+    pub never_duplicate: bool,
 }
 
 /// A message of a frozen list, with its contents pinned.
@@ -151,6 +153,8 @@ pub struct PinnedMessage {
     pub message: ReceivedMessage,
     /// Transfers so far, the one to come not included.
     pub hops: u8,
+    /// Whether it is never a duplicate (DUP-14).
+    pub never_duplicate: bool,
     /// Where it lies.
     pub origin: Origin,
 }

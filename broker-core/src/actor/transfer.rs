@@ -264,6 +264,7 @@ fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
         overlays: arrival.overlays.clone(),
         hops: arrival.hops,
         dead_letter_source: arrival.dead_letter_source.clone().or(carried),
+        never_duplicate: arrival.message.envelope.never_duplicate(),
     }
 }
 

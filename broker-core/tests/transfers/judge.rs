@@ -105,6 +105,8 @@ pub struct Judge {
     pub holds: bool,
     /// Whether a duplicate may disappear in a transfer.
     pub may_absorb: bool,
+    /// Sent without an id: never a duplicate (DUP-14).
+    pub without_id: BTreeSet<u64>,
     pub moved: u64,
     pub hops_max: u8,
 }
@@ -147,16 +149,17 @@ impl Judge {
         for (marker, place) in &before.places {
             let is_gone = !now.places.contains_key(marker);
             let entity_is_gone = !now.entities.contains(&place.entity);
-            if is_gone && !entity_is_gone && !self.may_absorb {
+            let may_absorb = self.may_absorb && !self.without_id.contains(marker);
+            if is_gone && !entity_is_gone && !may_absorb {
                 assert!(
                     self.may_go.contains(marker),
-                    "{marker} is lost, it was at {place:?} (FND-03)"
+                    "{marker} is lost, it was at {place:?} (FND-03, DUP-14)"
                 );
             }
             if let Some(others) = self.replaced.get(marker)
                 && is_gone
                 && !entity_is_gone
-                && !self.may_absorb
+                && !may_absorb
             {
                 let are_there = others.iter().all(|other| now.places.contains_key(other));
                 assert!(are_there, "{marker} is gone without {others:?} (TXN-01, TXN-15)");

@@ -51,13 +51,17 @@ impl Topic {
         }
         match plan {
             Plan::Schedule(_) => {
-                // What waits for its instant has no overlays; they become part of its content.
-                let journey = Journey { hops, first: enqueued_sequence, changes: None };
-                self.accept(with_changes(message, changes), plan, &journey, ctx, step);
+                // What waits for its instant has no overlays: they become part of its content, but for
+                // what is no property of a message.
+                let message = with_changes(message, changes.as_ref());
+                let journey =
+                    Journey { hops, first: enqueued_sequence, changes, ..Journey::default() };
+                self.accept(message, plan, journey, ctx, step);
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let journey = Journey { hops, first: enqueued_sequence, changes };
+                let never_duplicate = message.envelope.never_duplicate();
+                let journey = Journey { hops, first: enqueued_sequence, changes, never_duplicate };
                 let sequence = self.last_sequence.next();
                 let copies = self.copies(&message.content, sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
@@ -99,9 +103,9 @@ fn changes_of(arrival: &Arrival) -> Option<Overlay> {
 }
 
 /// The same message with changed properties; as it was if its content cannot be read.
-fn with_changes(message: InboundMessage, changes: Option<Overlay>) -> InboundMessage {
+fn with_changes(message: InboundMessage, changes: Option<&Overlay>) -> InboundMessage {
     let Some(changes) = changes else { return message };
     let Ok(mut changed) = message.content.decode() else { return message };
-    changed.apply_overlay(&changes);
+    changed.apply_overlay(changes);
     InboundMessage { content: changed.encode(), ..message }
 }

@@ -214,9 +214,9 @@ impl Oracle {
         vec![Fate::Taken; list.sequences.len()]
     }
 
-    /// Here an id that the broker has made counts too (DUP-10).
+    /// DUP-10, DUP-14: checked like a send.
     fn arrive_one(&mut self, to: u64, bare: &Bare, hops: u8, first: u64) {
-        if self.find_duplicate(to, Some(&bare.id)).is_some() {
+        if self.find_duplicate(to, bare.own_id()).is_some() {
             self.reach("FWD-22");
             return;
         }
@@ -226,15 +226,9 @@ impl Oracle {
         let is_topic = self.entities[&to].nature.kind == Kind::Topic;
         let sequence = match schedule {
             None if is_topic => self.publish(to, bare, journey),
-            // What waits at a topic for its instant has its properties in its content, which has no place
-            // for the entity in which it was dead-lettered: FWD-26 does not hold for it.
-            Some(_) if is_topic => {
-                let bare = Bare { source: None, ..bare.clone() };
-                self.store(to, &bare, schedule, journey)
-            }
             _ => self.store(to, bare, schedule, journey),
         };
-        self.remember(to, Some(&bare.id), sequence, schedule.is_some());
+        self.remember(to, bare.own_id(), sequence, schedule.is_some());
     }
 
     /// What a source has back is not taken over any more, whatever a destination still holds (FND-03).

@@ -133,6 +133,7 @@ impl Queue {
             hops,
             in_flight: false,
             transferring: false,
+            never_duplicate: envelope.never_duplicate(),
         };
         for overlay in &added {
             slot.add_overlay(Some(overlay));
