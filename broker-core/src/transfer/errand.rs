@@ -78,7 +78,7 @@ impl From<Admission> for Departure {
         match admission {
             Admission::Accepted => Self::Taken,
             Admission::Refused(rejection) => Self::Refused(rejection),
-            Admission::NotTried => Self::Kept,
+            Admission::NotTried => Self::NotTried,
         }
     }
 }

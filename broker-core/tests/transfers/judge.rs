@@ -11,9 +11,6 @@ use peeklock_core::testing::FaultStore;
 
 use crate::ground::marker;
 
-/// Messages without filling are smaller.
-const SMALL_BYTES_MAX: u64 = 1_000;
-
 /// Where a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -100,9 +97,6 @@ pub struct Judge {
     pub passed: BTreeMap<(u64, bool, u64), u64>,
     /// Whether numbers pass in order: nobody has locked anything.
     pub in_order: bool,
-    /// Whether a large message stops those behind it where it finds no room. If not, it is refused and they
-    /// are taken; and if the answer is lost, it is offered again behind them.
-    pub holds: bool,
     /// Whether a duplicate may disappear in a transfer.
     pub may_absorb: bool,
     /// Sent without an id: never a duplicate (DUP-14).
@@ -133,9 +127,6 @@ impl Judge {
         for (to, _, old) in arrived {
             let is_pending = old.state == SlotState::Pending;
             if !is_pending && (old.sub_queue != SubQueue::Main || !self.in_order) {
-                continue;
-            }
-            if old.size > SMALL_BYTES_MAX && !self.holds {
                 continue;
             }
             let last = self.passed.entry((old.entity, is_pending, to)).or_default();

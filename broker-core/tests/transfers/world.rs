@@ -264,7 +264,6 @@ impl World {
         let unknown = Shared::default();
         let writers = writers(&store, SHARDS, &unknown);
         let limits = Arc::new(limits);
-        let holds = config.forwarding.holds_when_full;
         let mut world = Self {
             now: Timestamp::from_unix_ms(1_800_000_000_000),
             edge: Edge::new(Entropy::with_key(KEY), &limits, KEY),
@@ -287,7 +286,7 @@ impl World {
             next_ticket: 1,
             next_marker: 1,
             locks,
-            judge: Judge { in_order: !locks, holds, may_absorb, ..Judge::default() },
+            judge: Judge { in_order: !locks, may_absorb, ..Judge::default() },
             seen: Seen::default(),
             fuse: Rc::default(),
             planned: None,

@@ -12,7 +12,8 @@ use crate::message::Overlay;
 use crate::transfer::{Admission, Arrival, WhenFull};
 
 impl Topic {
-    /// Publishes messages in the order of their source, each by itself (FWD-10).
+    /// Publishes messages in the order of their source, each by itself, up to the first behind one that
+    /// is refused (FWD-10).
     pub(super) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -20,13 +21,20 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let admissions = take_over::arrivals(messages, when_full, |arrival| {
-            let changes = changes_of(&arrival);
-            let plan =
-                self.admit_arrival(&arrival.message, changes.as_ref(), step.bytes_added, ctx)?;
-            self.arrive(arrival, plan, changes, ctx, step);
-            Ok(())
-        });
+        let admissions = take_over::arrivals(
+            &mut (&mut *self, &mut *ctx, step),
+            messages,
+            when_full,
+            |(topic, ctx, step), arrival| {
+                let changes = changes_of(arrival);
+                let message = &arrival.message;
+                let plan = topic.admit_arrival(message, changes.as_ref(), step.bytes_added, ctx)?;
+                Ok((plan, changes))
+            },
+            |(topic, ctx, step), arrival, (plan, changes)| {
+                topic.arrive(arrival, plan, changes, ctx, step);
+            },
+        );
         if admissions.contains(&Admission::Accepted) {
             self.usage.touch(ctx.now);
         }

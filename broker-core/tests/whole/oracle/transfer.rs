@@ -28,6 +28,10 @@ pub struct Way {
     /// What is under way.
     pub list: Option<Vec<u64>>,
     pub not_before: Timestamp,
+    /// Something was given up in this turn; the stage with that, until it is durable: nothing leaves
+    /// before (FWD-10).
+    pub gives_up: bool,
+    pub settled_in: Option<StageNumber>,
 }
 
 /// What of a tree is the world's to choose: the stage that a turn adds to, the last that is durable, and
@@ -78,6 +82,12 @@ impl Oracle {
             let entity = self.of(id);
             entity.proved = last;
             entity.proving = None;
+        }
+        for way in self.of(id).ways.values_mut() {
+            if std::mem::take(&mut way.gives_up) {
+                way.settled_in = Some(stages.own);
+            }
+            way.settled_in = way.settled_in.filter(|stage| *stage > stages.durable);
         }
         let handed = self.hand_over_everywhere(id);
         if kind == Kind::Subscription && self.entities[&id].proving.is_none() {
@@ -140,7 +150,7 @@ impl Oracle {
             Kind::Topic | Kind::Queue => u64::MAX,
         };
         let way = entity.ways.entry(exit.clone()).or_default();
-        if way.list.is_some() || way.not_before > now {
+        if way.list.is_some() || way.not_before > now || way.settled_in.is_some() {
             return None;
         }
         let waits = |card: &Card| {
@@ -278,6 +288,7 @@ impl Oracle {
                         continue;
                     }
                     self.reach("FWD-15");
+                    self.of(id).ways.get_mut(&exit).unwrap().gives_up = true;
                     self.begin_own();
                     let reason = match condition {
                         Condition::EntityDisabled => "MessagingEntityDisabled",
@@ -299,7 +310,8 @@ impl Oracle {
                     && !card.has_vanished
                     && card.doing.is_none()
             };
-            if !self.entities[&id].cards.values().any(waits) {
+            let entity = &self.entities[&id];
+            if !entity.cards.values().any(waits) && !entity.ways[&exit].gives_up {
                 self.of(id).ways.remove(&exit);
             }
         }
