@@ -40,6 +40,9 @@ pub enum Change {
         slot: Slot,
         /// The session it belongs to, in an entity that requires sessions.
         session: Option<Arc<str>>,
+        /// The entity in which it was dead-lettered, of one that waits at a topic for its instant
+        /// (FWD-26). Elsewhere that is an overlay.
+        dead_letter_source: Option<Arc<str>>,
         /// Its content.
         content: Content,
     },

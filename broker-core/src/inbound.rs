@@ -8,7 +8,9 @@ use std::hash::Hasher;
 
 use crate::command::InboundMessage;
 use crate::limits::Limits;
-use crate::message::{Content, Message, MessageId, Overlay, PropertyChange, PropertyLimits};
+use crate::message::{
+    Content, Message, MessageId, Overlay, PropertyChange, PropertyLimits, SettableProperty,
+};
 
 /// What the id of a broker is the keyed hash of; another text would make all brokers others.
 const BROKER: &[u8] = b"peeklock broker";
@@ -107,13 +109,24 @@ impl Edge {
     }
 
     /// Takes a message that comes from another entity, with what was set on it there: its destination
-    /// reads the broker properties that a rule has set (ACT-08), and counts all as header.
+    /// reads the broker properties that a rule has set (ACT-08), and counts all as header. One that is
+    /// never a duplicate stays so, unless a rule has given it another id (DUP-14).
     #[must_use]
-    pub fn take_over(&self, content: Content, overlays: &[Overlay]) -> InboundMessage {
-        let sets_broker_properties = overlays
-            .iter()
-            .flat_map(Overlay::changes)
-            .any(|change| matches!(change, PropertyChange::SetBroker(..)));
+    pub fn take_over(
+        &self,
+        content: Content,
+        overlays: &[Overlay],
+        never_duplicate: bool,
+    ) -> InboundMessage {
+        let sets = |wanted: fn(SettableProperty) -> bool| {
+            overlays.iter().flat_map(Overlay::changes).any(|change| match change {
+                PropertyChange::SetBroker(property, _) => wanted(property),
+                PropertyChange::Set(..) | PropertyChange::Remove(_) => false,
+            })
+        };
+        let sets_broker_properties = sets(|_| true);
+        let never_duplicate =
+            never_duplicate && !sets(|property| property == SettableProperty::MessageId);
         let mut message = self.admit(content, false);
         if sets_broker_properties && let Ok(mut whole) = message.content.decode() {
             for overlay in overlays {
@@ -122,6 +135,9 @@ impl Edge {
             let changed = whole.encode().envelope(&self.limits, &self.duplicate_key);
             let (size, header_size) = (message.envelope.size, message.envelope.header_size);
             message.envelope = crate::message::Envelope { size, header_size, ..changed };
+        }
+        if never_duplicate {
+            message.envelope.let_never_be_duplicate();
         }
         for overlay in overlays {
             message.envelope.size = message.envelope.size.saturating_add(overlay.size_bytes());
@@ -135,7 +151,7 @@ impl Edge {
     fn admit(&self, content: Content, assigned: bool) -> InboundMessage {
         let mut envelope = content.envelope(&self.limits, &self.duplicate_key);
         if assigned {
-            envelope.message_id_hash = None;
+            envelope.let_never_be_duplicate();
         }
         InboundMessage { content, envelope }
     }

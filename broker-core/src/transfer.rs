@@ -69,7 +69,7 @@ pub struct Arrival {
 /// What a destination does with a list once it is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenFull {
-    /// Refuses what has no room, and goes on with the next: the source dead-letters what is refused.
+    /// Refuses what has no room, and looks at the next: the source dead-letters what is refused.
     Refuse,
     /// Takes nothing more of the list: the source keeps it, in its order.
     Stop,
@@ -82,7 +82,7 @@ pub enum Admission {
     Accepted,
     /// It is not taken.
     Refused(Rejection),
-    /// One before it was not taken, and it was not looked at.
+    /// One before it was not taken, and it was not either.
     NotTried,
 }
 
@@ -114,7 +114,9 @@ pub enum Departure {
         /// When to try again; without it the broker decides.
         retry_after: Option<TimeSpan>,
     },
-    /// Nothing is known against it; it is offered again, before later ones.
+    /// One before it was not taken; it is offered again as soon as that one is out of its way.
+    NotTried,
+    /// Nothing is known of it; it is offered again, before later ones.
     Kept,
 }
 
@@ -142,6 +144,8 @@ pub struct HandedOver {
     pub facts: MessageFacts,
     /// Transfers so far, the one to come not included.
     pub hops: u8,
+    /// Whether it is never a duplicate (DUP-14).
+    pub never_duplicate: bool,
 }
 
 /// A message of a frozen list, with its contents pinned.
@@ -151,6 +155,8 @@ pub struct PinnedMessage {
     pub message: ReceivedMessage,
     /// Transfers so far, the one to come not included.
     pub hops: u8,
+    /// Whether it is never a duplicate (DUP-14).
+    pub never_duplicate: bool,
     /// Where it lies.
     pub origin: Origin,
 }

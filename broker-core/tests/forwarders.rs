@@ -308,6 +308,31 @@ fn verdicts_are_carried_out_by_the_broker() {
     });
 }
 
+/// FWD-10, FWD-31: nothing goes to an entity behind one that it has refused, before that one is
+/// dead-lettered; the forwarder is asked again. What goes elsewhere does not wait.
+#[test]
+fn nothing_overtakes_what_an_entity_refuses() {
+    run(async {
+        let to = |path: &str| Verdict::To(path.into());
+        let first = Act::Say(vec![to("absent"), to("b"), to("absent"), to("b")]);
+        let stage = Stage::open([first, Act::Say(vec![to("b")])]).await;
+        stage.create("b", None).await;
+        stage.create("a", Some("test://there")).await;
+        let messages = ["1", "2", "3", "4"].map(|text| stage.broker.inbound(Message::new(text)));
+        let batch = Command::SendBatch { messages: messages.into() };
+        stage.broker.entity("a").unwrap().call(batch).await.unwrap();
+        stage.until("b", |counts| counts.active == 3).await;
+        stage.until("a", |counts| counts.transfer_dead_letter == 1 && counts.total() == 1).await;
+        let calls: Vec<Vec<String>> = stage.calls().into_iter().map(|(_, texts)| texts).collect();
+        assert_eq!(calls, [vec!["1", "2", "3", "4"], vec!["3"]]);
+        assert_eq!(stage.verdicts("a").await[0].0, "1");
+        let arrived = stage.take("b").await;
+        let numbers: Vec<u64> = arrived.iter().map(|one| one.facts.enqueued_sequence.0).collect();
+        assert_eq!(numbers, [2, 4, 3]);
+        stage.stop().await;
+    });
+}
+
 /// FWD-32: a failure counts, the message is offered again before later ones, later and later; at
 /// MaxDeliveryCount it is given up.
 #[test]

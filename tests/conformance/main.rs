@@ -382,6 +382,7 @@ scenarios_of! { inproc_forwarding, Inproc, forwarding: [
     a_full_destination_and_a_small_one_dead_letter_at_the_source,
     failures_can_go_to_the_dead_letter_queue with into_the_dead_letter_queue,
     a_duplicate_is_a_successful_transfer,
+    a_message_without_id_is_no_duplicate_after_a_transfer,
     a_message_without_session_is_dead_lettered_at_a_session_queue,
     a_source_that_gives_no_receives_forwards_nothing,
     dead_letters_are_forwarded_with_their_reason,

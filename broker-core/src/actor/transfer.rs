@@ -217,6 +217,7 @@ impl Errand {
         verdicts: Vec<Verdict>,
     ) -> Vec<Departure> {
         let mut departures = Vec::with_capacity(verdicts.len());
+        let mut not_taking = Vec::new();
         let mut group: Option<(Box<str>, Vec<Key>, Vec<Arrival>)> = None;
         for (arrival, verdict) in arrivals.into_iter().zip(verdicts) {
             if let Verdict::To(path) = verdict {
@@ -226,16 +227,17 @@ impl Errand {
                         messages.push(arrival);
                     }
                     _ => {
-                        self.finish(&mut group, list.when_full, &mut departures).await;
+                        self.finish(&mut group, list.when_full, &mut not_taking, &mut departures)
+                            .await;
                         group = Some((path, vec![arrival.origin.key], vec![arrival]));
                     }
                 }
                 continue;
             }
-            self.finish(&mut group, list.when_full, &mut departures).await;
+            self.finish(&mut group, list.when_full, &mut not_taking, &mut departures).await;
             departures.push(departure(verdict));
         }
-        self.finish(&mut group, list.when_full, &mut departures).await;
+        self.finish(&mut group, list.when_full, &mut not_taking, &mut departures).await;
         departures
     }
 
@@ -243,11 +245,21 @@ impl Errand {
         &self,
         group: &mut Option<(Box<str>, Vec<Key>, Vec<Arrival>)>,
         when_full: WhenFull,
+        not_taking: &mut Vec<Box<str>>,
         departures: &mut Vec<Departure>,
     ) {
-        if let Some((path, keys, messages)) = group.take() {
-            departures.extend(self.transfer(&path, when_full, keys, messages).await);
+        let Some((path, keys, messages)) = group.take() else { return };
+        // What did not get there is given up, durably, or offered again, before anything else goes there
+        // (FWD-10).
+        if not_taking.contains(&path) {
+            departures.extend(keys.iter().map(|_| Departure::NotTried));
+            return;
         }
+        let ended = self.transfer(&path, when_full, keys, messages).await;
+        if ended.iter().any(|one| !matches!(one, Departure::Taken)) {
+            not_taking.push(path);
+        }
+        departures.extend(ended);
     }
 }
 
@@ -264,6 +276,7 @@ fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
         overlays: arrival.overlays.clone(),
         hops: arrival.hops,
         dead_letter_source: arrival.dead_letter_source.clone().or(carried),
+        never_duplicate: arrival.message.envelope.never_duplicate(),
     }
 }
 

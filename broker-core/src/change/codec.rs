@@ -28,10 +28,13 @@
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
-//! All types are of version 1 but the slot, which has three: 1 for a message without session, 2 for one
+//! All types are of version 1 but the slot, which has four: 1 for a message without session, 2 for one
 //! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
 //! with the path of its destination. A store without sessions has no version 2 in it, one without
-//! send-via no version 3.
+//! send-via no version 3. At a topic, where nothing is in a session, version 2 is one that comes from a
+//! dead-letter queue, and ends with the path of where it was dead-lettered. Version 4 is any of these
+//! whose sender gave no message id: it ends with a byte that says whether there is such a text, and with
+//! the text if there is.
 
 use super::super::entity::peers::{PeerSource, Taking};
 use super::super::entity::slot::{Slot, SlotState};
@@ -66,6 +69,8 @@ pub(crate) const VERSION: u8 = 1;
 const VERSION_IN_SESSION: u8 = 2;
 /// The version of a slot whose message waits for its transfer.
 const VERSION_PENDING: u8 = 3;
+/// The version of a slot whose message is never a duplicate, whatever else it is (DUP-14).
+const VERSION_NEVER_DUPLICATE: u8 = 4;
 
 /// What a key of an entity's space names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -275,8 +280,8 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
     Ok(found)
 }
 
-/// Writes a slot, and the session its message belongs to; of a pending one, its destination instead.
-/// Its lock does not survive a restart, and what is read was durable.
+/// Writes a slot, and the session its message belongs to; of a pending one, its destination instead; of
+/// one that waits at a topic, the entity in which it was dead-lettered. Its lock does not survive a restart, and what is read was durable.
 pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     let state = match slot.state {
         SlotState::Scheduled => 0,
@@ -286,6 +291,7 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     };
     let sub_queue = sub_queue_code(slot.sub_queue);
     let version = match (slot.state, text) {
+        _ if slot.never_duplicate => VERSION_NEVER_DUPLICATE,
         (SlotState::Pending, _) => VERSION_PENDING,
         (_, Some(_)) => VERSION_IN_SESSION,
         (_, None) => VERSION,
@@ -298,21 +304,25 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     value.extend_from_slice(&slot.header_size.to_be_bytes());
     value.extend_from_slice(&slot.delivery_count.to_be_bytes());
     value.extend_from_slice(&slot.overlay_count.to_be_bytes());
-    if version != VERSION {
-        write_text(text.unwrap_or_default(), value);
+    match version {
+        VERSION => {}
+        VERSION_NEVER_DUPLICATE => {
+            value.push(u8::from(text.is_some()));
+            if let Some(text) = text {
+                write_text(text, value);
+            }
+        }
+        _ => write_text(text.unwrap_or_default(), value),
     }
 }
 
-/// Reads a slot, and the session its message belongs to; of a pending one, its destination instead.
+/// Reads a slot, and the text beside it that [`write_slot`] was given.
 ///
 /// # Errors
 /// With what is wrong with it.
 pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader(value);
     let version = reader.u8()?;
-    if !matches!(version, VERSION | VERSION_IN_SESSION | VERSION_PENDING) {
-        return Err("version is not known");
-    }
     let state = match reader.u8()? {
         0 => SlotState::Scheduled,
         1 => SlotState::Active,
@@ -336,11 +346,21 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         hops,
         in_flight: false,
         transferring: false,
+        never_duplicate: version == VERSION_NEVER_DUPLICATE,
     };
-    if (slot.state == SlotState::Pending) != (version == VERSION_PENDING) {
+    let text = match version {
+        VERSION => None,
+        VERSION_NEVER_DUPLICATE if !reader.switch()? => None,
+        VERSION_NEVER_DUPLICATE | VERSION_IN_SESSION | VERSION_PENDING => Some(reader.str()?),
+        _ => return Err("version is not known"),
+    };
+    let has_destination = match version {
+        VERSION_NEVER_DUPLICATE => slot.state == SlotState::Pending && text.is_some(),
+        _ => version == VERSION_PENDING,
+    };
+    if (slot.state == SlotState::Pending) != has_destination {
         return Err("only a pending message has a destination");
     }
-    let text = if version == VERSION { None } else { Some(reader.str()?) };
     reader.end()?;
     Ok((slot, text))
 }

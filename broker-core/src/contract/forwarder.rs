@@ -81,6 +81,9 @@ pub struct Outgoing {
     pub hops: u8,
     /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
+    /// Whether it is never a duplicate: its sender gave it no id, and that which it has was made by a
+    /// broker (DUP-14).
+    pub never_duplicate: bool,
 }
 
 impl Outgoing {

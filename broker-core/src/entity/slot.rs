@@ -50,6 +50,8 @@ pub struct Slot {
     /// Whether it is on its way to another entity (LIF-05). Like a lock, this does not survive a
     /// restart.
     pub transferring: bool,
+    /// Whether it is never a duplicate, wherever it goes: the broker made its id (DUP-14).
+    pub never_duplicate: bool,
 }
 
 /// Place of a lock in the lock table.
@@ -316,6 +318,7 @@ mod tests {
             hops: 0,
             in_flight: false,
             transferring: false,
+            never_duplicate: false,
         }
     }
 

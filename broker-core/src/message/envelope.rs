@@ -24,7 +24,8 @@ pub struct Envelope {
     pub time_to_live: Option<TimeSpan>,
     /// When the sender wants it enqueued.
     pub scheduled_enqueue_time: Option<Timestamp>,
-    /// A keyed hash of the text form of the message id (DUP-01, AMQ-21), none without an id.
+    /// A keyed hash of the text form of the message id (DUP-01, AMQ-21); none without an id, and none
+    /// for an id that a broker has made (DUP-14).
     pub message_id_hash: Option<u128>,
     /// The session id; an empty one is none (SND-25).
     pub session_id: Option<Box<str>>,
@@ -78,6 +79,19 @@ impl Defect {
         match self {
             Self::Size(rejection) | Self::Property(rejection) => rejection,
         }
+    }
+}
+
+impl Envelope {
+    /// Whether the message is never a duplicate: its sender gave it no id (DUP-14).
+    #[must_use]
+    pub const fn never_duplicate(&self) -> bool {
+        self.message_id_hash.is_none()
+    }
+
+    /// Makes it one: a broker has made the id that it has.
+    pub const fn let_never_be_duplicate(&mut self) {
+        self.message_id_hash = None;
     }
 }
 

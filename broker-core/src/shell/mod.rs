@@ -562,13 +562,12 @@ impl<M: Machine> Shell<M> {
     /// Adds pinned contents, and where they lie, to a list that leaves.
     fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
         let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
-        let hops: Vec<u8> = messages.iter().map(|message| message.hops).collect();
-        let facts = messages.into_iter().map(|HandedOver { facts, .. }| facts).collect();
+        let facts = messages.iter().map(|handed| handed.facts).collect();
         let messages = self
             .pin(facts)?
             .into_iter()
-            .zip(hops)
-            .map(|(message, hops)| {
+            .zip(messages)
+            .map(|(message, HandedOver { hops, never_duplicate, .. })| {
                 let MessageFacts { sequence, overlay_count, .. } = message.facts;
                 let origin = Origin {
                     key: self.machine.content_key(sequence),
@@ -576,7 +575,7 @@ impl<M: Machine> Shell<M> {
                         .map(|index| self.machine.overlay_key(sequence, index))
                         .collect(),
                 };
-                PinnedMessage { message, hops, origin }
+                PinnedMessage { message, hops, never_duplicate, origin }
             })
             .collect();
         Ok(HandOver { list, sub_queue, destination, source, when_full, messages })

@@ -21,12 +21,12 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
     let dead_letter_source =
         (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
     let mut arrivals = Vec::with_capacity(list.messages.len());
-    for PinnedMessage { message, hops, origin } in &list.messages {
+    for PinnedMessage { message, hops, never_duplicate, origin } in &list.messages {
         let content = Content::parse(message.content.load().await?)
             .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
         let overlays = load_overlays(&message.overlays).await?;
         arrivals.push(Arrival {
-            message: edge.take_over(content, &overlays),
+            message: edge.take_over(content, &overlays, *never_duplicate),
             overlays,
             enqueued_sequence: match message.facts.enqueued_sequence {
                 SequenceNumber(0) => message.facts.sequence,
@@ -78,7 +78,7 @@ impl From<Admission> for Departure {
         match admission {
             Admission::Accepted => Self::Taken,
             Admission::Refused(rejection) => Self::Refused(rejection),
-            Admission::NotTried => Self::Kept,
+            Admission::NotTried => Self::NotTried,
         }
     }
 }

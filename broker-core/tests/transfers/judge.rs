@@ -11,9 +11,6 @@ use peeklock_core::testing::FaultStore;
 
 use crate::ground::marker;
 
-/// Messages without filling are smaller.
-const SMALL_BYTES_MAX: u64 = 1_000;
-
 /// Where a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -100,11 +97,10 @@ pub struct Judge {
     pub passed: BTreeMap<(u64, bool, u64), u64>,
     /// Whether numbers pass in order: nobody has locked anything.
     pub in_order: bool,
-    /// Whether a large message stops those behind it where it finds no room. If not, it is refused and they
-    /// are taken; and if the answer is lost, it is offered again behind them.
-    pub holds: bool,
     /// Whether a duplicate may disappear in a transfer.
     pub may_absorb: bool,
+    /// Sent without an id: never a duplicate (DUP-14).
+    pub without_id: BTreeSet<u64>,
     pub moved: u64,
     pub hops_max: u8,
 }
@@ -133,9 +129,6 @@ impl Judge {
             if !is_pending && (old.sub_queue != SubQueue::Main || !self.in_order) {
                 continue;
             }
-            if old.size > SMALL_BYTES_MAX && !self.holds {
-                continue;
-            }
             let last = self.passed.entry((old.entity, is_pending, to)).or_default();
             assert!(
                 *last < old.sequence,
@@ -147,16 +140,17 @@ impl Judge {
         for (marker, place) in &before.places {
             let is_gone = !now.places.contains_key(marker);
             let entity_is_gone = !now.entities.contains(&place.entity);
-            if is_gone && !entity_is_gone && !self.may_absorb {
+            let may_absorb = self.may_absorb && !self.without_id.contains(marker);
+            if is_gone && !entity_is_gone && !may_absorb {
                 assert!(
                     self.may_go.contains(marker),
-                    "{marker} is lost, it was at {place:?} (FND-03)"
+                    "{marker} is lost, it was at {place:?} (FND-03, DUP-14)"
                 );
             }
             if let Some(others) = self.replaced.get(marker)
                 && is_gone
                 && !entity_is_gone
-                && !self.may_absorb
+                && !may_absorb
             {
                 let are_there = others.iter().all(|other| now.places.contains_key(other));
                 assert!(are_there, "{marker} is gone without {others:?} (TXN-01, TXN-15)");

@@ -264,7 +264,6 @@ impl World {
         let unknown = Shared::default();
         let writers = writers(&store, SHARDS, &unknown);
         let limits = Arc::new(limits);
-        let holds = config.forwarding.holds_when_full;
         let mut world = Self {
             now: Timestamp::from_unix_ms(1_800_000_000_000),
             edge: Edge::new(Entropy::with_key(KEY), &limits, KEY),
@@ -287,7 +286,7 @@ impl World {
             next_ticket: 1,
             next_marker: 1,
             locks,
-            judge: Judge { in_order: !locks, holds, may_absorb, ..Judge::default() },
+            judge: Judge { in_order: !locks, may_absorb, ..Judge::default() },
             seen: Seen::default(),
             fuse: Rc::default(),
             planned: None,
@@ -694,12 +693,15 @@ impl World {
             1 => 5_000,
             _ => 0,
         };
-        let mut message = Message::new(format!("{marker}{}", "x".repeat(filling)));
+        let message = Message::new(format!("{marker}{}", "x".repeat(filling)));
         // In a chain, where nothing may disappear, a queue may detect duplicates all the same.
         let repeats = self.judge.may_absorb && self.random.one_in(4);
         let id = if repeats { marker / 4 } else { marker };
-        message = message.with_message_id(format!("id{id}"));
-        self.edge.take(message)
+        if marker % 4 == 3 {
+            self.judge.without_id.insert(marker);
+            return self.edge.take(message);
+        }
+        self.edge.take(message.with_message_id(format!("id{id}")))
     }
 
     fn submit(&mut self, place: usize, sub_queue: SubQueue, command: Command, asked: Asked) {

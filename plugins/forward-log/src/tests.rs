@@ -33,6 +33,7 @@ fn outgoing(sequence: u64, message: &Message) -> Outgoing {
         overlays: Vec::new(),
         hops: 1,
         dead_letter_source: None,
+        never_duplicate: false,
     }
 }
 

@@ -318,6 +318,20 @@ pub async fn a_duplicate_is_a_successful_transfer(s: &Stage) {
     assert_eq!(s.drain("b").await, ["1"]);
 }
 
+/// DUP-14, DUP-10, MSG-07: a message without id is no duplicate of itself, however often it comes back to a
+/// queue that detects them; one with an id is.
+pub async fn a_message_without_id_is_no_duplicate_after_a_transfer(s: &Stage) {
+    s.open_queue_with("a", detects_duplicates()).await;
+    s.open_queue_with("b", forwards_to("a")).await;
+    update(s, "a", forwards_to("b")).await;
+    s.put("b", "round").await;
+    s.until("b", |counts| counts.transfer_dead_letter == 1).await;
+    assert_eq!(verdict(&s.take(&tdlq("b")).await).0, "MaxTransferHopCountExceeded");
+    s.send("b", message("round").with_message_id("id")).await.unwrap();
+    s.until("a", |counts| counts.total() == 0).await;
+    s.until("b", |counts| counts.total() == 1).await;
+}
+
 /// DLQ-21: a transfer into a session queue without session id is dead-lettered there.
 pub async fn a_message_without_session_is_dead_lettered_at_a_session_queue(s: &Stage) {
     let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };

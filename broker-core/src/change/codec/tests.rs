@@ -17,6 +17,7 @@ fn slot() -> Slot {
         hops: 3,
         in_flight: false,
         transferring: false,
+        never_duplicate: false,
     }
 }
 
@@ -57,6 +58,34 @@ fn a_slot_of_version_3_stays_readable() {
     assert_eq!(read_slot(&golden), Ok((pending, Some("a/b"))));
     assert!(read_slot(&[b"\x01", &fields[..]].concat()).is_err());
     assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
+}
+
+/// DESIGN D11, DUP-14: one whose sender gave no message id is of version 4, whatever else it is.
+#[test]
+fn a_slot_of_version_4_stays_readable() {
+    let fresh = Slot { never_duplicate: true, ..slot() };
+    let pending = Slot { state: SlotState::Pending, ..fresh };
+    let pending_fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    for (slot, text, fields, end) in [
+        (fresh, None, SLOT_FIELDS, &b"\x00"[..]),
+        (fresh, Some("s1"), SLOT_FIELDS, b"\x01\x00\x00\x00\x02s1"),
+        (pending, Some("a/b"), &pending_fields, b"\x01\x00\x00\x00\x03a/b"),
+    ] {
+        let golden = [b"\x04", fields, end].concat();
+        let mut written = Vec::new();
+        write_slot(&slot, text, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_slot(&golden), Ok((slot, text)));
+    }
+    for (fields, end) in [
+        (&pending_fields[..], &b"\x00"[..]),
+        (SLOT_FIELDS, b""),
+        (SLOT_FIELDS, b"\x02"),
+        (SLOT_FIELDS, b"\x01"),
+        (SLOT_FIELDS, b"\x00\x00"),
+    ] {
+        assert!(read_slot(&[b"\x04", fields, end].concat()).is_err());
+    }
 }
 
 /// DESIGN D11: the state of a session.

@@ -193,6 +193,7 @@ impl Queue {
             hops: 0,
             in_flight: false,
             transferring: false,
+            never_duplicate: envelope.never_duplicate(),
         };
         let id_hash = envelope.message_id_hash;
         let session = match self.sessions {
@@ -201,7 +202,13 @@ impl Queue {
         };
         step.bytes_added += u64::from(slot.size);
         self.change(
-            Change::Accepted { sequence, slot, session, content: message.content },
+            Change::Accepted {
+                sequence,
+                slot,
+                session,
+                dead_letter_source: None,
+                content: message.content,
+            },
             Durability::Sync,
             ctx,
             step,

@@ -28,6 +28,9 @@ impl Topic {
                 self.scheduled_bytes
             ));
         }
+        if let Some(sequence) = self.sources.keys().find(|one| self.slots.get(**one).is_none()) {
+            return broken(format!("{sequence} is known as a dead letter and is not there"));
+        }
         if let Some(outbox) = &self.outbox {
             outbox.check_invariants()?;
             if outbox.last_sequence() > self.last_sequence {

@@ -71,6 +71,8 @@ pub struct Topic {
     updated_at: Timestamp,
     /// Scheduled messages.
     slots: SlotTable,
+    /// Where those of them were dead-lettered that come from a dead-letter queue (FWD-26).
+    sources: BTreeMap<SequenceNumber, Arc<str>>,
     /// The sum of their sizes.
     scheduled_bytes: u64,
     /// The highest number given so far, and what the store has of it.
@@ -128,6 +130,7 @@ impl Topic {
             created_at: now,
             updated_at: now,
             slots: SlotTable::default(),
+            sources: BTreeMap::new(),
             scheduled_bytes: 0,
             last_sequence: SequenceNumber(0),
             stored_sequence: SequenceNumber(0),
@@ -335,8 +338,8 @@ impl Machine for Topic {
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {
         match change {
-            Change::Accepted { sequence, slot, .. } => {
-                self.insert(*sequence, *slot);
+            Change::Accepted { sequence, slot, dead_letter_source, .. } => {
+                self.insert(*sequence, *slot, dead_letter_source.clone());
                 if let Some(slot) = self.slots.get_mut(*sequence) {
                     slot.in_flight = true;
                 }
@@ -494,8 +497,16 @@ impl Topic {
         }
     }
 
-    /// Adds a scheduled message.
-    fn insert(&mut self, sequence: SequenceNumber, slot: super::slot::Slot) {
+    /// Adds a scheduled message, and where it was dead-lettered.
+    fn insert(
+        &mut self,
+        sequence: SequenceNumber,
+        slot: super::slot::Slot,
+        source: Option<Arc<str>>,
+    ) {
+        if let Some(source) = source {
+            self.sources.insert(sequence, source);
+        }
         self.scheduled_bytes += u64::from(slot.size);
         self.relatives.size_bytes += u64::from(slot.size);
         self.slots.push(sequence, slot);
@@ -504,6 +515,7 @@ impl Topic {
 
     /// Takes a scheduled message out.
     fn take(&mut self, sequence: SequenceNumber) {
+        self.sources.remove(&sequence);
         if let Some(slot) = self.slots.remove(sequence) {
             let size = u64::from(slot.size);
             self.scheduled_bytes = self.scheduled_bytes.saturating_sub(size);

@@ -52,8 +52,9 @@ impl Topic {
             hops,
             first: enqueued_sequence,
             changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
+            ..Journey::default()
         };
-        self.accept(message, plan, &journey, ctx, step);
+        self.accept(message, plan, journey, ctx, step);
         self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
         Ok(())
     }

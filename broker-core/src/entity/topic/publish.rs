@@ -31,6 +31,8 @@ pub(super) struct Journey {
     pub(super) first: SequenceNumber,
     /// What was set on it since it was sent, and where it was dead-lettered (FWD-26).
     pub(super) changes: Option<Overlay>,
+    /// Whether it is never a duplicate (DUP-14), as its envelope says; for its copies.
+    pub(super) never_duplicate: bool,
 }
 
 /// What is to become of an admitted message.
@@ -56,7 +58,7 @@ impl Topic {
     ) -> Result<Answer, Rejection> {
         let plan = self.admit(std::slice::from_ref(&message), ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
-        let sequence = self.accept(message, plan, &Journey::default(), ctx, step);
+        let sequence = self.accept(message, plan, Journey::default(), ctx, step);
         self.usage.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Accepted(sequence)))
     }
@@ -75,7 +77,7 @@ impl Topic {
         let sequences = messages
             .into_iter()
             .zip(plans)
-            .map(|(message, plan)| self.accept(message, plan, &Journey::default(), ctx, step))
+            .map(|(message, plan)| self.accept(message, plan, Journey::default(), ctx, step))
             .collect();
         self.usage.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
@@ -264,11 +266,12 @@ impl Topic {
         &mut self,
         message: InboundMessage,
         plan: Plan,
-        journey: &Journey,
+        mut journey: Journey,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> SequenceNumber {
         let InboundMessage { content, envelope } = message;
+        journey.never_duplicate = envelope.never_duplicate();
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
             return kept;
         }
@@ -291,13 +294,20 @@ impl Topic {
                     hops: journey.hops,
                     in_flight: false,
                     transferring: false,
+                    never_duplicate: journey.never_duplicate,
                 };
                 step.bytes_added += u64::from(slot.size);
-                let change = Change::Accepted { sequence, slot, session: None, content };
+                let change = Change::Accepted {
+                    sequence,
+                    slot,
+                    session: None,
+                    dead_letter_source: journey.dead_letter_source(),
+                    content,
+                };
                 self.change(change, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let copies = self.copies(&content, sequence, selection, journey, ctx);
+                let copies = self.copies(&content, sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::New(content), copies, ctx, step);
             }
         }
@@ -384,6 +394,7 @@ impl Topic {
                 hops: journey.hops,
                 in_flight: false,
                 transferring: false,
+                never_duplicate: journey.never_duplicate,
             };
             slot.add_overlay(changes.as_ref());
             // What a rule adds was judged with it.
@@ -408,6 +419,12 @@ impl Topic {
             });
         }
         copies
+    }
+}
+
+impl Journey {
+    fn dead_letter_source(&self) -> Option<Arc<str>> {
+        Overlay::source_of(self.changes.iter()).map(Arc::from)
     }
 }
 

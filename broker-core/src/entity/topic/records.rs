@@ -19,10 +19,10 @@ use crate::time::Timestamp;
 impl Topic {
     pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
         match change {
-            Change::Accepted { sequence, slot, content, .. } => {
+            Change::Accepted { sequence, slot, dead_letter_source, content, .. } => {
                 let key = codec::slot_key(self.id, *sequence);
                 batch.put_with_content(&key, content.as_bytes().clone(), |value| {
-                    codec::write_slot(slot, None, value);
+                    codec::write_slot(slot, dead_letter_source.as_deref(), value);
                 });
             }
             Change::Removed { sequence, overlay_count, .. } => {
@@ -196,14 +196,14 @@ impl Topic {
                 self.usage.restore(counters.last_used_at);
             }
             RecordKey::Slot(sequence) => {
-                let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                let (slot, source) = codec::read_slot(value).map_err(corrupt)?;
                 if is_in_outbox(&slot) {
                     return self.with_outbox(Timestamp::NONE, |outbox| outbox.restore(key, value));
                 }
-                if slot.state != crate::entity::slot::SlotState::Scheduled || session.is_some() {
+                if slot.state != crate::entity::slot::SlotState::Scheduled {
                     return Err(corrupt("a topic holds no messages for receivers"));
                 }
-                self.insert(sequence, slot);
+                self.insert(sequence, slot, source.map(Arc::from));
             }
             RecordKey::Id { bucket, id_hash } => {
                 let (at, sequence) = codec::read_acceptance(value).map_err(corrupt)?;

@@ -16,7 +16,7 @@ use crate::effect::{Answer, Effect};
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
-use crate::message::Content;
+use crate::message::{Content, Overlay};
 use crate::time::{TimeSpan, Timestamp};
 
 /// So many messages are loaded at once, and none beyond so many bytes but the first.
@@ -103,8 +103,14 @@ impl Topic {
                 continue;
             };
             let sequence = self.last_sequence.next();
-            let selection = self.select(&content, None, sequence, ctx);
-            let journey = Journey { hops: slot.hops, first: slot.enqueued_sequence, changes: None };
+            let changes = self.sources.get(&from).map(|path| Overlay::dead_letter_source(path));
+            let selection = self.select(&content, changes.as_ref(), sequence, ctx);
+            let journey = Journey {
+                hops: slot.hops,
+                first: slot.enqueued_sequence,
+                changes,
+                never_duplicate: slot.never_duplicate,
+            };
             let copies = self.copies(&content, sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);

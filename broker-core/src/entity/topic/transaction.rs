@@ -101,7 +101,7 @@ impl Topic {
             let count = part.operation.messages().len();
             let mut numbers = Vec::with_capacity(count);
             for (message, plan) in planned.by_ref().take(count) {
-                numbers.push(self.accept(message, plan, &Journey::default(), ctx, step));
+                numbers.push(self.accept(message, plan, Journey::default(), ctx, step));
             }
             outcomes.push(match (part.operation, numbers.as_slice()) {
                 (Operation::Send { .. }, [number]) => PartOutcome::Accepted(*number),

@@ -12,7 +12,8 @@ use crate::message::Overlay;
 use crate::transfer::{Admission, Arrival, WhenFull};
 
 impl Topic {
-    /// Publishes messages in the order of their source, each by itself (FWD-10).
+    /// Publishes messages in the order of their source, each by itself, up to the first behind one that
+    /// is refused (FWD-10).
     pub(super) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -20,13 +21,20 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let admissions = take_over::arrivals(messages, when_full, |arrival| {
-            let changes = changes_of(&arrival);
-            let plan =
-                self.admit_arrival(&arrival.message, changes.as_ref(), step.bytes_added, ctx)?;
-            self.arrive(arrival, plan, changes, ctx, step);
-            Ok(())
-        });
+        let admissions = take_over::arrivals(
+            &mut (&mut *self, &mut *ctx, step),
+            messages,
+            when_full,
+            |(topic, ctx, step), arrival| {
+                let changes = changes_of(arrival);
+                let message = &arrival.message;
+                let plan = topic.admit_arrival(message, changes.as_ref(), step.bytes_added, ctx)?;
+                Ok((plan, changes))
+            },
+            |(topic, ctx, step), arrival, (plan, changes)| {
+                topic.arrive(arrival, plan, changes, ctx, step);
+            },
+        );
         if admissions.contains(&Admission::Accepted) {
             self.usage.touch(ctx.now);
         }
@@ -51,13 +59,17 @@ impl Topic {
         }
         match plan {
             Plan::Schedule(_) => {
-                // What waits for its instant has no overlays; they become part of its content.
-                let journey = Journey { hops, first: enqueued_sequence, changes: None };
-                self.accept(with_changes(message, changes), plan, &journey, ctx, step);
+                // What waits for its instant has no overlays: they become part of its content, but for
+                // what is no property of a message.
+                let message = with_changes(message, changes.as_ref());
+                let journey =
+                    Journey { hops, first: enqueued_sequence, changes, ..Journey::default() };
+                self.accept(message, plan, journey, ctx, step);
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let journey = Journey { hops, first: enqueued_sequence, changes };
+                let never_duplicate = message.envelope.never_duplicate();
+                let journey = Journey { hops, first: enqueued_sequence, changes, never_duplicate };
                 let sequence = self.last_sequence.next();
                 let copies = self.copies(&message.content, sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
@@ -99,9 +111,9 @@ fn changes_of(arrival: &Arrival) -> Option<Overlay> {
 }
 
 /// The same message with changed properties; as it was if its content cannot be read.
-fn with_changes(message: InboundMessage, changes: Option<Overlay>) -> InboundMessage {
+fn with_changes(message: InboundMessage, changes: Option<&Overlay>) -> InboundMessage {
     let Some(changes) = changes else { return message };
     let Ok(mut changed) = message.content.decode() else { return message };
-    changed.apply_overlay(&changes);
+    changed.apply_overlay(changes);
     InboundMessage { content: changed.encode(), ..message }
 }

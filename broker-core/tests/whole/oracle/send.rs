@@ -73,6 +73,10 @@ impl Oracle {
             expires_at: expiry(bare.time_to_live, enqueued_at, ceiling),
             text: None,
         };
+        if nature.kind == Kind::Topic {
+            // It has no overlays there: this is beside its slot (FWD-26).
+            record.text = record.bare.source.take();
+        }
         if nature.requires_session {
             record.text = bare.session.map(|session| session.to_string());
             if record.text.is_none() {
@@ -138,7 +142,11 @@ impl Oracle {
             let record = self.entities[&id].cards[&from].record.clone();
             self.do_with(id, from, Doing::Gone("materialised"));
             if self.entities[&id].nature.kind == Kind::Topic {
-                self.publish(id, &record.bare, Some((record.hops, record.first)));
+                if record.text.is_some() {
+                    self.reach("FWD-26");
+                }
+                let bare = Bare { source: record.text, ..record.bare };
+                self.publish(id, &bare, Some((record.hops, record.first)));
                 continue;
             }
             let ceiling = Some(self.entities[&id].nature.time_to_live);

@@ -28,6 +28,10 @@ pub struct Way {
     /// What is under way.
     pub list: Option<Vec<u64>>,
     pub not_before: Timestamp,
+    /// Something was given up in this turn; the stage with that, until it is durable: nothing leaves
+    /// before (FWD-10).
+    pub gives_up: bool,
+    pub settled_in: Option<StageNumber>,
 }
 
 /// What of a tree is the world's to choose: the stage that a turn adds to, the last that is durable, and
@@ -78,6 +82,12 @@ impl Oracle {
             let entity = self.of(id);
             entity.proved = last;
             entity.proving = None;
+        }
+        for way in self.of(id).ways.values_mut() {
+            if std::mem::take(&mut way.gives_up) {
+                way.settled_in = Some(stages.own);
+            }
+            way.settled_in = way.settled_in.filter(|stage| *stage > stages.durable);
         }
         let handed = self.hand_over_everywhere(id);
         if kind == Kind::Subscription && self.entities[&id].proving.is_none() {
@@ -140,7 +150,7 @@ impl Oracle {
             Kind::Topic | Kind::Queue => u64::MAX,
         };
         let way = entity.ways.entry(exit.clone()).or_default();
-        if way.list.is_some() || way.not_before > now {
+        if way.list.is_some() || way.not_before > now || way.settled_in.is_some() {
             return None;
         }
         let waits = |card: &Card| {
@@ -214,9 +224,9 @@ impl Oracle {
         vec![Fate::Taken; list.sequences.len()]
     }
 
-    /// Here an id that the broker has made counts too (DUP-10).
+    /// DUP-10, DUP-14: checked like a send.
     fn arrive_one(&mut self, to: u64, bare: &Bare, hops: u8, first: u64) {
-        if self.find_duplicate(to, Some(&bare.id)).is_some() {
+        if self.find_duplicate(to, bare.own_id()).is_some() {
             self.reach("FWD-22");
             return;
         }
@@ -226,15 +236,9 @@ impl Oracle {
         let is_topic = self.entities[&to].nature.kind == Kind::Topic;
         let sequence = match schedule {
             None if is_topic => self.publish(to, bare, journey),
-            // What waits at a topic for its instant has its properties in its content, which has no place
-            // for the entity in which it was dead-lettered: FWD-26 does not hold for it.
-            Some(_) if is_topic => {
-                let bare = Bare { source: None, ..bare.clone() };
-                self.store(to, &bare, schedule, journey)
-            }
             _ => self.store(to, bare, schedule, journey),
         };
-        self.remember(to, Some(&bare.id), sequence, schedule.is_some());
+        self.remember(to, bare.own_id(), sequence, schedule.is_some());
     }
 
     /// What a source has back is not taken over any more, whatever a destination still holds (FND-03).
@@ -284,6 +288,7 @@ impl Oracle {
                         continue;
                     }
                     self.reach("FWD-15");
+                    self.of(id).ways.get_mut(&exit).unwrap().gives_up = true;
                     self.begin_own();
                     let reason = match condition {
                         Condition::EntityDisabled => "MessagingEntityDisabled",
@@ -305,7 +310,8 @@ impl Oracle {
                     && !card.has_vanished
                     && card.doing.is_none()
             };
-            if !self.entities[&id].cards.values().any(waits) {
+            let entity = &self.entities[&id];
+            if !entity.cards.values().any(waits) && !entity.ways[&exit].gives_up {
                 self.of(id).ways.remove(&exit);
             }
         }

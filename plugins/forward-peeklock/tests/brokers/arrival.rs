@@ -40,6 +40,29 @@ fn messages_arrive_in_order_with_their_properties() {
     });
 }
 
+/// DUP-14, DUP-10: an id that a broker has made is never a duplicate, at the other broker neither; one that a
+/// client gave is.
+#[test]
+fn an_id_that_a_broker_made_is_no_duplicate() {
+    run(async {
+        let update =
+            QueueUpdate { requires_duplicate_detection: Some(true), ..QueueUpdate::default() };
+        let peer = Peer::start_with(update, Arc::new(peeklock_core::contract::AllowAll)).await;
+        let mut list: Vec<_> = (1..=4)
+            .map(|number| {
+                let id = if number <= 2 { "made" } else { "given" };
+                outgoing(number, &Message::new(number.to_string()).with_message_id(id))
+            })
+            .collect();
+        list[0].never_duplicate = true;
+        list[1].never_duplicate = true;
+        let mut route = route(peer.address);
+        assert_eq!(route.forward(&list).await, vec![Verdict::Delivered; 4]);
+        assert_eq!(peer.bodies().await, ["1", "2", "3"]);
+        peer.stop().await;
+    });
+}
+
 #[test]
 fn large_messages_go_in_several_lists() {
     run(async {

@@ -153,6 +153,7 @@ pub fn outgoing(sequence: u64, message: &Message) -> Outgoing {
         overlays: Vec::new(),
         hops: 1,
         dead_letter_source: None,
+        never_duplicate: false,
     }
 }
 

@@ -30,6 +30,7 @@ fn outgoing(message: &Message) -> Outgoing {
         overlays: Vec::new(),
         hops: 1,
         dead_letter_source: None,
+        never_duplicate: false,
     }
 }
 

@@ -29,6 +29,8 @@ pub struct PeerMessage {
     pub hops: u8,
     /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
+    /// Whether it is never a duplicate: a broker made its id (DUP-14).
+    pub never_duplicate: bool,
     /// What was sent, with all changes since.
     pub content: Content,
 }
@@ -95,6 +97,7 @@ fn wire(message: PeerMessage) -> ForwardedMessage {
         enqueued_time_utc: Instant(message.enqueued_at),
         hops: message.hops,
         dead_letter_source: message.dead_letter_source.as_deref().map(str::to_owned),
+        never_duplicate: message.never_duplicate,
         message: Outgoing::Content(message.content.as_bytes().clone()),
     }
 }

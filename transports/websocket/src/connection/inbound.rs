@@ -513,8 +513,12 @@ impl Conversation {
             if one.hops == 0 {
                 return Err(Rejection::out_of_range("a forwarded message has made a hop at least"));
             }
+            let mut message = self.inbound(one.message)?;
+            if one.never_duplicate {
+                message.envelope.let_never_be_duplicate();
+            }
             Ok(PeerArrival {
-                message: self.inbound(one.message)?,
+                message,
                 sequence: SequenceNumber(one.sequence_number),
                 enqueued_at: one.enqueued_time_utc.0,
                 enqueued_sequence: SequenceNumber(one.enqueued_sequence_number),

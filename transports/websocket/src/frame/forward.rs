@@ -47,6 +47,9 @@ bodies! {
         /// The entity in which it was dead-lettered.
         #[serde(skip_serializing_if = "Option::is_none")]
         dead_letter_source: Option<String>,
+        /// Whether a broker made its message id.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        never_duplicate: bool,
         message: Outgoing,
     }
 

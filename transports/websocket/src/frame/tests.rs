@@ -190,6 +190,7 @@ fn operations() -> Vec<Operation> {
                 enqueued_time_utc: at(0),
                 hops: 2,
                 dead_letter_source: Some("orders".into()),
+                never_duplicate: true,
                 message: outgoing(&Message::new("a")),
             }],
         }),

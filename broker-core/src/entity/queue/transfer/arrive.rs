@@ -47,7 +47,7 @@ impl From<Arrival> for Newcomer {
 }
 
 impl Queue {
-    /// Takes messages over in their order; each is accepted or refused by itself.
+    /// Takes messages over in their order, each by itself, up to the first behind one that is refused.
     pub(in crate::entity::queue) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -55,11 +55,13 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let admissions = take_over::arrivals(messages, when_full, |arrival| {
-            self.admit_arrival(&arrival.message, ctx, step)?;
-            self.arrive(arrival.into(), ctx, step);
-            Ok(())
-        });
+        let admissions = take_over::arrivals(
+            &mut (&mut *self, &mut *ctx, step),
+            messages,
+            when_full,
+            |(queue, ctx, step), arrival| queue.admit_arrival(&arrival.message, ctx, step),
+            |(queue, ctx, step), arrival, ()| queue.arrive(arrival.into(), ctx, step),
+        );
         if admissions.contains(&Admission::Accepted) {
             self.touch(ctx.now);
         }
@@ -133,6 +135,7 @@ impl Queue {
             hops,
             in_flight: false,
             transferring: false,
+            never_duplicate: envelope.never_duplicate(),
         };
         for overlay in &added {
             slot.add_overlay(Some(overlay));

@@ -45,21 +45,16 @@ impl Queue {
         let Some((exit, list)) = self.take_list(number) else { return done };
         let destination = self.list_destination(&exit);
         let mut wait: Option<TimeSpan> = None;
-        let mut has_failed = false;
-        // What was not tried because a forwarder takes a few at a time is offered again at once.
-        let has_left = departures.iter().any(|departure| {
-            matches!(
-                departure,
-                Departure::Taken | Departure::Delivered | Departure::Rejected { .. }
-            )
-        });
+        let (mut has_failed, mut has_left) = (false, false);
         let mut departures = departures.into_iter();
         for sequence in list.sequences {
-            let is_tried = departures.len() > 0;
-            let departure = departures.next().unwrap_or(Departure::Kept);
-            has_failed |= matches!(departure, Departure::Failed { .. });
+            let departure = departures.next().unwrap_or(Departure::NotTried);
+            let is_tried = !matches!(departure, Departure::NotTried);
+            let fails = matches!(departure, Departure::Failed { .. });
+            has_failed |= fails;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
-                Next::GoOn => {}
+                Next::GoOn => has_left |= !fails,
+                // A forwarder takes a few at a time, or one that was refused was before it.
                 Next::After(_) if has_left && !is_tried => {}
                 Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
@@ -94,8 +89,7 @@ impl Queue {
     fn forget_empty(&mut self, exit: &Exit) {
         if let Exit::Pending(destination) = exit
             && let Some(lane) = self.transfers.pending.get(destination)
-            && lane.list.is_none()
-            && lane.waiting.is_empty()
+            && lane.is_idle()
             && !self.transfers.destinations.values().any(|other| other == destination)
         {
             self.transfers.pending.remove(destination);
@@ -140,7 +134,7 @@ impl Queue {
                 }
                 Next::GoOn
             }
-            Departure::Kept => {
+            Departure::NotTried | Departure::Kept => {
                 self.thaw(sequence);
                 Next::After(RETRY)
             }
@@ -152,7 +146,7 @@ impl Queue {
                     self.keep_for_good(sequence);
                     return Next::GoOn;
                 }
-                self.dead_letter_transfer(sequence, &reason, &description, ctx, step);
+                self.give_up(exit, sequence, &reason, &description, ctx, step);
                 Next::GoOn
             }
             Departure::Postponed { retry_after } => {
@@ -205,7 +199,7 @@ impl Queue {
             "the message was not taken by the destination `{destination}`: {}",
             rejection.detail()
         );
-        self.dead_letter_transfer(sequence, condition.reason_code(), &description, ctx, step);
+        self.give_up(exit, sequence, condition.reason_code(), &description, ctx, step);
         Next::GoOn
     }
 
@@ -230,6 +224,7 @@ impl Queue {
             );
             let reason = Condition::ForwarderFailed.reason_code();
             self.dead_letter_counted(sequence, delivery_count, reason, &description, ctx, step);
+            self.transfers.settle_in(exit, ctx.stage);
             return Next::GoOn;
         }
         let change = Change::Counted { sequence, delivery_count };
@@ -265,6 +260,21 @@ impl Queue {
         if self.transfers.dead_letters.waiting.remove(sequence) {
             self.dead_letter.available.insert(sequence);
         }
+    }
+
+    /// Dead-letters a message that its destination has refused. Nothing leaves by this exit until that is
+    /// durable: if it were lost, the message would be offered again behind what has left (FWD-10).
+    fn give_up(
+        &mut self,
+        exit: &Exit,
+        sequence: SequenceNumber,
+        reason: &str,
+        description: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        self.dead_letter_transfer(sequence, reason, description, ctx, step);
+        self.transfers.settle_in(exit, ctx.stage);
     }
 
     /// Moves a message into the queue of those that cannot be forwarded (FWD-16, FWD-18).

@@ -128,7 +128,11 @@ impl Queue {
             }
             self.freeze(sequence);
             let facts = self.facts(sequence, &slot, Shown::Received);
-            messages.push(HandedOver { facts, hops: slot.hops });
+            messages.push(HandedOver {
+                facts,
+                hops: slot.hops,
+                never_duplicate: slot.never_duplicate,
+            });
         }
         if messages.is_empty() {
             return;

@@ -76,10 +76,18 @@ struct Lane {
     not_before: Timestamp,
     /// How often in a row a forwarder has failed.
     failures: u32,
-    /// The stage with what came of the last list of a forwarder, until it is durable. So what can be
-    /// offered again although it was delivered is one list, and another broker can know it; and what has
-    /// failed is there again before later messages leave (FWD-10).
+    /// The stage with what came of the last list of a forwarder, or with what was given up, until it is
+    /// durable. So what can be offered again although it was delivered is one list, and another broker can
+    /// know it; and what has failed, or is given up, is there again, or for good, before later messages
+    /// leave (FWD-10).
     settled_in: Option<StageNumber>,
+}
+
+impl Lane {
+    /// Whether nothing would be forgotten with it.
+    fn is_idle(&self) -> bool {
+        self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
+    }
 }
 
 #[derive(Debug)]
@@ -143,10 +151,20 @@ impl Transfers {
             && let Some(lane) = self.pending.get_mut(&destination)
         {
             lane.waiting.remove(sequence);
-            if lane.waiting.is_empty() && lane.list.is_none() {
+            if lane.is_idle() {
                 self.pending.remove(&destination);
             }
         }
+    }
+
+    /// Lets nothing leave by an exit until a stage is durable.
+    fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
+        let lane = match exit {
+            Exit::Messages => &mut self.messages,
+            Exit::DeadLetters => &mut self.dead_letters,
+            Exit::Pending(destination) => self.pending.entry(Arc::clone(destination)).or_default(),
+        };
+        lane.settled_in = Some(stage);
     }
 
     /// Takes a pending message out of what waits; it stays pending.
@@ -212,11 +230,19 @@ impl Transfers {
             self.proved = last;
             self.proving = None;
         }
+        let mut has_settled = false;
         let both = [&mut self.messages, &mut self.dead_letters].into_iter();
         for lane in both.chain(self.pending.values_mut()) {
             if lane.settled_in.is_some_and(|carried_by| carried_by <= stage) {
                 lane.settled_in = None;
+                has_settled = true;
             }
+        }
+        if has_settled {
+            let Self { pending, destinations, .. } = self;
+            pending.retain(|destination, lane| {
+                !lane.is_idle() || destinations.values().any(|other| other == destination)
+            });
         }
     }
 

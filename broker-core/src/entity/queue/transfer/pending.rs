@@ -57,6 +57,7 @@ impl Queue {
             hops: 0,
             in_flight: false,
             transferring: false,
+            never_duplicate: message.envelope.never_duplicate(),
         };
         step.bytes_added += u64::from(slot.size);
         let change = Change::Pending { sequence, slot, destination, content: message.content };
