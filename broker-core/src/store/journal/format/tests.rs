@@ -180,6 +180,11 @@ fn garbage_is_refused() {
         let mut bytes: Vec<u8> = (0..length).map(|_| random.bits().to_le_bytes()[0]).collect();
         for version in [Version::V1, Version::V2] {
             assert!(RecordReader::new(version, 5).read(&bytes).is_err());
+            // Whoever trusts it goes on all the same, and never beyond it.
+            let mut trusting = RecordReader::trusting(version);
+            if let Ok(read) = trusting.read(&bytes) {
+                assert!((REMOVAL_HEAD..=bytes.len()).contains(&read.span));
+            }
         }
         if let Some(place) = bytes.get_mut(..4) {
             place.copy_from_slice(&FRAME_MAGIC);
