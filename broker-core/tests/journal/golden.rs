@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use peeklock_core::store::journal::verify::verify;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Shard, Store};
 use peeklock_core::testing::{Call, Fault, Lost, SimulatedDisk};
@@ -84,6 +85,12 @@ fn stored(folder: &Path) -> (BTreeMap<String, Vec<u8>>, String) {
     (files, String::from_utf8(expected).unwrap())
 }
 
+/// Damage would be told: side files say the same as their segments, records and contents are proven.
+fn check(disk: &SimulatedDisk, folder: &Path, is_torn: bool) {
+    let report = verify(disk, &mut |_| {}).unwrap().report().clone();
+    assert!(report.is_sound() && report.findings.is_empty() != is_torn, "{folder:?}: {report:?}");
+}
+
 /// What was written once is read for ever, and can be gone on with.
 #[test]
 fn journals_of_all_versions_are_read() {
@@ -91,9 +98,25 @@ fn journals_of_all_versions_are_read() {
     for folder in folders(&root()).iter().flat_map(|version| folders(version)) {
         let (files, expected) = stored(&folder);
         let disk = SimulatedDisk::holding(&files, 1);
-        let journal = open(&disk);
+        check(&disk, &folder, folder.ends_with("torn"));
+        let mut journal = open(&disk);
         let found = State::read(&*journal).unwrap();
         assert_eq!(told(&found), expected, "{}", folder.display());
+        let owners = (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
+        let mut book = Book::new(found.clone(), owners);
+        book.submit(&*journal, 0, &[1], (references(&found), true));
+        turn(&journal, &mut book);
+        let referred = book.completed();
+        journal.close().unwrap();
+        drop(journal);
+        // Its side files are made again, or opening reads the segments themselves.
+        let mut files = disk.kill(Lost::ReadAnew).files();
+        files.retain(|name, _| !name.ends_with("3.idx"));
+        let disk = SimulatedDisk::holding(&files, 2);
+        check(&disk, &folder, false);
+        journal = open(&disk);
+        let found = State::read(&*journal).unwrap();
+        assert!(referred.difference(&found).is_none(), "{}", folder.display());
         let owners = (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
         let mut book = Book::new(found, owners);
         for number in 0..40u8 {
@@ -106,11 +129,32 @@ fn journals_of_all_versions_are_read() {
         assert!(book.is_all_answered() && book.failure().is_none());
         journal.close().unwrap();
         drop(journal);
-        let found = State::read(&*open(&disk.kill(Lost::ReadAnew))).unwrap();
+        let disk = disk.kill(Lost::ReadAnew);
+        check(&disk, &folder, false);
+        let found = State::read(&*open(&disk)).unwrap();
         assert!(book.completed().difference(&found).is_none());
         count += 1;
     }
-    assert!(count >= 2, "there are journals to be read");
+    assert!(count >= 4, "there are journals of both versions to be read");
+}
+
+/// New records that refer to contents as they were written, small and large: those of the same key, and
+/// those of others, in a chain.
+fn references(state: &State) -> Vec<Op> {
+    let length = |key: &&Key| state.records[key].content.as_ref().map_or(0, Bytes::len);
+    let small = *state.records.keys().find(|key| length(key) > 100).unwrap();
+    let large = *state.records.keys().max_by_key(length).unwrap();
+    assert!(length(&&large) > 256 << 10);
+    let mut ops = Vec::new();
+    for (number, source) in [(0, small), (1, large)] {
+        let copy = |place: u8| Key::of_space(SPACES[5]).then(&[9, number, place]);
+        let value = |text: &str| text.as_bytes().to_vec();
+        ops.push(Op::PutKeep { key: source, value: value("kept") });
+        ops.push(Op::PutOf { key: copy(1), source, value: value("copy") });
+        ops.push(Op::PutOf { key: copy(2), source: copy(1), value: value("copy of the copy") });
+        ops.push(Op::PutKeep { key: copy(1), value: value("kept too") });
+    }
+    ops
 }
 
 fn turn(journal: &Journal, book: &mut Book) {
@@ -175,12 +219,31 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
         let op = Op::PutNew { key: key(0, number % 4), value: vec![number], content };
         put(&journal, &mut book, vec![op], true);
     }
-    let large = Op::PutNew {
-        key: key(3, 0),
-        value: b"in parts".to_vec(),
-        content: text(255, (256 << 10) + 1),
-    };
-    put(&journal, &mut book, vec![large], true);
+    // Texts are not packed: those that would not be shorter, and long ones.
+    let texts = vec![
+        Op::Put { key: key(5, 1), value: b"no zeros".to_vec() },
+        Op::Put { key: key(5, 2), value: text(2, 200).to_vec() },
+        Op::PutNew { key: key(5, 3), value: text(3, 200).to_vec(), content: text(3, 300) },
+    ];
+    put(&journal, &mut book, texts, true);
+    // In parts, whose places are not packed and are; and then enough for side files to tell of them.
+    let large = vec![
+        Op::PutNew {
+            key: key(3, 0),
+            value: text(0, 120).to_vec(),
+            content: text(255, (256 << 10) + 1),
+        },
+        Op::PutOf { key: key(3, 2), source: key(3, 0), value: b"in parts".to_vec() },
+    ];
+    put(&journal, &mut book, large, true);
+    for number in 0..40 {
+        let op = Op::PutNew {
+            key: key(0, 100 + number % 20),
+            value: vec![number],
+            content: text(number, 1_000),
+        };
+        put(&journal, &mut book, vec![op], true);
+    }
     assert!(disk.files().keys().any(|name| name.ends_with(".idx")), "there are side files");
     assert!(book.completed().records.contains_key(&key(3, 1)));
     (disk, journal, book)
@@ -191,7 +254,7 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
 #[test]
 #[ignore = "writes files that never change again"]
 fn write_golden_journals() {
-    let version = root().join("v1");
+    let version = root().join("v2");
     assert!(!version.exists(), "{} is there, and stays as it is", version.display());
     let write = |name: &str, disk: &SimulatedDisk, state: &State| {
         let folder = version.join(name);

@@ -27,13 +27,13 @@ use std::sync::mpsc::Sender;
 
 use super::flight::Pilot;
 use super::format::Place;
-use super::index::{Index, Op};
+use super::index::{ContentAt, Index, Op};
 use super::log::Log;
 use super::queue::{Job, Move, MoveReply, Queue};
 use super::room::Room;
 use super::segment::{Segment, Segments};
 use crate::store::{
-    BatchId, Completion, Fence, Record, Shard, StoreError, Submission, batch::ContentOp,
+    BatchId, Completion, Fence, Key, Record, Shard, StoreError, Submission, batch::ContentOp,
 };
 use encode::Pending;
 
@@ -87,6 +87,8 @@ struct Group {
     ops: Vec<Op>,
     /// What the operations so far make of contents; built when somebody asks.
     pending: Option<Pending>,
+    /// The key that was given new content last, and that, if nothing has changed it since.
+    recent: Option<(Key, Option<ContentAt>)>,
     done: VecDeque<Done>,
     moves: Vec<(Sender<MoveReply>, MoveReply)>,
     /// Parts that are needed by the operations, and were held for them until now.
@@ -357,7 +359,7 @@ impl Committer {
         let group = &mut self.leaving;
         group.must_sync = false;
         group.part_bytes = 0;
-        group.pending = None;
+        (group.pending, group.recent) = (None, None);
         self.index.apply(&group.ops);
         group.ops.clear();
         // A burst does not keep its memory.

@@ -265,7 +265,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::super::disk::DiskFile;
-    use super::super::format::SegmentHeader;
+    use super::super::format::{SegmentHeader, Version};
     use super::*;
 
     /// A file that tells of each write and does it when it may.
@@ -314,6 +314,7 @@ mod tests {
             let ((begun, has_begun), (may, permission)) = (channel(), channel());
             let file = Arc::new(Gate { begun, may: Mutex::new(permission) });
             let header = SegmentHeader {
+                version: Version::CURRENT,
                 journal: 1,
                 number: 1,
                 shard_count: 1,

@@ -1,15 +1,14 @@
-//! What the journal writes, version 1: segment headers, frames, records. (Bytes and back, nothing else.)
+//! What the journal writes, version 2: segment headers, frames, records. (Bytes and back, nothing else.)
 //!
 //! ```text
 //!  segment file   header, its copy at 2048 │ frame │ frame │ ... │ zeros, or bytes of an earlier use
 //!                 0                        4096
 //!  frame          magic │ length │ lsn │ synced │ kind │ proof │ crc32c │ payload │ padding to 8 bytes
 //!                 0       4        8     16       24     25      28       32
-//!  record         kind │ key length │ content kind │ 0 │ value length │ content length │ crc32c │
-//!                 0      1            2              3   4              8                12
-//!                 key │ value │ nothing, or crc32c and content, or place, or places of parts
-//!                 16
+//!  record         see `record`
 //! ```
+//!
+//! Version 1 differs in its records alone. A segment has one version, told in its header.
 //!
 //! Integers are little-endian. Every checksum of frames and records is seeded by the random number in
 //! the header of their segment, so that bytes of an earlier use of the file, or a copy of the journal
@@ -20,6 +19,8 @@
 //! reading every earlier one. Golden files of each version stay in the tests for ever.
 
 mod chain;
+mod packing;
+mod record;
 #[cfg(test)]
 mod tests;
 
@@ -27,9 +28,39 @@ use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 
 pub(super) use chain::{PART_BYTES_MIN as SUMMED_BYTES_MIN, Part as Summed};
+pub(super) use record::{
+    CONTENT_HEAD, LogRecord, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading, RecordContent,
+    RecordReader, part_count, read_content, write_length,
+};
 
-/// The version that is written.
-pub(super) const VERSION: u32 = 1;
+/// How records are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Version {
+    /// With fields of fixed width.
+    V1,
+    /// Packed.
+    V2,
+}
+
+impl Version {
+    /// The one that is written.
+    pub(super) const CURRENT: Self = Self::V2;
+
+    pub(super) const fn number(self) -> u32 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    pub(super) const fn of(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::V1),
+            2 => Some(Self::V2),
+            _ => None,
+        }
+    }
+}
 /// Frames begin here; the header and its copy stand before.
 pub(super) const HEADER_BYTES: u64 = 4_096;
 /// Where the copy of the header stands.
@@ -43,12 +74,6 @@ pub(super) const FRAME_MAGIC: [u8; 4] = *b"PKf1";
 /// Frames begin at multiples of this.
 pub(super) const ALIGNMENT: u64 = 8;
 
-/// Bytes of a record before its key.
-pub(super) const RECORD_HEAD: usize = 16;
-/// Bytes of the checksum in front of a content within its record.
-pub(super) const CONTENT_HEAD: usize = 4;
-/// Bytes of a place.
-const PLACE_BYTES: usize = 8;
 /// Contents above this size go ahead of their batch, in parts of at most this size (DESIGN D12).
 pub(super) const PART_BYTES: usize = 256 << 10;
 
@@ -90,6 +115,8 @@ pub(super) enum Flaw {
 /// The head of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SegmentHeader {
+    /// How its records are written.
+    pub(super) version: Version,
     /// Names the journal; all its segments carry it.
     pub(super) journal: u128,
     /// Its number; one more than that of the segment before.
@@ -113,7 +140,7 @@ impl SegmentHeader {
     pub(super) fn write(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEADER_LENGTH);
         head.extend_from_slice(&SEGMENT_MAGIC);
-        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&self.version.number().to_le_bytes());
         head.extend_from_slice(&self.journal.to_le_bytes());
         head.extend_from_slice(&self.number.to_le_bytes());
         head.extend_from_slice(&u32::from(self.shard_count).to_le_bytes());
@@ -159,10 +186,9 @@ impl SegmentHeader {
         if checksum != crc32c(covered).to_le_bytes() {
             return Err(Flaw::Checksum);
         }
-        if fields.u32()? != VERSION {
-            return Err(Flaw::Version);
-        }
+        let version = Version::of(fields.u32()?).ok_or(Flaw::Version)?;
         Ok(Self {
+            version,
             journal: fields.u128()?,
             number: fields.u32()?,
             shard_count: u16::try_from(fields.u32()?).map_err(|_| Flaw::Form)?,
@@ -339,202 +365,6 @@ fn put(buffer: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// What a record says about content.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum RecordContent<'a> {
-    /// There is none.
-    None,
-    /// It follows in the record.
-    Here(&'a [u8]),
-    /// It lies in another record.
-    At { place: Place, length: u32 },
-    /// It lies in part frames; the places are those of their payloads.
-    Parts { places: Vec<Place>, length: u32 },
-}
-
-/// A record as it is written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum LogRecord<'a> {
-    Put { key: &'a [u8], value: &'a [u8], content: RecordContent<'a> },
-    Delete { key: &'a [u8] },
-    DeletePrefix { prefix: &'a [u8] },
-}
-
-const PUT: u8 = 1;
-const DELETE: u8 = 2;
-const DELETE_PREFIX: u8 = 3;
-
-const CONTENT_NONE: u8 = 0;
-const CONTENT_HERE: u8 = 1;
-const CONTENT_AT: u8 = 2;
-const CONTENT_PARTS: u8 = 3;
-
-impl LogRecord<'_> {
-    /// Appends the record. Returns the distance from its beginning to its content's checksum, for one
-    /// that holds its content.
-    pub(super) fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> usize {
-        let start = buffer.len();
-        let (kind, key, value): (u8, &[u8], &[u8]) = match self {
-            Self::Put { key, value, .. } => (PUT, key, value),
-            Self::Delete { key } => (DELETE, key, &[]),
-            Self::DeletePrefix { prefix } => (DELETE_PREFIX, prefix, &[]),
-        };
-        let (content_kind, content_length) = match self {
-            Self::Put { content: RecordContent::Here(bytes), .. } => {
-                (CONTENT_HERE, u32::try_from(bytes.len()).unwrap_or(u32::MAX))
-            }
-            Self::Put { content: RecordContent::At { length, .. }, .. } => (CONTENT_AT, *length),
-            Self::Put { content: RecordContent::Parts { length, .. }, .. } => {
-                (CONTENT_PARTS, *length)
-            }
-            Self::Put { content: RecordContent::None, .. }
-            | Self::Delete { .. }
-            | Self::DeletePrefix { .. } => (CONTENT_NONE, 0),
-        };
-        let key_length = u8::try_from(key.len()).unwrap_or(u8::MAX);
-        buffer.extend_from_slice(&[kind, key_length, content_kind, 0]);
-        buffer.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
-        buffer.extend_from_slice(&content_length.to_le_bytes());
-        buffer.extend_from_slice(&[0; 4]);
-        buffer.extend_from_slice(key);
-        buffer.extend_from_slice(value);
-        let content_at = buffer.len() - start;
-        if let Self::Put { content, .. } = self {
-            match content {
-                RecordContent::None | RecordContent::Here(_) => {}
-                RecordContent::At { place, .. } => write_place(*place, buffer),
-                RecordContent::Parts { places, .. } => {
-                    for place in places {
-                        write_place(*place, buffer);
-                    }
-                }
-            }
-        }
-        let written = buffer.get(start..).unwrap_or_default();
-        let checksum = record_checksum(written, seed);
-        put(buffer, start + 12, &checksum.to_le_bytes());
-        if let Self::Put { content: RecordContent::Here(bytes), .. } = self {
-            buffer.extend_from_slice(&crc32c_append(seed, bytes).to_le_bytes());
-            buffer.extend_from_slice(bytes);
-        }
-        content_at
-    }
-}
-
-fn write_place(place: Place, buffer: &mut Vec<u8>) {
-    buffer.extend_from_slice(&place.segment.to_le_bytes());
-    buffer.extend_from_slice(&place.offset.to_le_bytes());
-}
-
-/// The checksum over a record without its own field.
-fn record_checksum(record: &[u8], seed: u32) -> u32 {
-    let (head, rest) = record.split_at_checked(RECORD_HEAD).unwrap_or((record, &[]));
-    crc32c_append(crc32c_append(seed, head.get(..12).unwrap_or_default()), rest)
-}
-
-/// How many parts a large content of this size has.
-pub(super) const fn part_count(length: u32) -> usize {
-    (length as usize).div_ceil(PART_BYTES)
-}
-
-/// Reads one record off the front of `bytes`. Returns it and how long it is. A content that follows
-/// is not proven: its frame was, or its reader does it.
-pub(super) fn read_record(bytes: &[u8], seed: u32) -> Result<(LogRecord<'_>, usize), Flaw> {
-    let (head, rest) = bytes.split_at_checked(RECORD_HEAD).ok_or(Flaw::Short)?;
-    let mut fields = Fields(head);
-    let (kind, key_length) = (fields.u8()?, usize::from(fields.u8()?));
-    let (content_kind, _) = (fields.u8()?, fields.u8()?);
-    let value_length = fields.u32()? as usize;
-    let content_length = fields.u32()?;
-    let checksum = fields.u32()?;
-    let mut fields = Fields(rest);
-    let key = fields.take(key_length)?;
-    let value = fields.take(value_length)?;
-    let mut places = Vec::new();
-    let place_count = match content_kind {
-        CONTENT_NONE | CONTENT_HERE => 0,
-        CONTENT_AT => 1,
-        CONTENT_PARTS => part_count(content_length),
-        _ => return Err(Flaw::Form),
-    };
-    let mut raw_places = Fields(fields.take(place_count * PLACE_BYTES)?);
-    for _ in 0..place_count {
-        places.push(Place { segment: raw_places.u32()?, offset: raw_places.u32()? });
-    }
-    let covered = RECORD_HEAD + rest.len() - fields.0.len();
-    if record_checksum(bytes.get(..covered).ok_or(Flaw::Short)?, seed) != checksum {
-        return Err(Flaw::Checksum);
-    }
-    let mut length = covered;
-    let record = match kind {
-        PUT => {
-            let content = match content_kind {
-                CONTENT_NONE => RecordContent::None,
-                CONTENT_HERE => {
-                    fields.take(CONTENT_HEAD)?;
-                    let content = fields.take(content_length as usize)?;
-                    length += CONTENT_HEAD + content.len();
-                    RecordContent::Here(content)
-                }
-                CONTENT_AT => RecordContent::At {
-                    place: places.first().copied().ok_or(Flaw::Form)?,
-                    length: content_length,
-                },
-                _ => RecordContent::Parts { places, length: content_length },
-            };
-            LogRecord::Put { key, value, content }
-        }
-        DELETE => LogRecord::Delete { key },
-        DELETE_PREFIX => LogRecord::DeletePrefix { prefix: key },
-        _ => return Err(Flaw::Form),
-    };
-    Ok((record, length))
-}
-
-/// Proves the value of a record that was read alone: its head, key and value. For a record that tells
-/// places they must follow.
-pub(super) fn read_value(bytes: &[u8], seed: u32, key: &[u8]) -> Result<Vec<u8>, Flaw> {
-    // The content of the record is not there; `Here` would ask for it.
-    let mut fields = Fields(bytes);
-    let kind = fields.u8()?;
-    let key_length = usize::from(fields.u8()?);
-    let content_kind = fields.u8()?;
-    fields.u8()?;
-    let value_length = fields.u32()? as usize;
-    let content_length = fields.u32()?;
-    let checksum = fields.u32()?;
-    if kind != PUT || fields.take(key_length)? != key {
-        return Err(Flaw::Form);
-    }
-    let value = fields.take(value_length)?.to_vec();
-    let place_count = match content_kind {
-        CONTENT_AT => 1,
-        CONTENT_PARTS => part_count(content_length),
-        _ => 0,
-    };
-    fields.take(place_count * PLACE_BYTES)?;
-    let covered = bytes.len() - fields.0.len();
-    if record_checksum(bytes.get(..covered).ok_or(Flaw::Short)?, seed) != checksum {
-        return Err(Flaw::Checksum);
-    }
-    Ok(value)
-}
-
-/// Proves a content: its checksum, then its bytes.
-pub(super) fn read_content(bytes: &[u8], seed: u32) -> Result<&[u8], Flaw> {
-    let (checksum, content) = bytes.split_at_checked(CONTENT_HEAD).ok_or(Flaw::Short)?;
-    if crc32c_append(seed, content).to_le_bytes() == checksum {
-        Ok(content)
-    } else {
-        Err(Flaw::Checksum)
-    }
-}
-
-/// How long a record is, without the places of parts.
-pub(super) const fn record_bytes(key: usize, value: usize) -> u64 {
-    (RECORD_HEAD + key + value) as u64
-}
-
 /// The payload of a mark: the oldest segment still needed.
 pub(super) const fn mark_payload(oldest: u32) -> [u8; 8] {
     let [a, b, c, d] = oldest.to_le_bytes();
@@ -574,6 +404,23 @@ impl<'a> Fields<'a> {
 
     pub(super) fn u8(&mut self) -> Result<u8, Flaw> {
         Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    /// A length in seven bits a byte; see [`write_length`].
+    pub(super) fn length(&mut self) -> Result<u32, Flaw> {
+        let mut length = 0;
+        for shift in (0..u32::BITS).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u32::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return Err(Flaw::Form);
+            }
+            length |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(length);
+            }
+        }
+        Err(Flaw::Form)
     }
 
     pub(super) fn u32(&mut self) -> Result<u32, Flaw> {

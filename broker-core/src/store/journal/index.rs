@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::format::{CONTENT_HEAD, Place, record_bytes};
-use super::segment::{Segment, Segments, value_span};
+use super::format::{CONTENT_HEAD, Place};
+use super::segment::{Segment, Segments};
 use crate::store::tail::space_of;
 use crate::store::{Key, SPACE_BYTES};
 use space::Space;
@@ -39,8 +39,8 @@ pub(super) struct Entry {
     pub(super) content: Place,
     /// How long the content is; the highest bit tells a large one.
     content_bytes: u32,
-    /// How long the value is.
-    pub(super) value_bytes: u32,
+    /// How long the record is, without a content that it holds.
+    pub(super) record_bytes: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 24, "every message has one");
@@ -54,12 +54,12 @@ pub(super) struct ContentAt {
 }
 
 impl Entry {
-    pub(super) fn new(record: Place, value_bytes: u32, content: Option<ContentAt>) -> Self {
+    pub(super) fn new(record: Place, record_bytes: u32, content: Option<ContentAt>) -> Self {
         let content_bytes = content.map_or(NO_CONTENT, |content| {
             content.length | if content.is_large { LARGE } else { 0 }
         });
         let content = content.map(|content| content.place).unwrap_or_default();
-        Self { record, content, content_bytes, value_bytes }
+        Self { record, content, content_bytes, record_bytes }
     }
 
     pub(super) const fn content_length(&self) -> Option<u32> {
@@ -76,18 +76,10 @@ impl Entry {
     }
 
     /// Whether the content lies in the record itself.
-    pub(super) fn holds_content(&self, key_length: usize) -> bool {
-        let behind =
-            u64::from(self.record.offset) + record_bytes(key_length, self.value_bytes as usize);
-        self.content_length().is_some()
-            && !self.is_large()
-            && self.content.segment == self.record.segment
-            && u64::from(self.content.offset) == behind
-    }
-
-    /// What the record takes in the log, without a content that it holds.
-    pub(super) fn bytes(&self, key_length: usize) -> u64 {
-        value_span(self, key_length) as u64
+    pub(super) fn holds_content(&self) -> bool {
+        let Place { segment, offset } = self.record;
+        let behind = Place { segment, offset: offset.saturating_add(self.record_bytes) };
+        self.content_length().is_some() && !self.is_large() && self.content == behind
     }
 }
 
@@ -100,6 +92,16 @@ pub(super) enum Op {
     Delete { key: Key },
     /// All keys with this prefix are gone.
     DeletePrefix { prefix: Key },
+}
+
+impl Op {
+    /// Whether it says something about a key.
+    pub(super) fn concerns(&self, key: &Key) -> bool {
+        match self {
+            Self::Put { key: other, .. } | Self::Delete { key: other } => other == key,
+            Self::DeletePrefix { prefix } => key.as_bytes().starts_with(prefix.as_bytes()),
+        }
+    }
 }
 
 /// A content, and what must stay for it to be read.
@@ -229,15 +231,14 @@ impl Index {
             };
             match op {
                 Op::Put { key, entry, content_is_new } => {
-                    let length = key.as_bytes().len();
                     let old = guard.live.entry(space).or_default().insert(key.as_bytes(), *entry);
-                    account.put(length, entry, *content_is_new, old.as_ref());
+                    account.put(entry, *content_is_new, old.as_ref());
                 }
                 Op::Delete { key } => {
                     if let Some(found) = guard.live.get_mut(&space)
                         && let Some(old) = found.remove(key.as_bytes())
                     {
-                        account.gone(key.as_bytes().len(), &old);
+                        account.gone(&old);
                     }
                 }
                 Op::DeletePrefix { prefix } if prefix.as_bytes().len() <= SPACE_BYTES => {
@@ -248,9 +249,8 @@ impl Index {
                 }
                 Op::DeletePrefix { prefix } => {
                     if let Some(found) = guard.live.get_mut(&space) {
-                        let dropped = found.remove_prefix(prefix.as_bytes(), &mut |length, old| {
-                            account.gone(length, &old);
-                        });
+                        let dropped =
+                            found.remove_prefix(prefix.as_bytes(), &mut |old| account.gone(&old));
                         if let Some(dropped) = dropped {
                             self.dropped_count.fetch_add(1, Ordering::AcqRel);
                             guard.dropped.push_back((space, dropped));
@@ -270,7 +270,7 @@ impl Index {
             let mut account = Account::new(self);
             let mut spaces = lock(spaces);
             while let Some((_, dropped)) = spaces.dropped.front_mut() {
-                while count > 0 && dropped.pop(&mut |length, old| account.gone(length, &old)) {
+                while count > 0 && dropped.pop(&mut |old| account.gone(&old)) {
                     count -= 1;
                 }
                 if count == 0 {
@@ -353,8 +353,8 @@ impl Index {
     pub(super) fn count_shared(&self) {
         // Only contents that some record refers to without holding them can be shared.
         let mut users: HashMap<Place, u32> = HashMap::new();
-        self.each(&mut |key, entry| {
-            if entry.content_length().is_some() && !entry.holds_content(key.as_bytes().len()) {
+        self.each(&mut |_, entry| {
+            if entry.content_length().is_some() && !entry.holds_content() {
                 users.insert(entry.content, 0);
             }
         });
@@ -392,8 +392,8 @@ impl Index {
         let mut account = Account::new(self);
         let mut counted: HashMap<Place, ()> = HashMap::new();
         let shared = std::mem::take(&mut lock(&self.contents).shared);
-        self.each(&mut |key, entry| {
-            if account.record(key.as_bytes().len(), entry).is_none() {
+        self.each(&mut |_, entry| {
+            if account.record(entry).is_none() {
                 missing = Some(entry.record.segment);
             }
             let is_first =
@@ -438,7 +438,7 @@ impl Index {
                 }
                 Op::DeletePrefix { prefix } => {
                     if let Some(found) = spaces.live.get_mut(&space) {
-                        found.remove_prefix(prefix.as_bytes(), &mut |_, _| {});
+                        found.remove_prefix(prefix.as_bytes(), &mut |_| {});
                     }
                 }
             }
@@ -468,8 +468,8 @@ impl<'a> Account<'a> {
     }
 
     /// A record is needed.
-    fn record(&mut self, key_length: usize, entry: &Entry) -> Option<()> {
-        self.added += entry.bytes(key_length);
+    fn record(&mut self, entry: &Entry) -> Option<()> {
+        self.added += u64::from(entry.record_bytes);
         self.segments.get(entry.record.segment)?.need();
         Some(())
     }
@@ -488,12 +488,12 @@ impl<'a> Account<'a> {
         Some(())
     }
 
-    fn put(&mut self, key_length: usize, entry: &Entry, is_new: bool, old: Option<&Entry>) {
+    fn put(&mut self, entry: &Entry, is_new: bool, old: Option<&Entry>) {
         debug_assert!(
             self.segments.get(entry.record.segment).is_none_or(|segment| !segment.is_sealed()),
             "what a sealed segment holds was judged by the index, which did not know this record"
         );
-        self.record(key_length, entry);
+        self.record(entry);
         let content = entry.content_at();
         let kept = old.and_then(Entry::content_at).filter(|_| !is_new);
         let is_kept = content.is_some() && kept == content;
@@ -506,7 +506,7 @@ impl<'a> Account<'a> {
             }
         }
         if let Some(old) = old {
-            self.freed += old.bytes(key_length);
+            self.freed += u64::from(old.record_bytes);
             if let Some(segment) = self.segments.get(old.record.segment) {
                 segment.release();
             }
@@ -516,8 +516,8 @@ impl<'a> Account<'a> {
         }
     }
 
-    fn gone(&mut self, key_length: usize, old: &Entry) {
-        self.freed += old.bytes(key_length);
+    fn gone(&mut self, old: &Entry) {
+        self.freed += u64::from(old.record_bytes);
         if let Some(segment) = self.segments.get(old.record.segment) {
             segment.release();
         }

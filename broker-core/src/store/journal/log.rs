@@ -22,7 +22,7 @@ use super::disk::{Disk, DiskFile};
 use super::flight::{Flight, Landing, Pilot};
 use super::format::{
     CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, Place, SUMMED_BYTES_MIN, SegmentHeader,
-    Summed, frame_span, mark_payload,
+    Summed, Version, frame_span, mark_payload,
 };
 use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
@@ -126,6 +126,7 @@ impl Log {
         previous_end: u64,
     ) -> Result<Self, StoreError> {
         let header = SegmentHeader {
+            version: Version::CURRENT,
             journal: parts.journal,
             number,
             shard_count: parts.shard_count,
@@ -195,6 +196,7 @@ impl Log {
             let bytes = span.max(self.buffered().min(PIECE_BYTES_MAX));
             self.buffer = self.buffers.take(bytes);
         }
+        let start = self.buffer.len();
         let frame = FrameWriter::begin(&mut self.buffer);
         self.summed.clear();
         let written = write(&mut Payload {
@@ -205,6 +207,7 @@ impl Log {
             segment: self.active.number(),
             seed: self.active.header.seed,
         });
+        debug_assert!(self.buffer.len() - start <= span, "a frame has the room that it asked for");
         let seed = self.active.header.seed;
         frame.finish(&mut self.buffer, &self.summed, kind, self.next_lsn, self.synced_lsn, seed);
         self.next_lsn += 1;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::index::{Entry, Index};
-use super::segment::{Segment, Segments, value_span};
+use super::segment::{Segment, Segments};
 use crate::store::{Key, StoreError, Visit};
 
 /// Entries that are copied from the index at a time.
@@ -77,8 +77,7 @@ impl Piece {
         entry: &Entry,
         key: &Key,
     ) -> Result<Vec<u8>, StoreError> {
-        let key = key.as_bytes();
-        let span = value_span(entry, key.len());
+        let span = entry.record_bytes as usize;
         let offset = u64::from(entry.record.offset);
         let is_here = self.segment.as_ref().is_some_and(|held| Arc::ptr_eq(held, segment));
         let end = self.start + self.bytes.len() as u64;
@@ -93,6 +92,6 @@ impl Piece {
         }
         let from = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
         let bytes = self.bytes.get(from..from + span).unwrap_or_default();
-        segment.value_in(bytes, entry, key)
+        segment.value_in(bytes, entry, key.as_bytes())
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::disk::DiskFile;
 use super::format::{
     ALIGNMENT, CONTENT_HEAD, FRAME_HEAD, FRAME_MAGIC, Flaw, FrameHead, FrameKind, HEADER_BYTES,
-    Place, RECORD_HEAD, SegmentHeader, part_count, read_content, read_value,
+    Place, RecordReader, SegmentHeader, read_content,
 };
 use super::index::Entry;
 use crate::store::StoreError;
@@ -165,7 +165,7 @@ impl Segment {
 
     /// Reads and proves the value of a record.
     pub(super) fn read_value(&self, entry: &Entry, key: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let bytes = self.read(u64::from(entry.record.offset), value_span(entry, key.len()))?;
+        let bytes = self.read(u64::from(entry.record.offset), entry.record_bytes as usize)?;
         self.value_in(&bytes, entry, key)
     }
 
@@ -176,8 +176,14 @@ impl Segment {
         entry: &Entry,
         key: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        read_value(bytes, self.header.seed, key)
+        self.reader()
+            .read_value(bytes, key)
             .map_err(|flaw| self.damaged(u64::from(entry.record.offset), flaw))
+    }
+
+    /// What reads its records.
+    pub(super) const fn reader(&self) -> RecordReader {
+        RecordReader::new(self.header.version, self.header.seed)
     }
 
     /// Reads and proves a content that is not in parts.
@@ -196,16 +202,6 @@ impl Segment {
         read_content(bytes, self.header.seed)
             .map_err(|flaw| self.damaged(u64::from(place.offset), flaw))
     }
-}
-
-/// How many bytes of a record prove its value.
-pub(super) fn value_span(entry: &Entry, key_length: usize) -> usize {
-    let places = if entry.is_large() {
-        part_count(entry.content_length().unwrap_or(0))
-    } else {
-        usize::from(entry.content_length().is_some() && !entry.holds_content(key_length))
-    };
-    RECORD_HEAD + key_length + entry.value_bytes as usize + places * 8
 }
 
 /// Damage, as callers are told: which file, and where.

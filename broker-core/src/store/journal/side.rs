@@ -2,19 +2,25 @@
 //! the segment itself (DESIGN D12).
 //!
 //! ```text
-//!  header │ item │ item │ ...            item: offset in the segment (4) │ record, as in the log
+//!  header │ item │ item │ ...      item: distance from the one before │ record, as in the segment
 //! ```
 //!
 //! A side file lists, in the order of the log, the puts that were alive when it was made and all
-//! removals. A content that lies in the segment is told by its place. A side file that is damaged or
-//! missing is made again from its segment; nothing is lost with it.
+//! removals but those of the oldest segment, each with the bytes that it has in the segment up to where a content would follow that it
+//! holds. It has the version of the log's format. A side file that is damaged or missing is made again from its segment; nothing is lost with it.
+//!
+//! Distances are in seven bits a byte, as lengths are in the log. In version 1 there was an offset (4)
+//! before each record, and a content that a record held was told by its place.
 
 use std::io;
 
 use crc32c::crc32c;
 
 use super::disk::Disk;
-use super::format::{Fields, Flaw, HEADER_BYTES, LogRecord, Place, RecordContent, read_record};
+use super::format::{
+    Fields, Flaw, HEADER_BYTES, LogRecord, Place, Reading, RecordContent, RecordReader, Version,
+    write_length,
+};
 use super::index::Index;
 use super::log::make_spare;
 use super::replay::{self, ReplayOp};
@@ -22,7 +28,6 @@ use super::segment::{FrameReader, Segment, name_of};
 use crate::store::StoreError;
 
 const MAGIC: [u8; 8] = *b"PEEKSIDE";
-const VERSION: u32 = 1;
 /// Magic, version, segment, seed, end, length of the items, checksum of the items, checksum.
 const HEAD: usize = 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4;
 const SUFFIX: &str = ".idx";
@@ -58,29 +63,22 @@ pub(super) fn draft(
 ) -> Result<(), StoreError> {
     let mut items = Vec::new();
     let seed = segment.header.seed;
+    let mut last = 0;
     let mut reader = FrameReader::new(&*segment.file, seed, segment.end());
     let end = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
-        replay::records(segment, frame, |offset, record| {
-            let record = match record {
-                LogRecord::Put { key, value, content } => {
-                    let entry = index.get(key);
+        replay::records(segment, frame, |offset, read| {
+            let is_told = match &read.record {
+                LogRecord::Put { key, .. } => {
                     let place = Place { segment: segment.number(), offset };
-                    let Some(entry) = entry.filter(|entry| entry.record == place) else { return };
-                    let content = match content {
-                        RecordContent::Here(bytes) => RecordContent::At {
-                            place: entry.content,
-                            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-                        },
-                        told => told.clone(),
-                    };
-                    LogRecord::Put { key, value, content }
+                    index.get(key).is_some_and(|entry| entry.record == place)
                 }
-                // Nothing older is there that it could have removed.
-                LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } if is_oldest => return,
-                removal => removal.clone(),
+                // Without older ones nothing is there that it could have removed.
+                LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } => !is_oldest,
             };
-            items.extend_from_slice(&offset.to_le_bytes());
-            record.write(&mut items, seed);
+            if is_told {
+                write_length(offset - std::mem::replace(&mut last, offset), &mut items);
+                items.extend_from_slice(read.known);
+            }
         })
     })?;
     if let Some(flaw) = end.flaw {
@@ -88,7 +86,7 @@ pub(super) fn draft(
     }
     let mut bytes = Vec::with_capacity(HEAD + items.len());
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&Version::CURRENT.number().to_le_bytes());
     bytes.extend_from_slice(&segment.number().to_le_bytes());
     bytes.extend_from_slice(&seed.to_le_bytes());
     bytes.extend_from_slice(&segment.end().to_le_bytes());
@@ -154,9 +152,7 @@ fn read(
     if fields.take(MAGIC.len())? != MAGIC {
         return Err(Flaw::Magic);
     }
-    if fields.u32()? != VERSION {
-        return Err(Flaw::Version);
-    }
+    let version = Version::of(fields.u32()?).ok_or(Flaw::Version)?;
     let seed = segment.header.seed;
     if (fields.u32()?, fields.u32()?, fields.u64()?) != (segment.number(), seed, end) {
         return Err(Flaw::Order);
@@ -167,19 +163,40 @@ fn read(
         return Err(Flaw::Checksum);
     }
     let mut items = Fields(items);
+    let mut reader = RecordReader::trusting(segment.header.version);
+    let mut offset: u32 = 0;
     while !items.0.is_empty() {
-        let offset = items.u32()?;
-        let (record, length) = read_record(items.0, seed)?;
-        items.take(length)?;
+        offset = match version {
+            Version::V1 => items.u32()?,
+            Version::V2 => offset.checked_add(items.length()?).ok_or(Flaw::Form)?,
+        };
+        let (read, held) = reader.read_cut(items.0)?;
+        items.take(read.span)?;
         let place = Place { segment: segment.number(), offset };
-        let op = replay::op(&record, place, |content| match content {
-            // Only the log itself has contents in its records.
-            RecordContent::Here(_) => None,
-            told => replay::content_of(told),
-        });
+        let op = match version {
+            Version::V1 => op_v1(&read, place),
+            Version::V2 => replay::op(&read.record, place, read.bytes(), |content| match held {
+                Some(length) => replay::content_behind(place, read.bytes(), length),
+                None => replay::content_of(content),
+            }),
+        };
         visit(offset, op.ok_or(Flaw::Form)?);
     }
     Ok(())
+}
+
+/// What an item of version 1 does. In the log its record may hold the content whose place it tells here,
+/// behind it: then it tells none there.
+fn op_v1(read: &Reading<'_>, record: Place) -> Option<ReplayOp> {
+    let mut bytes = read.bytes();
+    if let LogRecord::Put { content: RecordContent::At { place, .. }, .. } = &read.record {
+        let without_place = bytes.saturating_sub(8);
+        let offset = record.offset.saturating_add(without_place);
+        if *place == (Place { offset, ..record }) {
+            bytes = without_place;
+        }
+    }
+    replay::op(&read.record, record, bytes, replay::content_of)
 }
 
 /// Gives the draft its name. Everything that it left out as dead must be durably so.

@@ -70,22 +70,33 @@ fn content_taken_away(subject: &Subject<'_>) {
 
 fn shared_content(subject: &Subject<'_>) {
     let mut owner = subject.owner();
-    owner.put_content(&key(1, b"source"), b"body");
-    let mut batch = Batch::default();
-    batch.put_content_of(&key(2, b"copy"), &key(1, b"source"), |to| to.push(1));
-    batch.put_content_of(&key(2, b"copy of the copy"), &key(2, b"copy"), |to| to.push(2));
-    owner.store(batch);
-    let mut batch = Batch::default();
-    batch.delete(&key(1, b"source"));
-    batch.delete(&key(2, b"copy"));
-    owner.store(batch);
+    // Also one so large that a store may keep it in pieces.
+    let large = vec![7; 5 << 20];
+    for (space, body) in [(1, b"body".as_slice()), (4, &large)] {
+        owner.put_content(&key(space, b"source"), body);
+        let mut batch = Batch::default();
+        batch.put_with_content(&key(space, b"fresh"), Bytes::from_static(b"old"), |to| to.push(0));
+        batch.put_content_of(&key(space, b"fresh"), &key(space, b"source"), |to| to.push(1));
+        batch.put_content_of(&key(2, &[1]), &key(space, b"fresh"), |to| to.push(2));
+        batch.put_keep_content(&key(2, &[1]), |to| to.push(3));
+        batch.put_content_of(&key(space, b"copy"), &key(2, &[1]), |to| to.push(4));
+        owner.store(batch);
+        let mut batch = Batch::default();
+        batch.delete(&key(space, b"source"));
+        batch.delete(&key(space, b"fresh"));
+        batch.delete(&key(2, &[1]));
+        owner.store(batch);
+    }
     for number in 0..20u8 {
         owner.put_content(&key(3, &[number]), &[number; 100]);
     }
     subject.check_twice(owner, |store| {
-        assert_eq!(content(store, &key(1, b"source")), None);
-        assert_eq!(content(store, &key(2, b"copy")), None);
-        assert_eq!(content(store, &key(2, b"copy of the copy")), Some(b"body".to_vec()));
+        for (space, body) in [(1, b"body".as_slice()), (4, &large)] {
+            assert_eq!(content(store, &key(space, b"source")), None);
+            assert_eq!(content(store, &key(space, b"fresh")), None);
+            assert_eq!(content(store, &key(2, &[1])), None);
+            assert!(content(store, &key(space, b"copy")).is_some_and(|copy| copy == body));
+        }
     });
 }
 

@@ -4,16 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::format::{
-    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, Place, RECORD_HEAD, RecordContent,
+    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, PLACE_BYTES, Place, RECORD_HEAD_MAX,
+    REMOVAL_HEAD, RecordContent,
 };
 use super::super::index::{ContentAt, Entry, Index, Op};
 use super::super::log::Payload;
 use super::{Committer, Done, Group, is_large};
 use crate::store::{Batch, Completion, Key, Record, StoreError, Submission, batch::ContentOp};
-
-/// What a record needs beside its key, value and content, at most; without the places of parts.
-const RECORD_OVERHEAD: usize = RECORD_HEAD + CONTENT_HEAD + PLACE_BYTES;
-const PLACE_BYTES: usize = 8;
 
 /// What the operations of a group make of contents, before they are carried out on the index.
 #[derive(Default)]
@@ -76,6 +73,12 @@ impl Group {
         if let Some(pending) = &mut self.pending {
             pending.note(&op);
         }
+        if self.recent.as_ref().is_some_and(|(key, _)| op.concerns(key)) {
+            self.recent = None;
+        }
+        if let Op::Put { key, entry, content_is_new: true } = &op {
+            self.recent = Some((*key, entry.content_at()));
+        }
         self.ops.push(op);
     }
 
@@ -83,6 +86,9 @@ impl Group {
     fn content_of(&mut self, key: &Key) -> Option<Option<ContentAt>> {
         if self.ops.is_empty() {
             return None;
+        }
+        if let Some((_, content)) = self.recent.filter(|(recent, _)| recent == key) {
+            return Some(content);
         }
         self.pending.get_or_insert_with(|| Pending::of(&self.ops)).content(key)
     }
@@ -132,32 +138,42 @@ impl Committer {
     }
 }
 
-/// An upper bound of the bytes of a batch in its frame.
+/// An upper bound of the bytes of a batch in its frame. Large contents are told by the places of their
+/// parts.
 fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
-    let mut bytes = batch.bytes() + (batch.len() * RECORD_OVERHEAD) as u64;
-    // What a record of this batch refers to may be stored by another one of it.
-    let largest = batch.records().filter_map(|record| match record {
-        Record::Put { content: ContentOp::New(content), .. } if is_large(content) => {
-            Some(content.len())
-        }
-        _ => None,
-    });
-    let largest = largest.max().unwrap_or(0);
+    let mut bytes = 0;
+    // The largest content that may be referred to so far: what a record refers to may be stored by
+    // another one of this batch, or be referred to by one.
+    let mut largest = 0;
+    // Copies mostly follow what they refer to.
+    let mut last_new = None;
     for record in batch.records() {
-        let Record::Put { key, content, .. } = record else { continue };
+        let (key, value, content) = match record {
+            Record::Put { key, value, content } => (key, value, content),
+            Record::Delete { key } | Record::DeletePrefix { prefix: key } => {
+                bytes += REMOVAL_HEAD + key.len();
+                continue;
+            }
+        };
+        bytes += RECORD_HEAD_MAX + key.len() + value.len();
         let length = match content {
             ContentOp::None => continue,
-            ContentOp::New(content) if !is_large(content) => continue,
             ContentOp::New(content) => {
-                bytes -= content.len() as u64;
+                last_new = Some(key);
+                if !is_large(content) {
+                    bytes += CONTENT_HEAD + content.len();
+                    continue;
+                }
                 content.len()
             }
-            ContentOp::Keep => referred(key, sight).max(largest),
-            ContentOp::Of(source) => referred(source, sight).max(largest),
+            ContentOp::Of(source) if last_new == Some(source) => 0,
+            ContentOp::Keep => referred(key, sight),
+            ContentOp::Of(source) => referred(source, sight),
         };
-        bytes += (length.div_ceil(PART_BYTES) * PLACE_BYTES) as u64;
+        largest = largest.max(length);
+        bytes += largest.div_ceil(PART_BYTES).max(1) * PLACE_BYTES;
     }
-    bytes
+    bytes as u64
 }
 
 /// How long the content is that a record refers to, as far as that was said before this batch.
@@ -224,26 +240,25 @@ pub(super) fn write_put(
 ) -> ContentAt {
     let record = payload.place();
     let bytes = key.as_bytes();
-    let content = match content {
+    let (record_bytes, content) = match content {
         NewContent::Here(content) => {
             let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
             let content = RecordContent::Here(content);
-            let behind =
-                LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
-            let offset = record.offset + u32::try_from(behind).unwrap_or(u32::MAX);
-            let place = Place { offset, ..record };
+            let put = LogRecord::Put { key: bytes, value, content };
+            let record_bytes = put.write(payload.buffer, payload.seed);
+            let place = Place { offset: record.offset + record_bytes, ..record };
             payload.note_content(place, length as usize);
-            ContentAt { place, length, is_large: false }
+            (record_bytes, ContentAt { place, length, is_large: false })
         }
         NewContent::Parts { places, length } => {
             let place = places.first().copied().unwrap_or_default();
             let content = RecordContent::Parts { places, length };
-            LogRecord::Put { key: bytes, value, content }.write(payload.buffer, payload.seed);
-            ContentAt { place, length, is_large: true }
+            let put = LogRecord::Put { key: bytes, value, content };
+            let record_bytes = put.write(payload.buffer, payload.seed);
+            (record_bytes, ContentAt { place, length, is_large: true })
         }
     };
-    let value_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let entry = Entry::new(record, value_bytes, Some(content));
+    let entry = Entry::new(record, record_bytes, Some(content));
     group.push(Op::Put { key, entry, content_is_new: true });
     content
 }
@@ -266,9 +281,9 @@ pub(super) fn write_put_known(
             RecordContent::Parts { places, length }
         }
     };
-    LogRecord::Put { key: key.as_bytes(), value, content }.write(payload.buffer, payload.seed);
-    let value_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let entry = Entry::new(record, value_bytes, known);
+    let put = LogRecord::Put { key: key.as_bytes(), value, content };
+    let record_bytes = put.write(payload.buffer, payload.seed);
+    let entry = Entry::new(record, record_bytes, known);
     group.push(Op::Put { key, entry, content_is_new: false });
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::format::{CONTENT_HEAD, FrameKind, RECORD_HEAD};
+use super::super::format::{CONTENT_HEAD, FrameKind, PLACE_BYTES, RECORD_HEAD_MAX};
 use super::super::queue::{Move, MoveContent, MovedRecord};
 use super::Committer;
 use super::encode::{NewContent, write_put, write_put_known};
@@ -65,5 +65,5 @@ fn record_max(user: &MovedRecord, content: &MoveContent) -> usize {
             .content_length()
             .map_or(1, |length| super::super::format::part_count(length).max(1)),
     };
-    RECORD_HEAD + user.key.as_bytes().len() + user.value.len() + places * 8
+    RECORD_HEAD_MAX + user.key.as_bytes().len() + user.value.len() + places * PLACE_BYTES
 }

@@ -144,11 +144,11 @@ impl Space {
         old
     }
 
-    /// Takes any entry away; `gone` is told the length of its key. Returns whether there was one.
-    pub(super) fn pop(&mut self, gone: &mut dyn FnMut(usize, Entry)) -> bool {
+    /// Takes any entry away, and shows it. Returns whether there was one.
+    pub(super) fn pop(&mut self, gone: &mut dyn FnMut(Entry)) -> bool {
         while let Some(mut table) = self.others.first_entry() {
-            if let Some((tail, entry)) = table.get_mut().pop_first() {
-                gone(tail.key(0).as_bytes().len(), entry);
+            if let Some((_, entry)) = table.get_mut().pop_first() {
+                gone(entry);
                 return true;
             }
             table.remove();
@@ -159,17 +159,17 @@ impl Space {
             first.remove();
         }
         if let Some(entry) = popped {
-            gone(SPACE_BYTES + NUMBERED_BYTES, entry);
+            gone(entry);
         }
         true
     }
 
-    /// Removes every key with a prefix; `gone` is told the length of each and its entry. Many of one
-    /// table come back instead, to be given up in slices.
+    /// Removes every key with a prefix, and shows what it had. Many of one table come back instead, to
+    /// be given up in slices.
     pub(super) fn remove_prefix(
         &mut self,
         prefix: &[u8],
-        gone: &mut dyn FnMut(usize, Entry),
+        gone: &mut dyn FnMut(Entry),
     ) -> Option<Self> {
         loop {
             let mut keys = Vec::new();
@@ -186,7 +186,7 @@ impl Space {
             }
             for key in keys {
                 if let Some(old) = self.remove(key.as_bytes()) {
-                    gone(key.as_bytes().len(), old);
+                    gone(old);
                 }
             }
             if !has_more {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::super::disk::DiskFile;
-use super::super::format::SegmentHeader;
+use super::super::format::{SegmentHeader, Version};
 use super::*;
 use crate::testing::Random;
 
@@ -36,6 +36,7 @@ fn segments() -> Arc<Segments> {
     let segments = Segments::default();
     for number in 1..=SEGMENTS {
         let header = SegmentHeader {
+            version: Version::CURRENT,
             journal: 1,
             number,
             shard_count: 1,
@@ -74,7 +75,7 @@ fn put(random: &mut Random, places: &mut u32, contents: &[(Key, Entry)]) -> Op {
         1 => (random.pick(contents).and_then(|(_, entry)| entry.content_at()), false),
         _ => (Some(new), true),
     };
-    let entry = Entry::new(record, 40, content);
+    let entry = Entry::new(record, 50, content);
     Op::Put { key: any_key(random), entry, content_is_new }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::super::disk::{Disk, DiskFile};
 use super::super::format::{
     CONTENT_HEAD, FRAME_HEAD, Flaw, FrameHead, FrameKind, HEADER_BYTES, HEADER_LENGTH, LogRecord,
-    Place, RecordContent, SegmentHeader, read_content, read_mark, read_record,
+    Place, Reading, RecordContent, SegmentHeader, read_content, read_mark,
 };
 use super::super::index::{Index, Op};
 use super::super::manifest::{self, Told};
@@ -423,7 +423,7 @@ impl Inspection {
             let plain = if is_one { Some(*entry) } else { self.plain.get(key.as_bytes()) };
             let judged = self.judge(&key, Some(*entry), plain);
             let content = entry.content_length().map_or(0, |length| length as usize + CONTENT_HEAD);
-            let bytes = entry.bytes(key.as_bytes().len()) + content as u64;
+            let bytes = u64::from(entry.record_bytes) + content as u64;
             result = visit(&key, judged, bytes);
         });
         if !is_one {
@@ -521,10 +521,9 @@ fn prove_frame(segment: &Segment, frame: &FoundFrame<'_>) -> Result<Vec<(u32, Re
             let start = frame.offset + FRAME_HEAD as u64;
             let mut ops = Vec::new();
             let read =
-                each_record(segment, frame.payload, start, &mut |offset, op, record, whole| {
-                    if let LogRecord::Put { content: RecordContent::Here(content), .. } = record {
-                        let at = whole.len() - content.len() - CONTENT_HEAD;
-                        let content = whole.get(at..).unwrap_or_default();
+                each_record(segment, frame.payload, start, &mut |offset, op, read, whole| {
+                    if let LogRecord::Put { content: RecordContent::Here(_), .. } = read.record {
+                        let content = whole.get(read.known.len()..).unwrap_or_default();
                         read_content(content, segment.header.seed)?;
                     }
                     ops.push((offset, op));
@@ -536,7 +535,7 @@ fn prove_frame(segment: &Segment, frame: &FoundFrame<'_>) -> Result<Vec<(u32, Re
 }
 
 /// What is shown of a record: where it begins, what it does, itself, and all its bytes.
-type VisitRecord<'v> = &'v mut dyn FnMut(u32, ReplayOp, &LogRecord<'_>, &[u8]) -> Result<(), Flaw>;
+type VisitRecord<'v> = &'v mut dyn FnMut(u32, ReplayOp, &Reading<'_>, &[u8]) -> Result<(), Flaw>;
 
 /// Shows records until one cannot be read.
 fn each_record(
@@ -545,13 +544,14 @@ fn each_record(
     start: u64,
     visit: VisitRecord<'_>,
 ) -> Result<(), Flaw> {
+    let mut reader = segment.reader();
     let mut at = 0;
     while let Some(rest) = payload.get(at..).filter(|rest| !rest.is_empty()) {
         let offset = u32::try_from(start + at as u64).map_err(|_| Flaw::Form)?;
-        let (record, length) = read_record(rest, segment.header.seed)?;
-        let op = replay::op_in_log(segment, offset, &record).ok_or(Flaw::Form)?;
-        visit(offset, op, &record, rest.get(..length).unwrap_or_default())?;
-        at += length;
+        let read = reader.read(rest)?;
+        let op = replay::op_in_log(segment, offset, &read).ok_or(Flaw::Form)?;
+        visit(offset, op, &read, rest.get(..read.span).unwrap_or_default())?;
+        at += read.span;
     }
     Ok(())
 }

@@ -1,0 +1,361 @@
+//! Records: what a batch does to one key, as it stands in the log.
+//!
+//! ```text
+//!  crc32c │ form │ key length │ value length │ content length │ key, value, places │ nothing, or
+//!  4        1      1            0 to 5         0 to 5                                crc32c and content
+//! ```
+//!
+//! The form tells what the record does, what it says about content, and whether key, value and places
+//! are [packed](super::packing). A removal has no value length, and only what has content has its
+//! length; both in seven bits a byte, the lowest first, the highest bit of a byte telling that another
+//! follows. The checksum is over everything behind it but the content, which has its own.
+//!
+//! Version 1 had fields of fixed width:
+//!
+//! ```text
+//!  kind │ key length │ content kind │ 0 │ value length │ content length │ crc32c │ key │ value │ ...
+//!  1      1            1              1   4              4                4
+//! ```
+
+use crc32c::crc32c_append;
+
+use super::packing::{PACKED_MAX, pack, unpack};
+use super::{Fields, Flaw, PART_BYTES, Place, Version, put};
+
+/// Bytes of a put beside its key, value, places and content, at most.
+pub(in super::super) const RECORD_HEAD_MAX: usize = REMOVAL_HEAD + 2 * LENGTH_MAX;
+/// Bytes of a removal beside its key, at most.
+pub(in super::super) const REMOVAL_HEAD: usize = CHECKSUM + 2;
+const CHECKSUM: usize = 4;
+/// Bytes of a length, at most.
+const LENGTH_MAX: usize = 5;
+/// Bytes of the checksum in front of a content within its record.
+pub(in super::super) const CONTENT_HEAD: usize = 4;
+/// Bytes of a place.
+pub(in super::super) const PLACE_BYTES: usize = 8;
+/// Bytes of a record of version 1 before its key, the last of them its checksum.
+const RECORD_HEAD_V1: usize = 16;
+
+/// What a record says about content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) enum RecordContent<'a> {
+    /// There is none.
+    None,
+    /// It follows in the record.
+    Here(&'a [u8]),
+    /// It lies in another record.
+    At { place: Place, length: u32 },
+    /// It lies in part frames; the places are those of their payloads.
+    Parts { places: Vec<Place>, length: u32 },
+}
+
+impl RecordContent<'_> {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::None => CONTENT_NONE,
+            Self::Here(_) => CONTENT_HERE,
+            Self::At { .. } => CONTENT_AT,
+            Self::Parts { .. } => CONTENT_PARTS,
+        }
+    }
+
+    fn places(&self) -> &[Place] {
+        match self {
+            Self::None | Self::Here(_) => &[],
+            Self::At { place, .. } => std::slice::from_ref(place),
+            Self::Parts { places, .. } => places,
+        }
+    }
+
+    fn length(&self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Here(bytes) => Some(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+            Self::At { length, .. } | Self::Parts { length, .. } => Some(*length),
+        }
+    }
+}
+
+/// A record as it is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) enum LogRecord<'a> {
+    Put { key: &'a [u8], value: &'a [u8], content: RecordContent<'a> },
+    Delete { key: &'a [u8] },
+    DeletePrefix { prefix: &'a [u8] },
+}
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const DELETE_PREFIX: u8 = 3;
+const KIND_BITS: u8 = 0b11;
+
+const CONTENT_NONE: u8 = 0;
+const CONTENT_HERE: u8 = 1;
+const CONTENT_AT: u8 = 2;
+const CONTENT_PARTS: u8 = 3;
+const CONTENT_SHIFT: u8 = 2;
+
+const PACKED: u8 = 1 << 4;
+const FORM_BITS: u8 = PACKED | CONTENT_PARTS << CONTENT_SHIFT | KIND_BITS;
+
+impl LogRecord<'_> {
+    /// Appends the record. Returns how long it is without a content that it holds: the distance to the
+    /// content's checksum.
+    pub(in super::super) fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
+        let start = buffer.len();
+        let nothing = &RecordContent::None;
+        let (kind, key, value, content): (u8, &[u8], &[u8], _) = match self {
+            Self::Put { key, value, content } => (PUT, key, value, content),
+            Self::Delete { key } => (DELETE, key, &[], nothing),
+            Self::DeletePrefix { prefix } => (DELETE_PREFIX, prefix, &[], nothing),
+        };
+        if let RecordContent::Parts { places, length } = content {
+            debug_assert_eq!(places.len(), part_count(*length), "whoever reads it counts on it");
+        }
+        let form = kind | content.code() << CONTENT_SHIFT;
+        buffer.extend_from_slice(&[0; CHECKSUM]);
+        buffer.extend_from_slice(&[form, u8::try_from(key.len()).unwrap_or(u8::MAX)]);
+        if kind == PUT {
+            write_length(u32::try_from(value.len()).unwrap_or(u32::MAX), buffer);
+        }
+        if let Some(length) = content.length() {
+            write_length(length, buffer);
+        }
+        let body_at = buffer.len();
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(value);
+        for place in content.places() {
+            buffer.extend_from_slice(&place.segment.to_le_bytes());
+            buffer.extend_from_slice(&place.offset.to_le_bytes());
+        }
+        if pack(buffer, body_at) {
+            put(buffer, start + CHECKSUM, &[form | PACKED]);
+        }
+        let covered = buffer.get(start + CHECKSUM..).unwrap_or_default();
+        let checksum = crc32c_append(seed, covered);
+        put(buffer, start, &checksum.to_le_bytes());
+        let length = u32::try_from(buffer.len() - start).unwrap_or(u32::MAX);
+        if let RecordContent::Here(bytes) = content {
+            buffer.extend_from_slice(&crc32c_append(seed, bytes).to_le_bytes());
+            buffer.extend_from_slice(bytes);
+        }
+        length
+    }
+}
+
+/// Appends a length, or a distance, in seven bits a byte.
+pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
+    let mut left = length;
+    loop {
+        let [low, ..] = left.to_le_bytes();
+        left >>= 7;
+        if left == 0 {
+            buffer.push(low);
+            return;
+        }
+        buffer.push(low | 0x80);
+    }
+}
+
+/// How many parts a large content of this size has.
+pub(in super::super) const fn part_count(length: u32) -> usize {
+    (length as usize).div_ceil(PART_BYTES)
+}
+
+/// A record that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct Reading<'a> {
+    pub(in super::super) record: LogRecord<'a>,
+    /// Its bytes, without a content that it holds.
+    pub(in super::super) known: &'a [u8],
+    /// How far it is to the next.
+    pub(in super::super) span: usize,
+}
+
+impl Reading<'_> {
+    /// How long it is without a content that it holds.
+    pub(in super::super) fn bytes(&self) -> u32 {
+        u32::try_from(self.known.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Reads records of one segment, or of its side file.
+pub(in super::super) struct RecordReader {
+    version: Version,
+    /// What checksums are seeded by; `None` where the bytes are proven already.
+    seed: Option<u32>,
+    /// Key, value and places, where they were packed.
+    unpacked: [u8; PACKED_MAX],
+}
+
+impl RecordReader {
+    /// Proves every record.
+    pub(in super::super) const fn new(version: Version, seed: u32) -> Self {
+        Self { version, seed: Some(seed), unpacked: [0; PACKED_MAX] }
+    }
+
+    /// Proves none: what holds them was proven.
+    pub(in super::super) const fn trusting(version: Version) -> Self {
+        Self { version, seed: None, unpacked: [0; PACKED_MAX] }
+    }
+
+    /// Reads one record off the front of `bytes`. A content that follows is not proven: its frame was,
+    /// or its reader does it.
+    pub(in super::super) fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
+        let (head, known, mut record) = self.read_known(bytes)?;
+        let mut span = known.len();
+        if let LogRecord::Put { content: RecordContent::Here(content), .. } = &mut record {
+            let mut rest = Fields(bytes.get(span..).ok_or(Flaw::Short)?);
+            rest.take(CONTENT_HEAD)?;
+            *content = rest.take(head.content_length as usize)?;
+            span += CONTENT_HEAD + content.len();
+        }
+        Ok(Reading { record, known, span })
+    }
+
+    /// Reads one record that ends where the content would follow that it holds in the log. Returns how
+    /// long that is, too.
+    pub(in super::super) fn read_cut<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+    ) -> Result<(Reading<'a>, Option<u32>), Flaw> {
+        let (head, known, record) = self.read_known(bytes)?;
+        let held = (head.content == CONTENT_HERE).then_some(head.content_length);
+        Ok((Reading { record, known, span: known.len() }, held))
+    }
+
+    /// Proves the value of a record that was read alone, without a content that it holds.
+    pub(in super::super) fn read_value(
+        &mut self,
+        bytes: &[u8],
+        wanted: &[u8],
+    ) -> Result<Vec<u8>, Flaw> {
+        match self.read_known(bytes)? {
+            (_, _, LogRecord::Put { key, value, .. }) if key == wanted => Ok(value.to_vec()),
+            _ => Err(Flaw::Form),
+        }
+    }
+
+    /// Reads all but a content that the record holds.
+    fn read_known<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+    ) -> Result<(Head, &'a [u8], LogRecord<'a>), Flaw> {
+        let (head, mut fields) = match self.version {
+            Version::V1 => Head::read_v1(bytes)?,
+            Version::V2 => Head::read(bytes)?,
+        };
+        let places = match head.content {
+            CONTENT_NONE | CONTENT_HERE => 0,
+            CONTENT_AT => 1,
+            _ => part_count(head.content_length),
+        };
+        let raw_length = head.key_length + head.value_length + places * PLACE_BYTES;
+        let body = if head.is_packed {
+            let unpacked = self.unpacked.get_mut(..raw_length).ok_or(Flaw::Form)?;
+            unpack(&mut fields, unpacked)?;
+            unpacked
+        } else {
+            fields.take(raw_length)?
+        };
+        let known = bytes.get(..bytes.len() - fields.0.len()).ok_or(Flaw::Short)?;
+        if self.seed.is_some_and(|seed| checksum(self.version, known, seed) != head.checksum) {
+            return Err(Flaw::Checksum);
+        }
+        let record = head.record(Fields(body), places)?;
+        Ok((head, known, record))
+    }
+}
+
+/// The checksum over the bytes of a record without a content that it holds.
+fn checksum(version: Version, known: &[u8], seed: u32) -> u32 {
+    let [before, behind] = match version {
+        Version::V1 => [known.get(..RECORD_HEAD_V1 - CHECKSUM), known.get(RECORD_HEAD_V1..)],
+        Version::V2 => [None, known.get(CHECKSUM..)],
+    };
+    let before = crc32c_append(seed, before.unwrap_or_default());
+    crc32c_append(before, behind.unwrap_or_default())
+}
+
+/// What comes before the key.
+struct Head {
+    checksum: u32,
+    kind: u8,
+    content: u8,
+    is_packed: bool,
+    key_length: usize,
+    value_length: usize,
+    content_length: u32,
+}
+
+impl Head {
+    /// Returns the head, and what is behind it.
+    fn read(bytes: &[u8]) -> Result<(Self, Fields<'_>), Flaw> {
+        let mut fields = Fields(bytes);
+        let checksum = fields.u32()?;
+        let (form, key_length) = (fields.u8()?, usize::from(fields.u8()?));
+        if form & !FORM_BITS != 0 {
+            return Err(Flaw::Form);
+        }
+        let (kind, content) = (form & KIND_BITS, form >> CONTENT_SHIFT & CONTENT_PARTS);
+        let is_packed = form & PACKED != 0;
+        if kind != PUT && content != CONTENT_NONE {
+            return Err(Flaw::Form);
+        }
+        let value_length = if kind == PUT { fields.length()? as usize } else { 0 };
+        let content_length = if content == CONTENT_NONE { 0 } else { fields.length()? };
+        let head =
+            Self { checksum, kind, content, is_packed, key_length, value_length, content_length };
+        Ok((head, fields))
+    }
+
+    fn read_v1(bytes: &[u8]) -> Result<(Self, Fields<'_>), Flaw> {
+        let mut fields = Fields(bytes);
+        let (kind, key_length) = (fields.u8()?, usize::from(fields.u8()?));
+        let (content, _) = (fields.u8()?, fields.u8()?);
+        let (value_length, content_length) = (fields.u32()? as usize, fields.u32()?);
+        let checksum = fields.u32()?;
+        if content > CONTENT_PARTS {
+            return Err(Flaw::Form);
+        }
+        let is_packed = false;
+        let head =
+            Self { checksum, kind, content, is_packed, key_length, value_length, content_length };
+        Ok((head, fields))
+    }
+
+    /// The record of this head; a content that it holds is left empty.
+    fn record<'a>(&self, mut body: Fields<'a>, place_count: usize) -> Result<LogRecord<'a>, Flaw> {
+        let (key, value) = (body.take(self.key_length)?, body.take(self.value_length)?);
+        let mut place =
+            || -> Result<Place, Flaw> { Ok(Place { segment: body.u32()?, offset: body.u32()? }) };
+        match self.kind {
+            PUT => {
+                let length = self.content_length;
+                let content = match self.content {
+                    CONTENT_NONE => RecordContent::None,
+                    CONTENT_HERE => RecordContent::Here(&[]),
+                    CONTENT_AT => RecordContent::At { place: place()?, length },
+                    _ => {
+                        let places: Result<_, _> = (0..place_count).map(|_| place()).collect();
+                        RecordContent::Parts { places: places?, length }
+                    }
+                };
+                Ok(LogRecord::Put { key, value, content })
+            }
+            DELETE => Ok(LogRecord::Delete { key }),
+            DELETE_PREFIX => Ok(LogRecord::DeletePrefix { prefix: key }),
+            _ => Err(Flaw::Form),
+        }
+    }
+}
+
+/// Proves a content: its checksum, then its bytes.
+pub(in super::super) fn read_content(bytes: &[u8], seed: u32) -> Result<&[u8], Flaw> {
+    let (checksum, content) = bytes.split_at_checked(CONTENT_HEAD).ok_or(Flaw::Short)?;
+    if crc32c_append(seed, content).to_le_bytes() == checksum {
+        Ok(content)
+    } else {
+        Err(Flaw::Checksum)
+    }
+}
