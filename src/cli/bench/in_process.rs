@@ -148,7 +148,7 @@ fn cycles(result: &cycle::Durable, floor: Option<Duration>, report: &mut Report)
     let written = ratio(result.written_bytes, result.body_bytes);
     report.ratio("written_to_body_bytes", "bytes written / of bodies", written);
     if let Some(floor) = floor {
-        let label = "floor: the disk alone";
+        let label = "floor: the disk alone, median of 3";
         let floor = report.rate("floor_per_second", label, result.messages, floor);
         report.ratio("cycles_to_floor", "cycles / floor", cycles / floor);
     }
