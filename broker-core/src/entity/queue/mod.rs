@@ -30,11 +30,13 @@ mod dead_letter;
 mod defer;
 mod demand;
 mod duplicate;
+mod enact;
 mod expire;
 mod idle;
 mod invariant;
 mod lock;
 mod outbox;
+mod place;
 mod receive;
 mod records;
 mod schedule;
@@ -54,14 +56,14 @@ use self::outbox::OutboxRole;
 use self::session::{Accept, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
-use self::transfer::{FORWARDED, Transfers};
+use self::transfer::Transfers;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
 use super::lock_table::LockTable;
 use super::peers::Peers;
 use super::sequence_set::SequenceSet;
-use super::slot::{LockIndex, Slot, SlotState, SlotTable};
+use super::slot::{Slot, SlotState, SlotTable};
 use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
@@ -304,6 +306,12 @@ impl Queue {
             overlay_count: slot.overlay_count,
         }
     }
+
+    /// A session that has expired and is not emptied yet is due at once.
+    fn doom_deadline(&self) -> Option<Timestamp> {
+        let is_behind = self.sessions.as_ref().is_some_and(|sessions| !sessions.doomed.is_empty());
+        is_behind.then_some(Timestamp::NONE)
+    }
 }
 
 /// Which view of a message is asked for (EXP-14).
@@ -505,121 +513,7 @@ impl Machine for Queue {
     }
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {
-        match change {
-            Change::Accepted { sequence, slot, session, .. }
-            | Change::Arrived { sequence, slot, session, .. } => {
-                self.insert(*sequence, *slot, session.as_deref());
-                self.hold_back(*sequence, stage);
-            }
-            Change::Pending { sequence, slot, destination, .. } => {
-                self.transfers.note_destination(*sequence, std::sync::Arc::clone(destination));
-                self.insert(*sequence, *slot, None);
-                self.hold_back(*sequence, stage);
-            }
-            Change::Absorbed { .. } => {}
-            Change::Departed { sequence } => {
-                self.take(*sequence);
-            }
-            Change::Materialised { from, to, enqueued_at, expires_at } => {
-                let session = self.session_name(*from).cloned();
-                if let Some(mut slot) = self.take(*from) {
-                    slot.state = SlotState::Active;
-                    slot.enqueued_at = *enqueued_at;
-                    slot.expires_at = *expires_at;
-                    self.insert(*to, slot, session.as_deref());
-                    self.hold_back(*to, stage);
-                }
-            }
-            Change::Removed { sequence, .. } => {
-                self.take(*sequence);
-            }
-            Change::Counted { sequence, delivery_count } => {
-                self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
-                // The batch of a destination removes the record; this one must not come after it.
-                let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
-                if self.slots.get(*sequence).is_some_and(leaves) {
-                    self.hold_back(*sequence, stage);
-                } else {
-                    self.offer(*sequence);
-                }
-            }
-            Change::Abandoned { sequence, delivery_count, overlay } => {
-                self.alter(*sequence, |slot| {
-                    slot.delivery_count = *delivery_count;
-                    slot.add_overlay(overlay.as_ref());
-                });
-                self.hold_back(*sequence, stage);
-            }
-            Change::Deferred { sequence, overlay } => {
-                self.alter(*sequence, |slot| {
-                    slot.state = SlotState::Deferred;
-                    slot.add_overlay(overlay.as_ref());
-                });
-                self.hold_back(*sequence, stage);
-            }
-            Change::DeadLettered {
-                sequence, into, delivery_count, properties, verdict, ..
-            } => {
-                let Some(from) = self.slots.get(*sequence).map(|slot| slot.sub_queue) else {
-                    return;
-                };
-                self.alter(*sequence, |slot| {
-                    slot.sub_queue = *into;
-                    slot.state = SlotState::Active;
-                    slot.delivery_count = *delivery_count;
-                    slot.add_overlay(properties.as_ref());
-                    slot.add_overlay(verdict.as_ref());
-                });
-                if let Some(sessions) = &mut self.sessions {
-                    sessions.remove(*sequence, SlotState::Active);
-                }
-                self.sub_queue_mut(from).members.remove(*sequence);
-                self.sub_queue_mut(*into).members.insert(*sequence);
-                self.hold_back(*sequence, stage);
-            }
-            Change::IdRecorded { bucket, id_hash, at, sequence } => {
-                if let Some(history) = &mut self.duplicates {
-                    history.record(*bucket, *id_hash, *at, *sequence);
-                }
-            }
-            Change::IdsForgotten { bucket } => {
-                if let Some(history) = &mut self.duplicates {
-                    history.forget(*bucket);
-                }
-            }
-            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
-            Change::PeerForgotten { source } => self.peers.forget(source),
-            Change::SessionStateSet { session, state, at } => {
-                if let Some(sessions) = &mut self.sessions {
-                    let size = state.as_ref().map_or(0, |state| state.len() as u64);
-                    let size_before = sessions.set_state(session, state.clone(), *at, stage);
-                    self.tally.size_bytes += size;
-                    self.tally.size_bytes = self.tally.size_bytes.saturating_sub(size_before);
-                }
-            }
-            Change::Described { description, at } => {
-                let before = FORWARDED.map(|which| self.is_forwarding(which));
-                self.description.clone_from(description);
-                self.updated_at = *at;
-                self.redirect(before, stage);
-                self.rebuild_expiry();
-            }
-            Change::SubscriptionDescribed { description, at } => {
-                let before = FORWARDED.map(|which| self.is_forwarding(which));
-                if let Some(subscription) = &mut self.subscription {
-                    *self.description = subscription.describe_anew((**description).clone());
-                }
-                self.updated_at = *at;
-                self.redirect(before, stage);
-                self.rebuild_expiry();
-            }
-            Change::Numbered { last } => {
-                self.stored_sequence = *last;
-                self.transfers.prove(*last, stage);
-            }
-            // Of its topic.
-            Change::OfTopic(_) => {}
-        }
+        self.enact_change(change, stage);
     }
 
     fn records(&self, change: &Change, batch: &mut Batch) {
@@ -661,148 +555,5 @@ impl Machine for Queue {
 
     fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key {
         crate::change::codec::overlay_key(self.id, sequence, index)
-    }
-}
-
-impl Queue {
-    /// Adds a message to the table, its sub-queue, its session and the tally.
-    fn insert(&mut self, sequence: SequenceNumber, slot: Slot, session: Option<&str>) {
-        self.tally.add(&slot);
-        if slot.state != SlotState::Pending {
-            self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
-        }
-        if let (Some(sessions), Some(session)) = (&mut self.sessions, session) {
-            sessions.insert(sequence, slot.state, session);
-        }
-        self.slots.push(sequence, slot);
-        self.last_sequence = self.last_sequence.max(sequence);
-    }
-
-    /// Takes a message out of the table, its sub-queue, its session, its lock and the tally.
-    fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
-        let slot = self.slots.remove(sequence)?;
-        self.tally.subtract(&slot);
-        if let Some(lock) = slot.lock {
-            self.drop_lock(sequence, slot.sub_queue, lock);
-        }
-        let sub_queue = self.sub_queue_mut(slot.sub_queue);
-        sub_queue.members.remove(sequence);
-        sub_queue.available.remove(sequence);
-        self.transfers.withdraw(sequence);
-        if let Some(sessions) = &mut self.sessions {
-            sessions.remove(sequence, slot.state);
-        }
-        Some(Slot { lock: None, transferring: false, ..slot })
-    }
-
-    /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
-    fn alter(&mut self, sequence: SequenceNumber, change: impl FnOnce(&mut Slot)) {
-        let Some(slot) = self.slots.get_mut(sequence) else { return };
-        self.tally.subtract(slot);
-        let before = *slot;
-        slot.lock = None;
-        slot.transferring = false;
-        change(slot);
-        self.tally.add(slot);
-        let after = slot.state;
-        if let Some(lock) = before.lock {
-            self.drop_lock(sequence, before.sub_queue, lock);
-        }
-        self.sub_queue_mut(before.sub_queue).available.remove(sequence);
-        if after == SlotState::Pending {
-            self.transfers.recall(sequence);
-        } else {
-            self.transfers.withdraw(sequence);
-        }
-        if let Some(sessions) = &mut self.sessions {
-            sessions.withdraw(sequence);
-            sessions.recount(sequence, before.state, after);
-        }
-    }
-
-    /// Keeps a message from everybody until the stage that carries its change is durable (DESIGN D5).
-    fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
-        let Some(slot) = self.slots.get_mut(sequence) else { return };
-        slot.in_flight = true;
-        let is_active = slot.state == SlotState::Active;
-        self.in_flight.push_back((stage, sequence));
-        if let Some(sessions) = &mut self.sessions
-            && is_active
-        {
-            sessions.hold_back(sequence);
-        }
-    }
-
-    /// Puts a durable, unlocked message where its state belongs.
-    fn offer(&mut self, sequence: SequenceNumber) {
-        let Some(slot) = self.slots.get(sequence).copied() else { return };
-        if slot.in_flight {
-            return;
-        }
-        match slot.state {
-            SlotState::Active => {
-                let leaves = self.leaves(&slot);
-                match (&mut self.sessions, slot.sub_queue) {
-                    (_, which) if leaves => self.offer_at_exit(sequence, which),
-                    (Some(sessions), SubQueue::Main) => sessions.offer(sequence),
-                    (_, which) => {
-                        self.sub_queue_mut(which).available.insert(sequence);
-                    }
-                }
-                if slot.sub_queue == SubQueue::Main {
-                    self.watch_expiry(sequence, &slot);
-                }
-            }
-            SlotState::Scheduled => self.watch_schedule(sequence, &slot),
-            SlotState::Deferred => {}
-            SlotState::Pending => self.transfers.offer_pending(sequence),
-        }
-    }
-
-    /// Whether a message can be handed out, or over, as far as it is concerned itself.
-    fn is_available(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
-        if self.transfers.is_waiting(sequence, which) {
-            return true;
-        }
-        match (&self.sessions, which) {
-            (Some(sessions), SubQueue::Main) => sessions.is_available(sequence),
-            (_, which) => self.sub_queue(which).available.contains(sequence),
-        }
-    }
-
-    /// The session that a message belongs to.
-    fn session_name(&self, sequence: SequenceNumber) -> Option<&std::sync::Arc<str>> {
-        self.sessions.as_ref()?.name_of(sequence)
-    }
-
-    /// Where the lock on a message is, if it has one: with that of its session, or with the queue.
-    fn lock_table(&self, sequence: SequenceNumber, which: SubQueue) -> Option<&LockTable> {
-        match (&self.sessions, which) {
-            (Some(sessions), SubQueue::Main) => {
-                Some(&sessions.get(sessions.of(sequence)?)?.held()?.locks)
-            }
-            _ => Some(&self.locks),
-        }
-    }
-
-    /// Ends a lock; the message must still be where it was locked.
-    fn drop_lock(&mut self, sequence: SequenceNumber, which: SubQueue, lock: LockIndex) {
-        match (&mut self.sessions, which) {
-            (Some(sessions), SubQueue::Main) => {
-                let index = sessions.of(sequence);
-                if let Some(held) = index.and_then(|index| sessions.held_mut(index)) {
-                    held.locks.remove(lock);
-                }
-            }
-            _ => {
-                self.locks.remove(lock);
-            }
-        }
-    }
-
-    /// A session that has expired and is not emptied yet is due at once.
-    fn doom_deadline(&self) -> Option<Timestamp> {
-        let is_behind = self.sessions.as_ref().is_some_and(|sessions| !sessions.doomed.is_empty());
-        is_behind.then_some(Timestamp::NONE)
     }
 }

@@ -1,0 +1,146 @@
+//! What is asked of entities.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, LinkEnd, ReceiveMode};
+use peeklock_core::ids::Ticket;
+use peeklock_core::message::Message;
+use peeklock_core::path::SubQueue;
+use peeklock_core::request::{Outlet, Reply, Request};
+use peeklock_core::time::TimeSpan;
+
+use super::{Asked, PLACES, QUEUES, TOPIC, World, path};
+
+impl World {
+    pub(super) fn ask(&mut self) {
+        let place = self.random.index(PLACES);
+        if self.entities[place].closed {
+            return;
+        }
+        if place == TOPIC {
+            self.ask_topic();
+            return;
+        }
+        let (sub_queue, command, asked) = match self.random.below(20) {
+            0..=9 => {
+                let message = self.message();
+                let marker = self.next_marker - 1;
+                self.seen.sent += 1;
+                (SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]))
+            }
+            10..=13 => {
+                let other = (place + 1 + self.random.index(QUEUES - 1)) % QUEUES;
+                let messages = vec![self.message(), self.message()];
+                let markers = vec![self.next_marker - 2, self.next_marker - 1];
+                self.seen.via += 1;
+                let destination = Arc::from(format!("q{other}"));
+                (SubQueue::Main, Command::SendVia { destination, messages }, Asked::Send(markers))
+            }
+            14..=16 => {
+                // Under lock, so that what is removed is known before it is gone.
+                let first = usize::from(!self.locks);
+                let sub_queue = SubQueue::ALL[first + self.random.index(3 - first)];
+                let command = Command::Receive {
+                    mode: ReceiveMode::PeekLock,
+                    count_max: 3,
+                    bytes_max: u64::MAX,
+                    wait: TimeSpan::ZERO,
+                    holder: None,
+                };
+                (sub_queue, command, Asked::Receive)
+            }
+            17 => (SubQueue::Main, self.draw_update(place), Asked::Other),
+            18 => {
+                let sub_queue = SubQueue::ALL[self.random.index(3)];
+                let peek = Command::Peek { from: Default::default(), count_max: 1_000 };
+                (sub_queue, peek, Asked::Other)
+            }
+            _ => {
+                let receiver = peeklock_core::ids::ReceiverId(1);
+                let end = LinkEnd::Broken;
+                (SubQueue::Main, Command::Detach { receiver, end }, Asked::Other)
+            }
+        };
+        self.submit(place, sub_queue, command, asked);
+    }
+
+    /// What is asked of the topic: sends by way of it, and what can be done where they rest.
+    pub(super) fn ask_topic(&mut self) {
+        let rest = SubQueue::TransferDeadLetter;
+        let (sub_queue, command, asked) = match self.random.below(20) {
+            0..=9 => {
+                let (via, markers) = self.send_via();
+                (SubQueue::Main, via, Asked::Send(markers))
+            }
+            10..=15 => {
+                let command = Command::Receive {
+                    mode: ReceiveMode::PeekLock,
+                    count_max: 3,
+                    bytes_max: u64::MAX,
+                    wait: TimeSpan::ZERO,
+                    holder: None,
+                };
+                (rest, command, Asked::Receive)
+            }
+            16..=17 => (SubQueue::Main, self.draw_update(TOPIC), Asked::Other),
+            18 => {
+                let peek = Command::Peek { from: Default::default(), count_max: 1_000 };
+                (rest, peek, Asked::Other)
+            }
+            _ => {
+                let receiver = peeklock_core::ids::ReceiverId(1);
+                (rest, Command::Detach { receiver, end: LinkEnd::Broken }, Asked::Other)
+            }
+        };
+        self.submit(TOPIC, sub_queue, command, asked);
+    }
+
+    /// Two messages to some queue by way of the topic, and their markers.
+    pub(super) fn send_via(&mut self) -> (Command, Vec<u64>) {
+        let destination = Arc::from(path(self.random.index(QUEUES)));
+        let messages = vec![self.message(), self.message()];
+        self.seen.via_topic += 1;
+        let markers = vec![self.next_marker - 2, self.next_marker - 1];
+        (Command::SendVia { destination, messages }, markers)
+    }
+
+    pub(super) fn message(&mut self) -> peeklock_core::command::InboundMessage {
+        let marker = self.next_marker;
+        self.next_marker += 1;
+        let filling = match self.random.below(8) {
+            0 => 100_000,
+            1 => 5_000,
+            _ => 0,
+        };
+        let message = Message::new(format!("{marker}{}", "x".repeat(filling)));
+        // In a chain, where nothing may disappear, a queue may detect duplicates all the same.
+        let repeats = self.judge.may_absorb && self.random.one_in(4);
+        let id = if repeats { marker / 4 } else { marker };
+        if marker % 4 == 3 {
+            self.judge.without_id.insert(marker);
+            return self.edge.take(message);
+        }
+        self.edge.take(message.with_message_id(format!("id{id}")))
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        place: usize,
+        sub_queue: SubQueue,
+        command: Command,
+        asked: Asked,
+    ) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.note(|| match &asked {
+            Asked::Send(markers) => format!("{} {} sends {markers:?}", path(place), ticket.0),
+            Asked::Receive | Asked::Other => {
+                format!("{} {} {sub_queue:?} {command:?}", path(place), ticket.0)
+            }
+        });
+        let path = self.entities[place].path.clone();
+        self.asked.insert(ticket.0, (asked, path));
+        let reply = Reply::new(Arc::clone(&self.outlet) as Arc<dyn Outlet>, ticket.0, None);
+        self.entities[place].inlet.push_back(Request { ticket, sub_queue, command, reply });
+    }
+}

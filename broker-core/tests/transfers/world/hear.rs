@@ -1,0 +1,103 @@
+//! What they answer, and what receivers make of it.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::ids::LockToken;
+use peeklock_core::path::SubQueue;
+use peeklock_core::request::Released;
+use peeklock_core::transaction::{Operation, Part};
+
+use super::{Asked, TOPIC, World, sent_in};
+use crate::ground::marker;
+
+impl World {
+    /// Clients hear what left the broker.
+    pub(super) fn hear(&mut self) {
+        for item in self.outlet.take() {
+            let Released::Answer { correlation, result } = item else { continue };
+            self.note(|| match &result {
+                Ok(Outcome::Received(all)) => {
+                    let all: Vec<_> = all.iter().map(|one| one.facts.sequence).collect();
+                    format!("  {correlation}: received {all:?}")
+                }
+                Ok(other) => format!(
+                    "  {correlation}: {}",
+                    &format!("{other:?}")[..20.min(format!("{other:?}").len())]
+                ),
+                Err(error) => format!("  {correlation}: {error}"),
+            });
+            let Some((asked, path)) = self.asked.remove(&correlation) else { continue };
+            match (asked, result) {
+                (Asked::Send(markers), Ok(outcome)) => {
+                    let numbers = match outcome {
+                        Outcome::Accepted(number) => vec![number],
+                        Outcome::AcceptedBatch(numbers) => numbers,
+                        Outcome::Committed(parts) => sent_in(&parts),
+                        other => panic!("a send is answered with {other:?}"),
+                    };
+                    for (marker, number) in markers.into_iter().zip(numbers) {
+                        if number.0 > 0 {
+                            self.judge.acknowledged.insert(marker);
+                        }
+                    }
+                }
+                (Asked::Receive, Ok(Outcome::Received(messages))) => {
+                    for message in messages {
+                        let marker = marker(message.content.loaded().unwrap().clone());
+                        let lock = message.facts.lock.expect("it is received under lock");
+                        let is_stored = self.judge.last.places.contains_key(&marker);
+                        assert!(is_stored, "{marker} is delivered and not stored");
+                        self.decide(&path, message.facts.sub_queue, lock.token, marker);
+                    }
+                }
+                (_, Ok(_) | Err(_)) => {}
+            }
+        }
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        path: &str,
+        sub_queue: SubQueue,
+        token: LockToken,
+        marker: u64,
+    ) {
+        let Some(place) = self.entities.iter().position(|one| one.path == path && !one.closed)
+        else {
+            return;
+        };
+        // Only of one that was tried once it is certain what it was replaced by.
+        let is_first = self.judge.tried.insert(marker);
+        self.judge.replaced.remove(&marker);
+        let settlement = match self.random.below(6) {
+            0 => {
+                self.judge.may_go.insert(marker);
+                Settlement::Complete
+            }
+            1..=3 => {
+                let limits = Arc::clone(&self.limits);
+                Settlement::dead_letter(Some("r"), Some("d"), &[], &limits).unwrap()
+            }
+            4 => Settlement::Abandon { properties: None },
+            // The lock ends by itself.
+            _ => return,
+        };
+        if place == TOPIC && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
+            // The dead letter is completed, and another sent on in its place (TXN-09, TXN-14).
+            let (via, markers) = self.send_via();
+            let part = |sub_queue, operation| Part { member: None, sub_queue, operation };
+            let parts = vec![
+                part(sub_queue, Operation::Settle { token, settlement }),
+                part(SubQueue::Main, Operation::of(via).unwrap()),
+            ];
+            self.seen.topic_commits += 1;
+            if is_first {
+                self.judge.replaced.insert(marker, markers.clone());
+            }
+            self.submit(place, SubQueue::Main, Command::Commit { parts }, Asked::Send(markers));
+            return;
+        }
+        self.submit(place, sub_queue, Command::Settle { token, settlement }, Asked::Other);
+    }
+}

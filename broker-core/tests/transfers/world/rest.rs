@@ -1,0 +1,155 @@
+//! Crashes, and what must be there when everything has come to rest.
+
+use std::sync::Arc;
+
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Crash, Fate};
+use peeklock_core::time::TimeSpan;
+
+use super::{Description, Entity, PLACES, SHARDS, World, check};
+use crate::ground::{take, writers};
+
+impl World {
+    /// The process dies; another finds what is stored.
+    pub(super) fn crash(&mut self) {
+        self.seen.crashed += 1;
+        self.note(|| "crash".to_owned());
+        let mut random = self.random.clone();
+        let keeps = random.one_in(2);
+        let how = if keeps { Crash::KeepsSome(&mut random) } else { Crash::Loses };
+        let store = self.store.crash(how);
+        self.random = random;
+        for entity in &mut self.entities {
+            entity.shell = None;
+            entity.inlet.clear();
+            entity.mail.clear();
+        }
+        self.errands.clear();
+        take(&self.done);
+        take(&self.deletions);
+        take(&self.settled);
+        take(&self.ended);
+        take(&self.unknown);
+        self.store = store;
+        self.writers = writers(&self.store, SHARDS, &self.unknown);
+        self.asked.clear();
+        self.outlet = Arc::default();
+        self.judge.look(&self.store, self.next_id);
+        for place in 0..PLACES {
+            let id = self.entities[place].id;
+            if self.judge.last.entities.contains(&id.0) {
+                self.entities[place].closed = false;
+                self.entities[place].is_deleted = false;
+                self.reopen(place);
+            } else {
+                let entity = self.create(place);
+                self.entities[place] = entity;
+            }
+        }
+        take(&self.ended);
+    }
+
+    /// Everything that is under way ends, with a store that works.
+    pub fn come_to_rest(&mut self) {
+        let odds = std::mem::take(&mut self.odds);
+        let mut stable = 0;
+        let mut before = self.judge.last.places.clone();
+        for _ in 0..2_000 {
+            self.resubmit();
+            for shard in 0..SHARDS {
+                while self.complete(Shard(shard), Fate::Store) {}
+            }
+            self.take_completions();
+            for place in 0..PLACES {
+                self.run_all(place);
+                self.submit_tree(place);
+            }
+            while !self.errands.is_empty() {
+                self.walk();
+            }
+            self.hear_ends();
+            self.move_endings();
+            self.hear();
+            // What was refused is offered again and again: nothing changes by it any more.
+            let now = &self.judge.last.places;
+            stable = if *now == before { stable + 1 } else { 0 };
+            before.clone_from(now);
+            if stable > 20 && self.is_at_rest() {
+                self.odds = odds;
+                self.check_rest();
+                return;
+            }
+            // What nobody waits for is flushed, locks end, and what was kept is offered again.
+            // Where two sources offer in turn, there is a moment at which neither does only if time stops.
+            if stable <= 20 || stable % 7 == 0 {
+                self.now = self.now.plus(TimeSpan::from_seconds(11));
+            }
+        }
+        let restless: Vec<_> = self
+            .entities
+            .iter()
+            .map(|one| (&one.path, one.ending, one.inlet.len(), one.tree.borrow().is_quiet()))
+            .collect();
+        panic!("the world does not come to rest: {restless:?}");
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.errands.is_empty()
+            && (0..SHARDS).all(|shard| self.store.queued(Shard(shard)) == 0)
+            && self.done.lock().unwrap().is_empty()
+            && self.ended.lock().unwrap().is_empty()
+            && self.entities.iter().all(|one| {
+                one.is_deleted
+                    || (one.ending.is_none()
+                        && one.inlet.is_empty()
+                        && one.tree.borrow().is_quiet())
+            })
+    }
+
+    /// What can leave has left, and the machines agree with the store.
+    pub(super) fn check_rest(&mut self) {
+        let open: Vec<&Entity> = self.entities.iter().filter(|one| !one.is_deleted).collect();
+        for entity in &open {
+            let machine = entity.shell.as_ref().unwrap().machine();
+            check(machine);
+            let stored = self.judge.last.places.values().filter(|one| one.entity == entity.id.0);
+            let (count, bytes) =
+                stored.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.size));
+            assert_eq!(machine.counts().total(), count, "{}: counts (CNT-03)", entity.path);
+            assert_eq!(machine.size_bytes(), bytes, "{}: size (CNT-08)", entity.path);
+            let tree = entity.tree.borrow();
+            assert_eq!(tree.stored_bytes(), bytes, "{}: account (FWD-25)", entity.path);
+            let counts = machine.counts();
+            let holds = self.config.forwarding.holds_when_full;
+            match Description::of(machine) {
+                Description::Queue(queue) if queue.status.allows_receive() && !holds => {
+                    let active = if queue.forward_to.is_some() { counts.active } else { 0 };
+                    assert_eq!(active, 0, "{}: messages wait (FWD-01)", entity.path);
+                    assert_eq!(counts.transfer, 0, "{}: transfers wait (VIA-01)", entity.path);
+                }
+                Description::Queue(_) => {}
+                Description::Topic(_) => {
+                    let waits = if holds { 0 } else { counts.transfer };
+                    assert_eq!(waits, 0, "{}: transfers wait (VIA-01)", entity.path);
+                    assert_eq!(counts.dead_letter, 0, "{} has dead letters (DLQ-32)", entity.path);
+                    self.seen.topic_dead_letters += counts.transfer_dead_letter;
+                }
+            }
+            self.seen.transfer_dead_letters += counts.transfer_dead_letter;
+        }
+        let far = self.judge.last.places.values().filter(|one| one.hops == 4).count();
+        self.seen.four_hops += far as u64;
+        self.seen.moved = self.judge.moved;
+    }
+
+    /// After a restart everything is as it was.
+    pub fn restart_and_rest(&mut self) {
+        let before = self.judge.last.places.clone();
+        self.crash();
+        self.come_to_rest();
+        for (marker, place) in &before {
+            let now = self.judge.last.places.get(marker);
+            assert!(now.is_some(), "{marker} was at {place:?} and is lost by a restart");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the seeds have met.
+
+#[derive(Clone, Default, Debug)]
+pub struct Seen {
+    pub sent: u64,
+    pub via: u64,
+    pub via_topic: u64,
+    pub topic_dead_letters: u64,
+    pub topic_commits: u64,
+    pub moved: u64,
+    pub lists: u64,
+    pub unanswered: u64,
+    pub unclaimed: u64,
+    pub failed: u64,
+    pub waited_for_guards: u64,
+    pub crashed: u64,
+    pub deleted: u64,
+    pub transfer_dead_letters: u64,
+    pub four_hops: u64,
+    pub full: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.via += other.via;
+        self.via_topic += other.via_topic;
+        self.topic_dead_letters += other.topic_dead_letters;
+        self.topic_commits += other.topic_commits;
+        self.moved += other.moved;
+        self.lists += other.lists;
+        self.unanswered += other.unanswered;
+        self.unclaimed += other.unclaimed;
+        self.failed += other.failed;
+        self.waited_for_guards += other.waited_for_guards;
+        self.crashed += other.crashed;
+        self.deleted += other.deleted;
+        self.transfer_dead_letters += other.transfer_dead_letters;
+        self.four_hops += other.four_hops;
+        self.full += other.full;
+    }
+
+    /// The seeds of a whole run must have been where it hurts.
+    pub fn check_that_enough_happened(&self) {
+        let least = [
+            ("moved", self.moved, 10_000),
+            ("via", self.via, 1_000),
+            ("via_topic", self.via_topic, 1_000),
+            ("topic_dead_letters", self.topic_dead_letters, 50),
+            ("topic_commits", self.topic_commits, 50),
+            ("unanswered", self.unanswered, 200),
+            ("unclaimed", self.unclaimed, 20),
+            ("failed", self.failed, 200),
+            ("waited_for_guards", self.waited_for_guards, 20),
+            ("crashed", self.crashed, 100),
+            ("deleted", self.deleted, 200),
+            ("transfer_dead_letters", self.transfer_dead_letters, 200),
+            ("four_hops", self.four_hops, 50),
+            ("full", self.full, 50),
+        ];
+        for (what, count, least) in least {
+            assert!(count >= least, "only {count} times {what}: the seeds prove too little");
+        }
+    }
+}

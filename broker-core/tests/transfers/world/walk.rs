@@ -1,0 +1,87 @@
+//! Lists of messages on their way from one entity to another.
+
+use std::sync::Arc;
+
+use peeklock_core::command::Command;
+use peeklock_core::description::Destination;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::Ticket;
+use peeklock_core::path::{PathKey, SubQueue};
+use peeklock_core::request::{Released, Reply, Request};
+use peeklock_core::store::Key;
+use peeklock_core::transfer::errand;
+
+use super::{World, path};
+use crate::ground::{ListEnded, at_once, push, take};
+
+impl World {
+    /// Some list arrives at its destination, in any order among those of different sources.
+    pub(super) fn walk(&mut self) {
+        if self.errands.is_empty() {
+            return;
+        }
+        let errand = self.random.index(self.errands.len());
+        let (seat, passages, list) = self.errands.swap_remove(errand);
+        let arrivals = at_once(errand::load(&list, &self.edge)).unwrap();
+        let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
+        let (ended, number, all) = (Arc::clone(&self.ended), list.list, keys);
+        let passage = passages.open(Box::new(move |end| {
+            push(&ended, ListEnded { seat, list: number, keys: all, end });
+        }));
+        let Destination::Entity(key) = Destination::parse(&list.destination).unwrap() else {
+            panic!("all destinations are queues");
+        };
+        let found =
+            self.entities.iter().position(|one| PathKey::fold(&one.path) == key && !one.closed);
+        match found {
+            Some(place) => {
+                let command =
+                    Command::TransferIn { messages: arrivals, when_full: list.when_full, passage };
+                let Command::TransferIn { passage, .. } = &command else { return };
+                let reply = Reply::new(passage.outlet(), 0, None);
+                let (ticket, sub_queue) = (Ticket(0), SubQueue::Main);
+                let request = Request { ticket, sub_queue, command, reply };
+                self.entities[place].inlet.push_back(request);
+            }
+            None => {
+                let absent = Rejection::entity_not_found(&list.destination);
+                let result = Err(absent);
+                passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
+            }
+        }
+    }
+
+    /// Sources learn what became of their lists.
+    pub(super) fn hear_ends(&mut self) {
+        for ListEnded { seat, list, keys, end } in take(&self.ended) {
+            let Some(place) = self.entities.iter().position(|one| one.seat == seat) else {
+                self.seen.unclaimed += 1;
+                continue;
+            };
+            if self.entities[place].shell.is_none() || self.entities[place].closed {
+                self.seen.unclaimed += 1;
+                continue;
+            }
+            if matches!(end, None | Some(Err(_))) {
+                self.seen.unanswered += 1;
+            }
+            if let Some(Ok(admissions)) = &end {
+                use peeklock_core::condition::Condition;
+                use peeklock_core::transfer::Admission;
+                self.seen.full += admissions
+                    .iter()
+                    .filter(|one| matches!(one, Admission::Refused(reason) if reason.condition() == Condition::QuotaExceeded))
+                    .count() as u64;
+            }
+            let departures = errand::departures(&*self.store, &keys, end);
+            self.note(|| format!("{} hears of {list:?}: {departures:?}", path(place)));
+            let request = Request {
+                ticket: Ticket(0),
+                sub_queue: SubQueue::Main,
+                command: Command::TransferOut { list, departures },
+                reply: Reply::nobody(),
+            };
+            self.turn(place, |shell, now, out| shell.run([request], now, out));
+        }
+    }
+}
