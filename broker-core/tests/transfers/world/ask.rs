@@ -65,7 +65,7 @@ impl World {
     }
 
     /// What is asked of the topic: sends by way of it, and what can be done where they rest.
-    pub(super) fn ask_topic(&mut self) {
+    fn ask_topic(&mut self) {
         let rest = SubQueue::TransferDeadLetter;
         let (sub_queue, command, asked) = match self.random.below(20) {
             0..=9 => {

@@ -79,7 +79,7 @@ impl World {
         Description::Queue(description)
     }
 
-    pub(super) fn draw_topic(&mut self) -> TopicDescription {
+    fn draw_topic(&mut self) -> TopicDescription {
         TopicDescription {
             max_size_in_megabytes: 1,
             status: match self.random.below(10) {

@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    pub(super) fn settle(&mut self, place: usize) {
+    fn settle(&mut self, place: usize) {
         let entity = &mut self.entities[place];
         entity.shell = None;
         entity.ending = Some(Ending::Settling);

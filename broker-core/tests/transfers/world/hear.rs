@@ -56,13 +56,7 @@ impl World {
         }
     }
 
-    pub(super) fn decide(
-        &mut self,
-        path: &str,
-        sub_queue: SubQueue,
-        token: LockToken,
-        marker: u64,
-    ) {
+    fn decide(&mut self, path: &str, sub_queue: SubQueue, token: LockToken, marker: u64) {
         let Some(place) = self.entities.iter().position(|one| one.path == path && !one.closed)
         else {
             return;

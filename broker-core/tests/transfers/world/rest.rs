@@ -93,7 +93,7 @@ impl World {
         panic!("the world does not come to rest: {restless:?}");
     }
 
-    pub(super) fn is_at_rest(&self) -> bool {
+    fn is_at_rest(&self) -> bool {
         self.errands.is_empty()
             && (0..SHARDS).all(|shard| self.store.queued(Shard(shard)) == 0)
             && self.done.lock().unwrap().is_empty()
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// What can leave has left, and the machines agree with the store.
-    pub(super) fn check_rest(&mut self) {
+    fn check_rest(&mut self) {
         let open: Vec<&Entity> = self.entities.iter().filter(|one| !one.is_deleted).collect();
         for entity in &open {
             let machine = entity.shell.as_ref().unwrap().machine();

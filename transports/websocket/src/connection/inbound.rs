@@ -2,28 +2,23 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{
-    Command, Drain, InboundMessage, LinkEnd, PeerArrival, SessionCommand,
-};
+use peeklock_core::command::{Command, LinkEnd, SessionCommand};
 use peeklock_core::contract::{Principal, Right};
 use peeklock_core::description::EntityKind;
-use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
-use peeklock_core::message::Content;
-use peeklock_core::path::{EntityAddress, SubQueue};
+use peeklock_core::ids::{SequenceNumber, Ticket};
+use peeklock_core::path::EntityAddress;
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::request::{Reply, Request as Mailed};
 use peeklock_core::time::TimeSpan;
 
 use super::link::{Link, Source};
-use super::pending::{Expect, Pending, Sent, correlation};
+use super::pending::{Expect, Pending, correlation};
 use super::{Conversation, Ended};
-use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Attach, ClientFrame, Credit, Detach, Drained, FailedSend, Forward, Forwarding, Item,
-    LIST_COUNT_MAX, Notice, Operation, Receive, Request, Role, Send, WireError,
+    Attach, ClientFrame, Detach, Item, LIST_COUNT_MAX, Notice, Operation, Receive, Request, Role,
+    WireError,
 };
 
 /// What a frame costs of a budget: its bytes, and a least cost for each command in it.
@@ -358,186 +353,6 @@ impl Conversation {
         Ok(())
     }
 
-    /// Attaches a receiver at its entity and grants what its client lets it be sent.
-    fn start_flow(&mut self, number: u32, up_to: u32, correlation: u64) {
-        let Some(link) = self.links.get_mut(&number) else { return };
-        let attach = match link.source {
-            Source::Session(_) => link.in_session(SessionCommand::Attach),
-            Source::Queue | Source::Awaited => {
-                Command::Attach { receiver: link.receiver, mode: link.mode }
-            }
-        };
-        link.up_to = up_to;
-        link.start_flow();
-        self.submit(number, attach, correlation);
-        self.limit(number);
-    }
-
-    /// Tells the entity how far a link may be sent, if that has changed.
-    pub(super) fn limit(&mut self, number: u32) {
-        let bounds = self.bounds();
-        let now = self.broker.now();
-        let Some(link) = self.links.get_mut(&number) else { return };
-        if link.unsettled_count() >= bounds.unsettled_max {
-            link.forget_ended(now);
-        }
-        let receiver = link.receiver;
-        let Some(limits) = link.new_limits(bounds) else { return };
-        let slot = self.await_own(0, number, Expect::Unheard);
-        let command = Command::Grant {
-            receiver,
-            delivery_limit: limits.delivery_limit,
-            byte_limit: limits.byte_limit,
-            drain: limits.drain,
-        };
-        self.submit(number, command, correlation(slot, 0));
-    }
-
-    pub(super) fn limit_all(&mut self) {
-        let numbers: Vec<u32> = self.receivers.values().copied().collect();
-        for number in numbers {
-            self.limit(number);
-        }
-        self.hand_over();
-    }
-
-    /// The same for links that are full of unsettled deliveries, whose locks may have ended.
-    pub(super) fn limit_full(&mut self) {
-        let most = self.site.config.unsettled_count_max;
-        let full = self.links.iter().filter(|(_, link)| link.unsettled_count() >= most);
-        let full: Vec<u32> = full.map(|(number, _)| *number).collect();
-        for number in full {
-            self.limit(number);
-        }
-    }
-
-    async fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
-        let Credit { link: number, up_to } = *credit;
-        self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
-        let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
-        if link.flow.is_some() {
-            link.up_to = up_to;
-            self.limit(number);
-        } else {
-            let slot = self.await_own(0, number, Expect::Attached { link: number });
-            self.start_flow(number, up_to, correlation(slot, 0));
-        }
-        self.done(asked);
-        Ok(())
-    }
-
-    async fn drain(&mut self, asked: Asked, number: u32) -> Done {
-        self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
-        let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
-        if link.flow.as_ref().is_some_and(|flow| flow.draining) {
-            let detail = format!("link {number} is being drained already");
-            return Err(Rejection::invalid_operation(detail).into());
-        }
-        let receiver = link.receiver;
-        let Some(limits) = link.drain() else {
-            link.up_to = link.last;
-            let notice = Notice::Drained(Drained { unused: 0 });
-            self.ready.push(Item { id: asked.id, notice });
-            return Ok(());
-        };
-        let slot = self.await_answer(asked, number, Expect::Drained { link: number });
-        let command = Command::Grant {
-            receiver,
-            delivery_limit: limits.delivery_limit,
-            byte_limit: limits.byte_limit,
-            drain: Drain::Yes,
-        };
-        self.submit(number, command, correlation(slot, 0));
-        Ok(())
-    }
-
-    async fn send(&mut self, asked: Asked, send: Send) -> Done {
-        let number = send.link;
-        self.sender(number)?;
-        self.authorize(number, Right::Send).await?;
-        let count = send.messages.len();
-        let mut failed = Vec::new();
-        let mut inbound = Vec::with_capacity(count);
-        let path = Arc::clone(&self.link(number)?.path);
-        for (index, message) in (0..).zip(send.messages) {
-            match self.inbound(message) {
-                Ok(message) => inbound.push((index, message)),
-                Err(rejection) => {
-                    let error = self.wire_error(rejection, &path);
-                    failed.push(FailedSend { index, error });
-                }
-            }
-        }
-        if inbound.is_empty() {
-            let mut sequence_numbers = Vec::new();
-            for _ in 0..count {
-                crate::frame::Run::push(&mut sequence_numbers, 0);
-            }
-            let notice = Notice::Accepted(Accepted { sequence_numbers, failed });
-            self.ready.push(Item { id: asked.id, notice });
-            return Ok(());
-        }
-        let sent = Sent { numbers: vec![0; count], left: inbound.len(), failed };
-        let slot = self.await_answer(asked, number, Expect::Sent(sent));
-        let mut ticket = self.broker.tickets(inbound.len() as u64);
-        for (index, message) in inbound {
-            let command = Command::Send { message };
-            self.submit_as(number, ticket, command, correlation(slot, place(index)));
-            ticket = Ticket(ticket.0 + 1);
-        }
-        Ok(())
-    }
-
-    async fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
-        self.sender(send.link)?;
-        let messages = send.messages.into_iter().map(|message| self.inbound(message));
-        let messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
-        self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch).await
-    }
-
-    /// Takes messages over from another broker. Who says how many hops they made must have the Manage
-    /// right (FWD-13).
-    async fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
-        self.sender(forward.link)?;
-        let source = PeerSource {
-            broker: forward.source.broker.0,
-            entity: EntityId(forward.source.entity),
-            sub_queue: match forward.source.forwarding {
-                Forwarding::Messages => SubQueue::Main,
-                Forwarding::DeadLetters => SubQueue::DeadLetter,
-            },
-        };
-        let arrivals = forward.messages.into_iter().map(|one| {
-            if one.hops == 0 {
-                return Err(Rejection::out_of_range("a forwarded message has made a hop at least"));
-            }
-            let mut message = self.inbound(one.message)?;
-            if one.never_duplicate {
-                message.envelope.let_never_be_duplicate();
-            }
-            Ok(PeerArrival {
-                message,
-                sequence: SequenceNumber(one.sequence_number),
-                enqueued_at: one.enqueued_time_utc.0,
-                enqueued_sequence: SequenceNumber(one.enqueued_sequence_number),
-                hops: one.hops,
-                dead_letter_source: one.dead_letter_source.map(Arc::from),
-            })
-        });
-        let messages = arrivals.collect::<Result<Vec<PeerArrival>, Rejection>>()?;
-        let command = Command::TransferFromPeer { source, messages };
-        self.command(asked, forward.link, command, Expect::Forwarded).await
-    }
-
-    pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
-        match message {
-            Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
-            Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
-        }
-    }
-
     async fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
         let number = receive.link;
         let link = self.receiver(number)?;
@@ -679,6 +494,6 @@ fn sequences(numbers: Vec<u64>) -> Vec<SequenceNumber> {
     numbers.into_iter().map(SequenceNumber).collect()
 }
 
-fn place(index: u32) -> usize {
+pub(super) fn place(index: u32) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }

@@ -39,7 +39,7 @@ impl Conversation {
         let Some(frame) = self.next_frame() else { return Ok(()) };
         self.written_since_tick = true;
         // Nothing else is buffered, so this does not wait.
-        socket.feed(frame).await.map_err(|error| super::lost(&error))?;
+        socket.feed(frame).await.map_err(|error| super::serve::lost(&error))?;
         self.unflushed = true;
         Ok(())
     }

@@ -1,0 +1,251 @@
+//! How a conversation begins: with a hello, anew or as one that is resumed.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use peeklock_core::command::LinkEnd;
+use peeklock_core::contract::Principal;
+use peeklock_core::error::Rejection;
+use peeklock_core::request::Outlet;
+use peeklock_core::transaction::Transactions;
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
+
+use super::close;
+use super::pending::PendingTable;
+use super::serve::payload;
+use super::{CALLS_MAX, Conversation, Ended, HEARTBEAT_SECONDS_MIN};
+use crate::error::{Close, code};
+use crate::frame::text::Guid;
+use crate::frame::{
+    ClientFrame, Encoding, Hello, Item, Notice, Operation, Request, ServerFrame, Welcome,
+};
+use crate::mailbox::Mailbox;
+use crate::site::{Call, Handover, Site, Socket};
+
+/// Serves a socket after its upgrade, to its end.
+pub(crate) async fn converse(site: Arc<Site>, mut socket: Socket, encoding: Encoding) {
+    let timeout = site.config.handshake_timeout;
+    let hello = match tokio::time::timeout(timeout, hello(&mut socket, encoding)).await {
+        Ok(Ok(hello)) => hello,
+        Ok(Err(None)) => return,
+        Ok(Err(Some(refusal))) => return close(&mut socket, &refusal).await,
+        Err(_) => {
+            let refusal = Close::new(code::NO_HELLO, "no hello has come in time");
+            return close(&mut socket, &refusal).await;
+        }
+    };
+    let (hello_id, hello) = hello;
+    let resume = hello.resume;
+    let mut handover = Box::new(Handover {
+        socket,
+        hello_id,
+        received: resume.map_or(0, |it| it.received),
+        hello,
+    });
+    if let Some(resume) = resume {
+        match site.resume(resume.resume_token.0, encoding, handover) {
+            Ok(()) => return,
+            Err(refused) => handover = refused,
+        }
+    }
+    Conversation::open(site, handover, encoding).await;
+}
+
+/// Reads the first frame, which says hello and nothing else.
+async fn hello(socket: &mut Socket, encoding: Encoding) -> Result<(u32, Hello), Option<Close>> {
+    let message = loop {
+        match socket.next().await {
+            Some(Ok(SocketMessage::Ping(_) | SocketMessage::Pong(_))) => {}
+            Some(Ok(message)) => break message,
+            Some(Err(SocketError::Capacity(_))) => {
+                return Err(Some(Close::new(code::TOO_BIG, "the frame is too large")));
+            }
+            Some(Err(_)) | None => return Err(None),
+        }
+    };
+    socket.get_mut().frame_taken();
+    let Some(bytes) = payload(message, encoding)? else { return Err(None) };
+    let frame =
+        ClientFrame::decode(encoding, &bytes).map_err(|error| Some(Close::of_frame(&error)))?;
+    let mut requests = frame.requests.into_iter();
+    match (requests.next(), requests.next()) {
+        (Some(Ok(Request { id, operation: Operation::Hello(hello) })), None) => Ok((id, hello)),
+        (Some(Err(bad)), _) => Err(Some(Close::of_frame(&bad.error))),
+        _ => {
+            let reason = "the first frame has to be one hello and nothing else";
+            Err(Some(Close::new(code::NO_HELLO, reason)))
+        }
+    }
+}
+
+impl Conversation {
+    /// Begins a conversation and stays with it to its end.
+    pub(super) async fn open(site: Arc<Site>, mut handover: Box<Handover>, encoding: Encoding) {
+        let broker = site.broker.clone();
+        if !broker.allows_anonymous() && handover.hello.token.is_none() {
+            let refusal = Close::new(code::UNAUTHORIZED, "the hello has no token");
+            return close(&mut handover.socket, &refusal).await;
+        }
+        let resume_token = broker.random_bits();
+        let (sender, calls) = mpsc::channel(CALLS_MAX);
+        let Some(place) = site.enter(resume_token, encoding, sender) else {
+            let count = site.config.connection_count_max;
+            let detail = format!("there are {count} connections already");
+            let error = broker.refuse(Rejection::quota_exceeded(detail), "");
+            let reason = format!("QuotaExceeded, TrackingId:{}", error.tracking_id());
+            return close(&mut handover.socket, &Close::new(code::TRY_LATER, reason)).await;
+        };
+        let mut stopping = site.stopping();
+        let stop = async move {
+            let grace = stopping.wait_for(Option::is_some).await.map(|grace| *grace);
+            // The sender lives as long as the site.
+            grace.ok().flatten().unwrap_or_default()
+        };
+        let hello = &handover.hello;
+        let grace = hello
+            .grace_seconds
+            .filter(|seconds| *seconds > 0)
+            .map(|seconds| Duration::from_secs(seconds.into()).min(site.config.grace))
+            .filter(|grace| !grace.is_zero());
+        tracing::debug!(client = hello.client, ?encoding, "connection opened");
+        let mailbox = Arc::new(Mailbox::default());
+        let conversation = Self {
+            budget: broker.connection_budget(),
+            heartbeat: site.config.heartbeat,
+            transactions: Transactions::new(&broker),
+            broker,
+            place,
+            encoding,
+            principal: Principal::anonymous(),
+            calls,
+            stop: Some(Box::pin(stop)),
+            resume_token,
+            grace,
+            held: None,
+            acquiring: None,
+            seen: 0,
+            links: BTreeMap::new(),
+            receivers: HashMap::new(),
+            pending: PendingTable::default(),
+            waits: HashMap::new(),
+            groups: Vec::new(),
+            commits: Vec::new(),
+            outlet: Arc::clone(&mailbox) as Arc<dyn Outlet>,
+            mailbox,
+            mail: VecDeque::new(),
+            ready: Vec::new(),
+            delivered: Vec::new(),
+            unconfirmed: VecDeque::new(),
+            unconfirmed_bytes: 0,
+            sent: 0,
+            unflushed: false,
+            deadline: None,
+            paused: false,
+            read_since_tick: true,
+            written_since_tick: true,
+            silent_ticks: 0,
+            unfinished_ticks: 0,
+            site,
+        };
+        conversation.run(handover).await;
+    }
+
+    /// Takes a socket: says welcome on it, and again what the client has not taken.
+    pub(super) async fn adopt(
+        &mut self,
+        handover: &mut Handover,
+        resumed: bool,
+    ) -> Result<(), Ended> {
+        let Handover { socket, hello, hello_id, received } = handover;
+        // A frame that waited for room was not counted as taken: its client sends it again.
+        (self.held, self.acquiring) = (None, None);
+        self.principal = Principal { token: hello.token.as_deref().map(Into::into) };
+        let config = &self.site.config;
+        if let Some(seconds) = hello.heartbeat_seconds {
+            let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());
+            self.heartbeat = config.heartbeat.min(asked);
+        }
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let seconds = |time: Duration| u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX);
+        let welcome = Welcome {
+            resumed,
+            received: self.seen,
+            resume_token: self.grace.map(|_| Guid(self.resume_token)),
+            grace_seconds: self.grace.map_or(0, seconds),
+            heartbeat_seconds: seconds(self.heartbeat),
+            now_utc: crate::frame::text::Instant(self.broker.now()),
+            namespace: self.broker.settings().name.to_string(),
+            server: concat!("peeklock/", env!("CARGO_PKG_VERSION")).to_owned(),
+            frame_bytes_max: config.frame_bytes_max as u64,
+            command_count_max: narrow(self.command_count_max()),
+            link_count_max: narrow(config.link_count_max),
+            unsettled_count_max: config.unsettled_count_max,
+        };
+        let item = Item { id: *hello_id, notice: Notice::Welcome(Box::new(welcome)) };
+        let frame = ServerFrame { seen: self.seen, items: vec![item] };
+        let Ok(bytes) = frame.encode(self.encoding) else { return Err(Ended::Lost(None)) };
+        let mut frames = vec![self.message(bytes.into())];
+        if resumed {
+            let unconfirmed = self.unconfirmed.len() as u64;
+            if *received > self.sent || self.sent - *received > unconfirmed {
+                let reason = "the client has taken frames that were never sent, or forgotten them";
+                return Err(Ended::Refused(Close::new(code::PROTOCOL, reason)));
+            }
+            self.confirm(*received);
+            frames.extend(self.unconfirmed.iter().map(|sent| self.message(sent.bytes.clone())));
+        }
+        let writing = async {
+            for frame in frames {
+                socket.feed(frame).await?;
+            }
+            socket.flush().await
+        };
+        // What is written here was within the window before, but the peer may read nothing.
+        let written = tokio::time::timeout(self.site.config.frame_timeout, writing).await;
+        if !matches!(written, Ok(Ok(()))) {
+            return Err(Ended::Lost(None));
+        }
+        self.unflushed = false;
+        (self.read_since_tick, self.written_since_tick) = (true, true);
+        (self.silent_ticks, self.unfinished_ticks) = (0, 0);
+        self.place.mark_lost(false);
+        if self.deadline.is_none() {
+            self.paused = false;
+            self.limit_all();
+        }
+        Ok(())
+    }
+
+    /// Waits for the client to come back, as long as it asked for; no deliveries flow meanwhile.
+    pub(super) async fn wait_for_client(&mut self) -> Result<Box<Handover>, LinkEnd> {
+        let Some(grace) = self.grace else { return Err(LinkEnd::Broken) };
+        if self.deadline.is_some() {
+            return Err(LinkEnd::ByBroker);
+        }
+        self.paused = true;
+        self.limit_all();
+        self.place.mark_lost(true);
+        // What has begun to wait for room goes on with the next socket.
+        let stop = self.stop.as_mut();
+        let stopped = async {
+            match stop {
+                Some(stop) => drop(stop.await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            call = self.calls.recv() => match call {
+                Some(Call::Resume(handover)) => Ok(handover),
+                Some(Call::Leave) | None => Err(LinkEnd::Broken),
+            },
+            () = tokio::time::sleep(grace) => Err(LinkEnd::Broken),
+            () = stopped => {
+                self.stop = None;
+                Err(LinkEnd::ByBroker)
+            }
+        }
+    }
+}
