@@ -1,14 +1,11 @@
 //! Golden records: what was written once is read for ever.
 
 use super::*;
-use crate::description::{
-    EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription,
-};
+use crate::description::{EntityStatus, SubscriptionDescription, TopicDescription};
 use crate::entity::peers::{PeerSource, Taking};
 use crate::entity::slot::{Slot, SlotState};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
-use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
 
 fn slot() -> Slot {
