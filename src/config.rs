@@ -477,8 +477,9 @@ impl Config {
         }
         Err(format!(
             "`{address}` is not a loopback address, and security.allow_anonymous = true would let \
-             everybody who reaches it read and delete every message; listen on 127.0.0.1, set \
-             security.allow_anonymous = false, or confirm with security.i_know = true"
+             everybody who reaches it read and delete every message; listen on 127.0.0.1, or confirm \
+             with security.i_know = true (security.allow_anonymous = false refuses everybody, as long as \
+             there are no policies)"
         ))
     }
 

@@ -57,9 +57,15 @@ impl Drop for Served {
     }
 }
 
+/// One after the other, on one broker, as somebody does who reads from the top.
 #[test]
-fn the_five_minutes_with_curl_work() {
+fn what_is_shown_works_from_the_top() {
     let served = Served::start(&[]);
+    the_five_minutes_with_curl_work(&served);
+    the_command_line_works(&served);
+}
+
+fn the_five_minutes_with_curl_work(served: &Served) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     std::fs::create_dir_all(&folder).expect("a folder to work in");
     let snippets = blocks("sh");
@@ -80,9 +86,7 @@ fn the_five_minutes_with_curl_work() {
     }
 }
 
-#[test]
-fn the_command_line_works() {
-    let served = Served::start(&[]);
+fn the_command_line_works(served: &Served) {
     let program = Path::new(env!("CARGO_BIN_EXE_peeklock"));
     let folder = program.parent().expect("a folder").display();
     let snippets = blocks("bash");

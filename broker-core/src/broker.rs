@@ -391,7 +391,7 @@ impl Broker {
     fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
         let entity = self.entity(path)?;
         if entity.kind() != kind {
-            return Err(self.refuse(Rejection::entity_not_found(path), path));
+            return Err(self.refuse(Rejection::entity_is_no(kind, path, entity.kind()), path));
         }
         if entity.sub_queue() == SubQueue::Main {
             return Ok(entity);

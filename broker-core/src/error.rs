@@ -9,6 +9,7 @@ use std::error::Error;
 use std::fmt::{self, Write as _};
 
 use crate::condition::Condition;
+use crate::description::EntityKind;
 use crate::ids::{LockToken, SequenceNumber, TrackingId};
 use crate::time::Timestamp;
 
@@ -104,6 +105,14 @@ impl Rejection {
     #[must_use]
     pub fn entity_not_found(path: &str) -> Self {
         Self::new(Condition::EntityNotFound, format!("no entity has the path {}", Quoted(path)))
+    }
+
+    /// The address names an entity of another kind (ADR-12, ADR-14).
+    #[must_use]
+    pub fn entity_is_no(wanted: EntityKind, path: &str, found: EntityKind) -> Self {
+        let (found, wanted) = (found.noun(), wanted.noun());
+        let detail = format!("{} is a {found}, not a {wanted}", Quoted(path));
+        Self::new(Condition::EntityNotFound, detail)
     }
 
     /// The path to create is taken (ADR-12, ENT-13).

@@ -287,11 +287,17 @@ fn hint(error: &BrokerError) -> Option<String> {
         return hint_at_subscription(error.condition(), &topic, &name);
     }
     Some(match error.condition() {
-        Condition::EntityNotFound if !queue.is_empty() => {
+        Condition::EntityNotFound if error.detail().contains(&format!("path `{queue}`")) => {
             format!(
-                "`peeklock queue list` shows all queues, `peeklock queue create {queue}` makes one"
+                "`peeklock top --once` shows what there is; `peeklock queue create {queue}` or \
+                 `peeklock topic create {queue}` makes one"
             )
         }
+        Condition::EntityNotFound => "`peeklock top --once` shows what there is".to_owned(),
+        Condition::MessageSizeExceeded if !queue.is_empty() => format!(
+            "`peeklock queue update {queue} --max-message-size-in-kilobytes N` allows more, and so does \
+             `peeklock topic update`; send less over HTTP, or set limits.message_bytes_http_max"
+        ),
         Condition::EntityDisabled => {
             format!("`peeklock queue update {queue} --status Active` switches it on")
         }

@@ -3,6 +3,7 @@
 mod condition;
 mod copies;
 mod list;
+mod origin;
 mod resubmit;
 mod show;
 
@@ -17,6 +18,7 @@ Examples:
   peeklock dlq show orders 1001
   peeklock dlq resubmit orders --dry-run
   peeklock dlq resubmit orders
+  peeklock dlq resubmit 'orders/$transfer'         what could not be forwarded
   peeklock receive orders --dead-letter            takes them out for good
   peeklock queue purge orders --dead-letter        deletes them
 

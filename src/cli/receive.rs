@@ -139,11 +139,24 @@ impl ReceiveFlags {
     /// The failure, with a way out for a queue that gives nothing without a session.
     fn hinted(&self, error: BrokerError) -> Failure {
         let is_refused = error.condition() == Condition::InvalidOperation;
+        let is_of_session = self.is_by_session() || self.source.is_dead_letter();
+        // What it is instead, the broker says.
+        let hint = match error.detail() {
+            _ if !is_refused || is_of_session => None,
+            detail if detail.contains("is a topic") => Some(
+                "TOPIC/subscriptions/NAME receives from a subscription, `peeklock subscription list TOPIC` \
+                 shows them",
+            ),
+            detail if detail.contains("requires sessions") => {
+                Some("--next-session or --session ID receives")
+            }
+            _ => None,
+        };
         let failure = Failure::from(error);
-        if !is_refused || self.is_by_session() || self.source.is_dead_letter() {
-            return failure;
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
-        failure.hint("from a queue that requires sessions, --next-session or --session ID receives")
     }
 }
 

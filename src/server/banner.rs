@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 /// The queue of the first steps.
-pub const QUEUE: &str = "orders";
+pub const QUEUE: &str = "hello";
 
 const BOLD: &str = "\u{1b}[1m";
 const YELLOW: &str = "\u{1b}[33m";

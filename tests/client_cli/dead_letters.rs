@@ -204,3 +204,28 @@ fn a_number_that_is_not_there_is_told() {
     assert_eq!(out, "resubmitted 1 message to orders\n");
     assert!(log.contains("no message 99"), "{log}");
 }
+
+/// What could not be forwarded, and what a subscription gave up on, goes on too.
+#[test]
+fn dead_letters_of_transfers_and_subscriptions_are_resubmitted() {
+    let broker = Broker::start();
+    broker.ok(&["queue", "create", "out"]);
+    broker.ok(&["queue", "create", "in", "--forward-to", "out"]);
+    broker.ok(&["queue", "delete", "out", "--yes"]);
+    broker.ok(&["send", "in", "lost on its way"]);
+    broker.ok(&["queue", "create", "out"]);
+    let path = "in/$Transfer";
+    assert_eq!(broker.ok(&["dlq", "resubmit", path]), "resubmitted 1 message to in\n");
+    assert_eq!(broker.ok(&["receive", "out", "--wait", "10s", "--body-only"]), "lost on its way\n");
+
+    broker.ok(&["topic", "create", "sales"]);
+    broker.ok(&["subscription", "create", "sales", "eu", "--max-delivery-count", "1"]);
+    broker.ok(&["send", "sales", "nobody wants it"]);
+    let eu = "sales/subscriptions/eu";
+    broker.ok(&["receive", eu, "--settle", "abandon"]);
+    let (_, log) = broker.ends(2, &["dlq", "resubmit", eu]);
+    assert!(log.contains("is a subscription") && log.contains("--to names"), "{log}");
+    let out = broker.ok(&["dlq", "resubmit", eu, "--to", "out"]);
+    assert_eq!(out, "resubmitted 1 message to out\n");
+    assert_eq!(broker.ok(&["receive", "out", "--body-only"]), "nobody wants it\n");
+}

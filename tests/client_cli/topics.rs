@@ -331,3 +331,25 @@ fn a_subscription_is_purged_and_the_others_keep_their_copies() {
     let out = broker.ok(&["subscription", "purge", "orders", "steps", "--yes"]);
     assert_eq!(out, "deleted 1 message of orders/Subscriptions/steps\n");
 }
+
+/// What is there under the path is said, and the way out is one.
+#[test]
+fn a_queue_is_no_topic() {
+    let broker = Broker::start();
+    broker.ok(&["queue", "create", "coffee"]);
+    for arguments in [&["topic", "show", "coffee"][..], &["subscription", "create", "coffee", "eu"]]
+    {
+        let (_, log) = broker.ends(4, arguments);
+        assert!(log.contains("`coffee` is a queue, not a topic"), "{log}");
+        assert!(!log.contains("create coffee"), "{log}");
+    }
+    for more in [&[][..], &["--if-not-exists"]] {
+        let (_, log) = broker.ends(5, &[&["topic", "create", "coffee"], more].concat());
+        assert!(log.contains("a queue has this path") && !log.contains("is content"), "{log}");
+    }
+    let (_, log) = broker.ends(4, &["topic", "show", "nope"]);
+    assert!(log.contains("`peeklock topic create nope` makes one"), "{log}");
+    broker.ok(&["topic", "create", "sales"]);
+    let (_, log) = broker.ends(1, &["receive", "sales"]);
+    assert!(log.contains("TOPIC/subscriptions/NAME") && !log.contains("--next-session"), "{log}");
+}

@@ -38,6 +38,18 @@ pub enum EntityKind {
     Subscription,
 }
 
+impl EntityKind {
+    /// What it is called in a text.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Topic => "topic",
+            Self::Subscription => "subscription",
+        }
+    }
+}
+
 /// The settings of a namespace that concern entities.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {

@@ -19,6 +19,7 @@ use super::super::terminal::{Bar, Wrote, note};
 use super::super::{Failure, exit};
 use super::condition::{Condition, all_hold, condition, conditions};
 use super::copies::{self, Copies};
+use super::origin::{self, Origin};
 
 pub const HELP: &str = concat!(
     "\
@@ -60,7 +61,8 @@ const HELD_MAX: usize = 65_536;
 
 #[derive(Args)]
 pub struct ResubmitFlags {
-    /// Queue whose dead letters to take
+    /// Queue or subscription whose dead letters to take, such as `orders`, `sales/subscriptions/eu`, or
+    /// `orders/$transfer` for what could not be forwarded
     #[arg(value_parser = queue_of)]
     queue: String,
     /// Messages that meet a condition only. Can be given several times
@@ -121,6 +123,11 @@ struct Found {
 }
 
 impl ResubmitFlags {
+    /// Where the copies go.
+    fn to(&self) -> Result<&str, Failure> {
+        self.to.as_deref().map_or_else(|| origin::destination(&self.queue), Ok)
+    }
+
     fn is_meant(&self, message: &Received) -> bool {
         (self.numbers.is_empty() || self.numbers.contains(&message.sequence_number().0))
             && all_hold(&self.conditions, message)
@@ -178,7 +185,7 @@ async fn look(
     mut see: impl FnMut(&Received) -> Result<Wrote, Failure>,
 ) -> Result<Found, Failure> {
     // What comes later has a higher number.
-    let newest = session.client.admin().queue(&flags.queue).await?.last_sequence.0;
+    let newest = Origin::of(&flags.queue, session).await?.last_sequence;
     let most = flags.count.unwrap_or(u64::MAX);
     let mut found = Found { count: 0, last: 0, absent: flags.numbers.clone() };
     let mut browse = Browse::new(receiver, SequenceNumber(0));
@@ -289,14 +296,14 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     } else if found.count > 0 {
         rows.show(session)?;
     }
-    let to = flags.to.as_deref().unwrap_or(&flags.queue);
+    let to = flags.to()?;
     let messages = if found.count == 1 { "message" } else { "messages" };
     note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
     found.refuse_absent(flags)
 }
 
 async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
-    let to = flags.to.as_deref().unwrap_or(&flags.queue);
+    let to = flags.to()?;
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let sender = session.client.sender(to)?;
@@ -509,12 +516,9 @@ async fn renew(
     }
     // A lock that was lost is of a message that comes again, and is held again.
     receiver.renew_many(&progress.held).await?;
-    let description = session.client.admin().queue(receiver_queue(receiver)).await?.description;
-    progress.renew_at = Some(session.client.now().plus(description.lock_duration));
+    let path = receiver.path();
+    let path = path.rsplit_once("/$").map_or(path, |(path, _)| path);
+    let lock_duration = Origin::of(path, session).await?.lock_duration;
+    progress.renew_at = Some(session.client.now().plus(lock_duration));
     Ok(())
-}
-
-/// The queue of a dead-letter queue.
-fn receiver_queue(receiver: &Receiver) -> &str {
-    receiver.path().split("/$").next().unwrap_or_default()
 }

@@ -44,17 +44,21 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         let created = admin.create_queue_with(&flags.queue, flags.properties.update()).await;
         let (described, said) = match created {
             Ok(described) => (described, "created"),
-            Err(error)
-                if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
-            {
-                (admin.queue(&flags.queue).await?, "is there already")
-            }
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {
-                let failure = Failure::from(error);
-                return Err(failure.hint(&format!(
-                    "`peeklock queue update {}` changes it, --if-not-exists is content with it",
-                    flags.queue
-                )));
+                match admin.queue(&flags.queue).await {
+                    Ok(described) if flags.if_not_exists => (described, "is there already"),
+                    Ok(_) => {
+                        return Err(Failure::from(error).hint(&format!(
+                            "`peeklock queue update {}` changes it, --if-not-exists is content with it",
+                            flags.queue
+                        )));
+                    }
+                    // Something else has the path.
+                    Err(_) => {
+                        return Err(Failure::from(error)
+                            .hint("a topic has this path; `peeklock top --once` shows what there is"));
+                    }
+                }
             }
             Err(error) => return Err(error.into()),
         };

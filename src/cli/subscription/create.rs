@@ -67,7 +67,10 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                      --if-not-exists is content with it"
                 )));
             }
-            Err(error) if error.condition() == Condition::EntityNotFound => {
+            Err(error)
+                if error.condition() == Condition::EntityNotFound
+                    && admin.queue(topic).await.is_err() =>
+            {
                 let text = format!("there is no topic `{}`", line(topic));
                 let failure = Failure::ended(exit::NOT_FOUND, text);
                 return Err(failure.hint(&format!("`peeklock topic create {topic}` makes it")));

@@ -44,18 +44,21 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         let created = admin.create_topic_with(&flags.topic, flags.properties.update()).await;
         let (described, said) = match created {
             Ok(described) => (described, "created"),
-            Err(error)
-                if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
-            {
-                // A queue of that path is none to be content with.
-                (admin.topic(&flags.topic).await?, "is there already")
-            }
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {
-                let failure = Failure::from(error);
-                return Err(failure.hint(&format!(
-                    "`peeklock topic update {}` changes it, --if-not-exists is content with it",
-                    flags.topic
-                )));
+                match admin.topic(&flags.topic).await {
+                    Ok(described) if flags.if_not_exists => (described, "is there already"),
+                    Ok(_) => {
+                        return Err(Failure::from(error).hint(&format!(
+                            "`peeklock topic update {}` changes it, --if-not-exists is content with it",
+                            flags.topic
+                        )));
+                    }
+                    // Something else has the path.
+                    Err(_) => {
+                        return Err(Failure::from(error)
+                            .hint("a queue has this path; `peeklock top --once` shows what there is"));
+                    }
+                }
             }
             Err(error) => return Err(error.into()),
         };

@@ -85,11 +85,10 @@ impl NamespaceActor {
     ) -> Result<(EntityId, Arc<str>), Rejection> {
         let absent = || Rejection::entity_not_found(&description.topic);
         let id = self.paths.get(&PathKey::fold(&description.topic)).copied().ok_or_else(absent)?;
-        let owner = self
-            .entities
-            .get(&id)
-            .filter(|owner| owner.kind == EntityKind::Topic)
-            .ok_or_else(absent)?;
+        let owner = self.entities.get(&id).ok_or_else(absent)?;
+        if owner.kind != EntityKind::Topic {
+            return Err(Rejection::entity_is_no(EntityKind::Topic, &owner.path, owner.kind));
+        }
         if owner.state != State::Open {
             return Err(Rejection::update_conflict(&owner.path));
         }

@@ -1,0 +1,71 @@
+//! Of whom dead letters are: a queue, a subscription, or what was to be transferred from one or by way of
+//! a topic.
+
+use peeklock::condition::Condition;
+use peeklock::path::{EntityAddress, EntityName};
+use peeklock::time::TimeSpan;
+
+use super::super::Failure;
+use super::super::connect::Session;
+
+/// What of a path names the transfers of an entity.
+const TRANSFERS: &str = "/$transfer";
+/// How long transfers by way of a topic are locked: not less than this.
+const LOCK_DURATION_MIN: TimeSpan = TimeSpan::from_seconds(5);
+
+/// What is known of it.
+pub struct Origin {
+    /// What is dead-lettered from now on has a higher number.
+    pub last_sequence: u64,
+    /// How long a dead letter is locked.
+    pub lock_duration: TimeSpan,
+}
+
+impl Origin {
+    /// Asks the broker.
+    pub async fn of(path: &str, session: &Session) -> Result<Self, Failure> {
+        let admin = session.client.admin();
+        let entity = entity(path);
+        if is_subscription(entity) {
+            let found = admin.subscription(entity).await?;
+            let lock_duration = found.description.lock_duration;
+            return Ok(Self { last_sequence: found.last_sequence.0, lock_duration });
+        }
+        let found = match admin.queue(entity).await {
+            Ok(found) => found,
+            Err(error) if entity != path && error.condition() == Condition::EntityNotFound => {
+                let last_sequence = admin.topic(entity).await?.last_sequence.0;
+                return Ok(Self { last_sequence, lock_duration: LOCK_DURATION_MIN });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let lock_duration = found.description.lock_duration;
+        Ok(Self { last_sequence: found.last_sequence.0, lock_duration })
+    }
+}
+
+/// Where its dead letters are sent again, unless told otherwise.
+pub fn destination(path: &str) -> Result<&str, Failure> {
+    let entity = entity(path);
+    if is_subscription(entity) {
+        let text = format!("nobody sends to `{entity}`, which is a subscription");
+        return Err(
+            Failure::usage(text).hint("--to names the queue or topic that the copies go to")
+        );
+    }
+    Ok(entity)
+}
+
+/// The entity of a path that may be that of its transfers.
+pub fn entity(path: &str) -> &str {
+    let cut = path.len().saturating_sub(TRANSFERS.len());
+    match path.split_at_checked(cut) {
+        Some((entity, rest)) if rest.eq_ignore_ascii_case(TRANSFERS) => entity,
+        _ => path,
+    }
+}
+
+fn is_subscription(entity: &str) -> bool {
+    let address = EntityAddress::parse(entity);
+    address.is_ok_and(|address| matches!(address.entity, EntityName::Subscription { .. }))
+}
