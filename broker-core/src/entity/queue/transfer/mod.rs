@@ -16,6 +16,8 @@ mod depart;
 mod dispatch;
 mod peer;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +67,8 @@ enum Exit {
     Pending(Arc<str>),
 }
 
-/// What waits at one exit.
+/// What waits at one exit. That of a destination which a sender named begins with the first message that
+/// waits at it, and ends when nothing would be forgotten with it ([`Transfers::forget_idle`]).
 #[derive(Debug, Default)]
 struct Lane {
     /// Durable, unlocked, and under way to nobody.
@@ -151,9 +154,15 @@ impl Transfers {
             && let Some(lane) = self.pending.get_mut(&destination)
         {
             lane.waiting.remove(sequence);
-            if lane.is_idle() {
-                self.pending.remove(&destination);
-            }
+            self.forget_idle(&destination);
+        }
+    }
+
+    /// Ends the lane of a destination at which nothing waits, is under way, or has yet to be stored. It is
+    /// made again for the next message, also for one that is on its way to the store now.
+    fn forget_idle(&mut self, destination: &str) {
+        if self.pending.get(destination).is_some_and(Lane::is_idle) {
+            self.pending.remove(destination);
         }
     }
 
@@ -239,10 +248,7 @@ impl Transfers {
             }
         }
         if has_settled {
-            let Self { pending, destinations, .. } = self;
-            pending.retain(|destination, lane| {
-                !lane.is_idle() || destinations.values().any(|other| other == destination)
-            });
+            self.pending.retain(|_, lane| !lane.is_idle());
         }
     }
 
