@@ -24,6 +24,9 @@ const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
 /// A forwarder that has failed is asked again after one second, then after twice as long each time, up
 /// to this (FWD-32).
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(60);
+/// A list is halved so often, to 16 messages, behind one that was cut short by a refusal: the destination
+/// may be nearly full, and refuse again and again.
+const HALVINGS: u32 = 4;
 
 /// What a departure asks of its exit.
 enum Next {
@@ -46,12 +49,15 @@ impl Queue {
         let destination = self.list_destination(&exit);
         let mut wait: Option<TimeSpan> = None;
         let (mut has_failed, mut has_left) = (false, false);
+        let (mut has_refused, mut is_cut) = (false, false);
         let mut departures = departures.into_iter();
         for sequence in list.sequences {
             let departure = departures.next().unwrap_or(Departure::NotTried);
             let is_tried = !matches!(departure, Departure::NotTried);
             let fails = matches!(departure, Departure::Failed { .. });
             has_failed |= fails;
+            has_refused |= matches!(departure, Departure::Refused(_) | Departure::Rejected { .. });
+            is_cut |= has_refused && !is_tried;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
                 Next::GoOn => has_left |= !fails,
                 // A forwarder takes a few at a time, or one that was refused was before it.
@@ -63,6 +69,7 @@ impl Queue {
             if !has_failed {
                 lane.failures = 0;
             }
+            lane.halvings = if is_cut { HALVINGS } else { lane.halvings.saturating_sub(1) };
             if let Some(span) = wait {
                 lane.not_before = ctx.now.plus(span);
             }

@@ -9,7 +9,8 @@
 //!
 //! Each way out is a lane with at most one list under way. So messages of one source arrive at one
 //! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
-//! meanwhile, up to 256 messages or 4 MiB, and costs one append.
+//! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
+//! lists begin with 16 messages, and double.
 
 mod arrive;
 mod depart;
@@ -79,6 +80,9 @@ struct Lane {
     not_before: Timestamp,
     /// How often in a row a forwarder has failed.
     failures: u32,
+    /// How often the next list is halved, since a destination has refused a message of one before it, and
+    /// looked at nothing that came behind that.
+    halvings: u32,
     /// The stage with what came of the last list of a forwarder, or with what was given up, until it is
     /// durable. So what can be offered again although it was delivered is one list, and another broker can
     /// know it; and what has failed, or is given up, is there again, or for good, before later messages

@@ -171,3 +171,17 @@ fn an_exit_with_nothing_at_it_is_made_again() {
     assert_eq!(stand.ended(vec![failed()]), [0; 0]);
     assert_eq!(stand.land(), [3, 4]);
 }
+
+/// FWD-10: a list is loaded and judged up to the first message that could be taken behind one that is
+/// refused; so the next is short, and they grow again while nothing is cut off.
+#[test]
+fn lists_are_short_behind_one_that_was_cut() {
+    let mut stand = Stand::new(Some("b"));
+    stand.send(300);
+    assert_eq!(stand.land().len(), 256);
+    assert_eq!(stand.ended(vec![Departure::Taken, refused()]), [0; 0]);
+    assert_eq!(stand.land(), Vec::from_iter(3..=18));
+    for (taken, next) in [(16, 32), (32, 64), (64, 128), (128, 58)] {
+        assert_eq!(stand.ended(vec![Departure::Taken; taken]).len(), next);
+    }
+}
