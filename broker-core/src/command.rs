@@ -165,7 +165,7 @@ pub enum Command {
         departures: Vec<Departure>,
     },
     /// Takes messages over that another broker forwards, in their order, each by itself; one that was
-    /// taken before is not stored again. Ends at the first that may be taken later. Only for who may
+    /// taken before is not stored again. Ends at the first that is refused. Only for who may
     /// manage the entity (FWD-13). Answer: [`Outcome::TakenOver`].
     TransferFromPeer {
         /// Where they come from.

@@ -129,10 +129,9 @@ async fn what_was_refused_is_not_remembered() {
     let disabled = |status| QueueUpdate { status: Some(status), ..QueueUpdate::default() };
     broker.update_queue("q", disabled(EntityStatus::SendDisabled), None).await.unwrap();
     let refused = hand_over(&broker, source(1), numbered(&broker, [1, 2])).await;
-    // FWD-15: each by itself, for no later one is any better.
     let conditions: Vec<_> =
         refused.iter().map(|result| result.as_ref().unwrap_err().condition()).collect();
-    assert_eq!(conditions, [Condition::EntityDisabled; 2]);
+    assert_eq!(conditions, [Condition::EntityDisabled]);
     broker.update_queue("q", disabled(EntityStatus::Active), None).await.unwrap();
     assert_eq!(hand_over(&broker, source(1), numbered(&broker, [1, 2])).await, vec![Ok(()); 2]);
     assert_eq!(numbers(&broker).await, [1, 2]);
@@ -152,7 +151,8 @@ async fn hops_are_counted_across_brokers() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-22, FWD-23, SND-24: a duplicate is taken, what is too large or has no room is refused.
+/// FWD-10, FWD-22, FWD-23, SND-24: a duplicate is taken, what is too large or has no room is refused, and
+/// nothing is taken behind it in the same list.
 #[tokio::test]
 async fn a_destination_applies_its_own_rules() {
     let (_, broker) = with_queue(QueueUpdate {
@@ -164,7 +164,7 @@ async fn a_destination_applies_its_own_rules() {
     let one = |number: u64, id: &str, bytes: usize| {
         arrival(&broker, number, Message::new(vec![0; bytes]).with_message_id(id))
     };
-    let messages = vec![
+    let mut messages = vec![
         one(1, "a", 10),
         one(2, "a", 10),
         one(3, "b", 2 << 20),
@@ -172,25 +172,22 @@ async fn a_destination_applies_its_own_rules() {
         one(5, "d", 900_000),
         one(6, "e", 10),
     ];
-    let results = hand_over(&broker, source(1), messages).await;
-    let conditions: Vec<_> =
-        results.iter().map(|result| result.as_ref().err().map(Rejection::condition)).collect();
-    assert_eq!(
-        conditions,
-        [
-            None,
-            None,
-            Some(Condition::MessageSizeExceeded),
-            None,
-            Some(Condition::QuotaExceeded),
-            None
-        ]
-    );
+    for (taken, refusal) in
+        [(2, Some(Condition::MessageSizeExceeded)), (1, Some(Condition::QuotaExceeded)), (1, None)]
+    {
+        let results = hand_over(&broker, source(1), messages.clone()).await;
+        let conditions: Vec<_> =
+            results.iter().map(|result| result.as_ref().err().map(Rejection::condition)).collect();
+        let mut expected = vec![None; taken];
+        expected.extend(refusal.map(Some));
+        assert_eq!(conditions, expected);
+        messages.drain(..results.len());
+    }
     assert_eq!(numbers(&broker).await, [1, 4, 6]);
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-10: the first that may be taken later ends the list, so that none overtakes it.
+/// FWD-10: one that may be taken later ends the list too.
 #[tokio::test]
 async fn what_comes_later_keeps_its_order() {
     let store = Arc::new(MemoryStore::new(1, 64 << 10));
@@ -287,6 +284,9 @@ async fn a_topic_publishes_what_is_forwarded_once() {
     messages[2].hops = 5;
     let results = hand_over(&broker, source(1), messages).await;
     assert!(results[2].as_ref().unwrap_err().detail().contains("5 hops"), "{results:?}");
+    assert_eq!(results.len(), 3);
+    let rest = numbered(&broker, [8]);
+    assert_eq!(hand_over(&broker, source(1), rest).await, vec![Ok(())]);
     for name in ["one", "two"] {
         let entity = broker.entity(&format!("q/Subscriptions/{name}")).unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };

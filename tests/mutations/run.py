@@ -152,8 +152,8 @@ FORWARDING = [
      "if state.claimed > 0 {", "if false {"),
     ("the guard of a failed batch is out until its shard is owned anew", "FND-03", "shell/writer.rs",
      "state.limbo.append(&mut one.guards);", "one.guards.clear();"),
-    ("a message arrives before those that were not tried", "FWD-10", "entity/take_over.rs",
-     "is_stopped = when_full == WhenFull::Stop", "is_stopped = false && when_full == WhenFull::Stop"),
+    ("nothing is taken behind one that is refused", "FWD-10", "entity/take_over.rs",
+     "Ok(_) if has_refused => {", "Ok(_) if has_refused && false => {"),
     ("who does not know asks the store", "FND-03", "transfer/errand.rs",
      "(None, _) => Departure::Taken,", "(None, _) => Departure::Kept,"),
     ("what has left is not counted any more", "FWD-25", "entity/queue/transfer/depart.rs",
@@ -170,6 +170,12 @@ FORWARDING = [
      "        if *exit == Exit::DeadLetters {\n            // It is", "        if false {\n            // It is"),
     ("a dead letter says where it was dead-lettered", "FWD-26", "entity/queue/transfer/arrive.rs",
      "dead_letter_source.as_deref().map(Overlay::dead_letter_source).into_iter().collect();", "{\n                let _ = &dead_letter_source;\n                Vec::new()\n            };"),
+    ("nothing leaves before it is stored what was refused", "FWD-10", "entity/queue/transfer/depart.rs",
+     "self.dead_letter_transfer(sequence, reason, description, ctx, step);\n        self.transfers.settle_in(exit, ctx.stage);", "self.dead_letter_transfer(sequence, reason, description, ctx, step);\n        let _ = exit;"),
+    ("a forwarder's message does not overtake one that its entity refused", "FWD-10", "actor/transfer.rs",
+     "if not_taking.contains(&place) {", "if not_taking.contains(&place) && false {"),
+    ("an id that a broker made stays no duplicate on its way", "DUP-14", "inbound.rs",
+     "        if never_duplicate {\n            message.envelope", "        if never_duplicate && false {\n            message.envelope"),
 ]
 
 TOPICS = [
@@ -231,6 +237,8 @@ TOPICS = [
      "                hops: journey.hops,\n                in_flight: false,\n                transferring: false,\n                never_duplicate: journey.never_duplicate,\n            };\n            slot.add", "                hops: 0,\n                in_flight: false,\n                transferring: false,\n                never_duplicate: journey.never_duplicate,\n            };\n            slot.add"),
     ("a message that is forwarded to a topic leaves its source", "FND-03", "entity/topic/records.rs",
      "                    write_copies(copies, Source::Of(origin.key), batch);\n                    origin.delete(batch);", "                    write_copies(copies, Source::Of(origin.key), batch);"),
+    ("what waited at a topic tells where it was dead-lettered", "FWD-26", "entity/topic/schedule.rs",
+     "self.sources.get(&from).map(", "self.sources.get(&from).filter(|_| false).map("),
 ]
 
 TRANSACTIONS = [

@@ -23,7 +23,7 @@ use crate::description::Destination;
 use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
 use crate::message::Overlay;
-use crate::path::SubQueue;
+use crate::path::{PathKey, SubQueue};
 use crate::request::{Reply, Request, release_all};
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
@@ -65,6 +65,24 @@ impl Courier {
             let departures = errand.run(&list).await;
             source.do_send(ListEnded { list: list.list, departures });
         });
+    }
+}
+
+/// Messages that follow each other to one entity.
+struct Group {
+    place: Place,
+    path: Box<str>,
+    keys: Vec<Key>,
+    messages: Vec<Arrival>,
+}
+
+/// The entity that a path names, whatever its case, or the path if it names none.
+type Place = Result<PathKey, Box<str>>;
+
+fn place(path: &str) -> Place {
+    match Destination::parse(path) {
+        Ok(Destination::Entity(key)) => Ok(key),
+        Ok(Destination::Foreign(_)) | Err(_) => Err(path.into()),
     }
 }
 
@@ -218,18 +236,20 @@ impl Errand {
     ) -> Vec<Departure> {
         let mut departures = Vec::with_capacity(verdicts.len());
         let mut not_taking = Vec::new();
-        let mut group: Option<(Box<str>, Vec<Key>, Vec<Arrival>)> = None;
+        let mut group: Option<Group> = None;
         for (arrival, verdict) in arrivals.into_iter().zip(verdicts) {
             if let Verdict::To(path) = verdict {
+                let place = place(&path);
                 match &mut group {
-                    Some((to, keys, messages)) if *to == path => {
-                        keys.push(arrival.origin.key);
-                        messages.push(arrival);
+                    Some(group) if group.place == place => {
+                        group.keys.push(arrival.origin.key);
+                        group.messages.push(arrival);
                     }
                     _ => {
                         self.finish(&mut group, list.when_full, &mut not_taking, &mut departures)
                             .await;
-                        group = Some((path, vec![arrival.origin.key], vec![arrival]));
+                        let keys = vec![arrival.origin.key];
+                        group = Some(Group { place, path, keys, messages: vec![arrival] });
                     }
                 }
                 continue;
@@ -243,21 +263,21 @@ impl Errand {
 
     async fn finish(
         &self,
-        group: &mut Option<(Box<str>, Vec<Key>, Vec<Arrival>)>,
+        group: &mut Option<Group>,
         when_full: WhenFull,
-        not_taking: &mut Vec<Box<str>>,
+        not_taking: &mut Vec<Place>,
         departures: &mut Vec<Departure>,
     ) {
-        let Some((path, keys, messages)) = group.take() else { return };
+        let Some(Group { place, path, keys, messages }) = group.take() else { return };
         // What did not get there is given up, durably, or offered again, before anything else goes there
         // (FWD-10).
-        if not_taking.contains(&path) {
+        if not_taking.contains(&place) {
             departures.extend(keys.iter().map(|_| Departure::NotTried));
             return;
         }
         let ended = self.transfer(&path, when_full, keys, messages).await;
         if ended.iter().any(|one| !matches!(one, Departure::Taken)) {
-            not_taking.push(path);
+            not_taking.push(place);
         }
         departures.extend(ended);
     }

@@ -47,8 +47,8 @@ pub(in crate::entity) fn arrivals<D, P>(
     admissions
 }
 
-/// Takes messages of another broker over. Ends at the first that may be taken later, so that none
-/// overtakes it (FWD-10).
+/// Takes messages of another broker over. Ends at the first that is not taken, as above: the other broker
+/// stores first that it keeps that one (FWD-10).
 pub(in crate::entity) fn arrivals_of_peer(
     messages: Vec<PeerArrival>,
     mut take: impl FnMut(PeerArrival) -> Result<(), Rejection>,
@@ -56,7 +56,7 @@ pub(in crate::entity) fn arrivals_of_peer(
     let mut results = Vec::with_capacity(messages.len());
     for arrival in messages {
         let result = take(arrival);
-        let ends = result.as_ref().is_err_and(Rejection::retryable);
+        let ends = result.is_err();
         results.push(result);
         if ends {
             break;

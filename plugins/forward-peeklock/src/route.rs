@@ -121,7 +121,7 @@ impl PeerRoute {
                     reason: "UnreadableMessage".into(),
                     description: error.to_string().into(),
                 });
-                return Progress::GoesOn;
+                return Progress::Stopped;
             }
         };
         let count = list.len();
@@ -145,9 +145,11 @@ impl PeerRoute {
                             }
                         }
                     };
-                    let has_failed = matches!(verdict, Verdict::Failed { .. });
+                    let is_taken = matches!(verdict, Verdict::Delivered);
                     verdicts.push(verdict);
-                    if has_failed {
+                    // What comes behind is offered again when it is stored what became of this one: else it
+                    // might be taken after them, if that were lost (FWD-10).
+                    if !is_taken {
                         return Progress::Stopped;
                     }
                 }
@@ -180,7 +182,7 @@ impl PeerRoute {
             }
             Some(verdict @ Verdict::Refused { .. }) => {
                 verdicts.extend(std::iter::repeat_n(verdict, count));
-                Progress::GoesOn
+                Progress::Stopped
             }
             Some(verdict) => {
                 self.link = None;

@@ -505,6 +505,9 @@ impl Topic {
         source: Option<Arc<str>>,
     ) {
         if let Some(source) = source {
+            // Messages from one place share its path.
+            let known = self.sources.last_key_value().map(|(_, last)| last);
+            let source = known.filter(|last| **last == source).map_or(source, Arc::clone);
             self.sources.insert(sequence, source);
         }
         self.scheduled_bytes += u64::from(slot.size);

@@ -13,7 +13,7 @@ use crate::message::Overlay;
 
 impl Topic {
     /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
-    /// first that may be taken later, so that none overtakes it (FWD-10).
+    /// first that is refused, so that none overtakes it (FWD-10).
     pub(super) fn transfer_from_peer(
         &mut self,
         source: PeerSource,

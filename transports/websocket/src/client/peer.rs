@@ -47,7 +47,7 @@ impl PeerSender {
     }
 
     /// Hands a list over and waits until it is judged: a result for each message from the first on, as
-    /// far as the broker came. It ends with the first that may be taken later. A message that was taken
+    /// far as the broker came. It ends with the first that is not taken. A message that was taken
     /// before is not stored again, and counts as taken.
     ///
     /// One list at a time keeps the order, and is what the broker remembers.

@@ -24,6 +24,9 @@ const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
 /// A forwarder that has failed is asked again after one second, then after twice as long each time, up
 /// to this (FWD-32).
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(60);
+/// A list is halved so often, to 16 messages, behind one that was cut short by a refusal: the destination
+/// may be nearly full, and refuse again and again.
+const HALVINGS: u32 = 4;
 
 /// What a departure asks of its exit.
 enum Next {
@@ -46,12 +49,15 @@ impl Queue {
         let destination = self.list_destination(&exit);
         let mut wait: Option<TimeSpan> = None;
         let (mut has_failed, mut has_left) = (false, false);
+        let (mut has_refused, mut is_cut) = (false, false);
         let mut departures = departures.into_iter();
         for sequence in list.sequences {
             let departure = departures.next().unwrap_or(Departure::NotTried);
             let is_tried = !matches!(departure, Departure::NotTried);
             let fails = matches!(departure, Departure::Failed { .. });
             has_failed |= fails;
+            has_refused |= matches!(departure, Departure::Refused(_) | Departure::Rejected { .. });
+            is_cut |= has_refused && !is_tried;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
                 Next::GoOn => has_left |= !fails,
                 // A forwarder takes a few at a time, or one that was refused was before it.
@@ -63,14 +69,17 @@ impl Queue {
             if !has_failed {
                 lane.failures = 0;
             }
+            lane.halvings = if is_cut { HALVINGS } else { lane.halvings.saturating_sub(1) };
             if let Some(span) = wait {
                 lane.not_before = ctx.now.plus(span);
             }
         }
-        self.forget_empty(&exit);
-        if matches!(exit, Exit::Pending(_)) && wait.is_none() {
-            // As of scheduled messages, the time of idleness runs when the last one is gone (TMP-14).
-            self.touch(ctx.now);
+        if let Exit::Pending(destination) = &exit {
+            self.transfers.forget_idle(destination);
+            if wait.is_none() {
+                // As of scheduled messages, the time of idleness runs when the last one is gone (TMP-14).
+                self.touch(ctx.now);
+            }
         }
         done
     }
@@ -83,17 +92,6 @@ impl Queue {
         let exit = self.transfers.exits().find(under_way)?;
         let list = self.transfers.lane_mut(&exit)?.list.take()?;
         Some((exit, list))
-    }
-
-    /// The lane of a destination ends when nothing waits at it.
-    fn forget_empty(&mut self, exit: &Exit) {
-        if let Exit::Pending(destination) = exit
-            && let Some(lane) = self.transfers.pending.get(destination)
-            && lane.is_idle()
-            && !self.transfers.destinations.values().any(|other| other == destination)
-        {
-            self.transfers.pending.remove(destination);
-        }
     }
 
     /// How a destination is named to people. The description may have changed since the list left.
@@ -129,9 +127,7 @@ impl Queue {
             }
             Departure::Delivered => {
                 self.remove_message(sequence, Removal::Forwarded, ctx, step);
-                if let Some(lane) = self.transfers.lane_mut(exit) {
-                    lane.settled_in = Some(ctx.stage);
-                }
+                self.transfers.settle_in(exit, ctx.stage);
                 Next::GoOn
             }
             Departure::NotTried | Departure::Kept => {
@@ -229,9 +225,9 @@ impl Queue {
         }
         let change = Change::Counted { sequence, delivery_count };
         self.change(change, Durability::Lazy, ctx, step);
+        self.transfers.settle_in(exit, ctx.stage);
         let failures = self.transfers.lane_mut(exit).map_or(0, |lane| {
             lane.failures = lane.failures.saturating_add(1);
-            lane.settled_in = Some(ctx.stage);
             lane.failures
         });
         let doubled = 1i64 << failures.saturating_sub(1).min(6);
@@ -239,7 +235,9 @@ impl Queue {
         Next::After(retry_after.unwrap_or(back_off))
     }
 
-    /// A message has made all the hops it may (FWD-12).
+    /// A message has made all the hops it may (FWD-12). Others may leave before that is durable: if it were
+    /// lost, the message would come back and be refused again, since the limit is always the same. It can
+    /// never arrive behind them.
     pub(super) fn refuse_hop(
         &mut self,
         sequence: SequenceNumber,
@@ -254,7 +252,9 @@ impl Queue {
         self.dead_letter_transfer(sequence, HOPS_EXCEEDED, &description, ctx, step);
     }
 
-    /// Leaves a dead letter where it is, for receivers (FWD-28). After a restart it is tried again.
+    /// Leaves a dead letter where it is, for receivers (FWD-28). After a restart it is tried again, and may
+    /// arrive behind later ones: nothing of this is stored, and what its destination may never take is not
+    /// to hold up the others. So order (FWD-10) does not hold for it.
     fn keep_for_good(&mut self, sequence: SequenceNumber) {
         self.thaw(sequence);
         if self.transfers.dead_letters.waiting.remove(sequence) {

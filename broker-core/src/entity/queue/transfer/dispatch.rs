@@ -103,6 +103,8 @@ impl Queue {
 
     fn hand_over_at(&mut self, exit: &Exit, ctx: &Ctx<'_>, step: &mut Step) {
         let Some(destination) = self.destination(exit) else { return };
+        let halvings = self.transfers.lane(exit).map_or(0, |lane| lane.halvings);
+        let count_max = LIST_COUNT_MAX >> halvings;
         let mut messages = Vec::new();
         let mut bytes = 0u64;
         for _ in 0..MOVES_PER_STEP {
@@ -117,7 +119,7 @@ impl Queue {
                 self.refuse_hop(sequence, &destination, ctx, step);
                 continue;
             }
-            if messages.len() == LIST_COUNT_MAX
+            if messages.len() == count_max
                 || (!messages.is_empty() && bytes + u64::from(slot.size) > LIST_BYTES_MAX)
             {
                 break;

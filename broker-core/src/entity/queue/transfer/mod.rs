@@ -9,13 +9,16 @@
 //!
 //! Each way out is a lane with at most one list under way. So messages of one source arrive at one
 //! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
-//! meanwhile, up to 256 messages or 4 MiB, and costs one append.
+//! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
+//! lists begin with 16 messages, and double.
 
 mod arrive;
 mod depart;
 mod dispatch;
 mod peer;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +68,8 @@ enum Exit {
     Pending(Arc<str>),
 }
 
-/// What waits at one exit.
+/// What waits at one exit. That of a destination which a sender named begins with the first message that
+/// waits at it, and ends when nothing would be forgotten with it ([`Transfers::forget_idle`]).
 #[derive(Debug, Default)]
 struct Lane {
     /// Durable, unlocked, and under way to nobody.
@@ -76,6 +80,9 @@ struct Lane {
     not_before: Timestamp,
     /// How often in a row a forwarder has failed.
     failures: u32,
+    /// How often the next list is halved, since a destination has refused a message of one before it, and
+    /// looked at nothing that came behind that.
+    halvings: u32,
     /// The stage with what came of the last list of a forwarder, or with what was given up, until it is
     /// durable. So what can be offered again although it was delivered is one list, and another broker can
     /// know it; and what has failed, or is given up, is there again, or for good, before later messages
@@ -151,9 +158,15 @@ impl Transfers {
             && let Some(lane) = self.pending.get_mut(&destination)
         {
             lane.waiting.remove(sequence);
-            if lane.is_idle() {
-                self.pending.remove(&destination);
-            }
+            self.forget_idle(&destination);
+        }
+    }
+
+    /// Ends the lane of a destination at which nothing waits, is under way, or has yet to be stored. It is
+    /// made again for the next message, also for one that is on its way to the store now.
+    fn forget_idle(&mut self, destination: &str) {
+        if self.pending.get(destination).is_some_and(Lane::is_idle) {
+            self.pending.remove(destination);
         }
     }
 
@@ -239,10 +252,7 @@ impl Transfers {
             }
         }
         if has_settled {
-            let Self { pending, destinations, .. } = self;
-            pending.retain(|destination, lane| {
-                !lane.is_idle() || destinations.values().any(|other| other == destination)
-            });
+            self.pending.retain(|_, lane| !lane.is_idle());
         }
     }
 

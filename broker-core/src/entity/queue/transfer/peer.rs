@@ -13,7 +13,7 @@ use crate::path::SubQueue;
 
 impl Queue {
     /// Takes messages over in their order, each by itself. What was taken before is taken. Ends at the
-    /// first that may be taken later, so that none overtakes it (FWD-10).
+    /// first that is refused, so that none overtakes it (FWD-10).
     pub(in crate::entity::queue) fn transfer_from_peer(
         &mut self,
         sub_queue: SubQueue,
