@@ -217,7 +217,7 @@ fn the_steps_of_the_banner_work() {
         (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
     assert!(script.status.success(), "{out}\n{log}");
     assert!(out.contains("peeklock_messages_accepted_total"), "{out}");
-    let (_, answer) = server.get("/$api/v1/queues/orders");
+    let (_, answer) = server.get("/$api/v1/queues/hello");
     assert!(answer.contains("200 OK"), "{answer}");
 }
 

@@ -284,7 +284,7 @@ fn hint(error: &BrokerError) -> Option<String> {
     if let Ok(address) = EntityAddress::parse(queue)
         && let EntityName::Subscription { topic, name } = address.entity
     {
-        return hint_at_subscription(error.condition(), &topic, &name);
+        return hint_at_subscription(error, &topic, &name);
     }
     Some(match error.condition() {
         Condition::EntityNotFound if error.detail().contains(&format!("path `{queue}`")) => {
@@ -322,8 +322,11 @@ fn hint(error: &BrokerError) -> Option<String> {
 }
 
 /// The same for a subscription.
-fn hint_at_subscription(condition: Condition, topic: &str, name: &str) -> Option<String> {
-    Some(match condition {
+fn hint_at_subscription(error: &BrokerError, topic: &str, name: &str) -> Option<String> {
+    let detail = error.detail();
+    Some(match error.condition() {
+        // The topic is none, or something else is missing.
+        Condition::EntityNotFound if !detail.contains("path") => return None,
         Condition::EntityNotFound => format!(
             "`peeklock subscription list {topic}` shows those there are, `peeklock subscription \
              create {topic} {name}` makes one, `peeklock rule list {topic} {name}` shows its rules"

@@ -186,7 +186,7 @@ impl Judge {
             }
             Op::Cancel { ids } => match outcome {
                 Outcome::Done => book.change(&ids, true, |_| State::Gone),
-                Outcome::Unknown => book.cancel_unknown(ids),
+                Outcome::Unknown => book.cancel_unknown(ids, ended_at),
                 _ => {}
             },
         }

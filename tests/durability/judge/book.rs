@@ -366,9 +366,12 @@ impl QueueBook {
     }
 
     /// A cancellation whose answer was lost.
-    pub fn cancel_unknown(&mut self, ids: Vec<Id>) {
+    pub fn cancel_unknown(&mut self, ids: Vec<Id>, at: u64) {
         self.change(&ids, false, |_| State::Gone);
-        self.open_cancels.push(ids);
+        // Had one been due, it was refused, and that one is perhaps gone because somebody received it.
+        if !self.may_be_due(&ids, at) {
+            self.open_cancels.push(ids);
+        }
     }
 
     /// Holds everything against what was found.
