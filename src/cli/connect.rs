@@ -325,8 +325,8 @@ fn hint(error: &BrokerError) -> Option<String> {
 fn hint_at_subscription(error: &BrokerError, topic: &str, name: &str) -> Option<String> {
     let detail = error.detail();
     Some(match error.condition() {
-        // The topic is none, or something else is missing.
-        Condition::EntityNotFound if !detail.contains("path") => return None,
+        // The broker says what it is instead.
+        Condition::EntityNotFound if detail.contains("not a topic") => return None,
         Condition::EntityNotFound => format!(
             "`peeklock subscription list {topic}` shows those there are, `peeklock subscription \
              create {topic} {name}` makes one, `peeklock rule list {topic} {name}` shows its rules"

@@ -53,11 +53,12 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                             flags.queue
                         )));
                     }
-                    // Something else has the path.
-                    Err(_) => {
+                    // A topic has the path.
+                    Err(absent) if absent.condition() == Condition::EntityNotFound => {
                         return Err(Failure::from(error)
                             .hint("a topic has this path; `peeklock top --once` shows what there is"));
                     }
+                    Err(failure) => return Err(failure.into()),
                 }
             }
             Err(error) => return Err(error.into()),

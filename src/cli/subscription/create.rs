@@ -69,7 +69,7 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             }
             Err(error)
                 if error.condition() == Condition::EntityNotFound
-                    && admin.queue(topic).await.is_err() =>
+                    && !error.detail().contains("not a topic") =>
             {
                 let text = format!("there is no topic `{}`", line(topic));
                 let failure = Failure::ended(exit::NOT_FOUND, text);

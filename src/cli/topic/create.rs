@@ -53,11 +53,12 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                             flags.topic
                         )));
                     }
-                    // Something else has the path.
-                    Err(_) => {
+                    // A queue has the path.
+                    Err(absent) if absent.condition() == Condition::EntityNotFound => {
                         return Err(Failure::from(error)
                             .hint("a queue has this path; `peeklock top --once` shows what there is"));
                     }
+                    Err(failure) => return Err(failure.into()),
                 }
             }
             Err(error) => return Err(error.into()),
