@@ -1,28 +1,33 @@
-//! The Peeklock broker: what a message is, what an entity does with it, and how both are driven.
+//! The Peeklock broker: what drives the state machines of its entities, and what it offers to transports, to
+//! extensions and to those who embed it. With it, by name, all that lies below:
 //!
-//! Read in the order of the modules. [`command`], [`change`] and [`effect`] are the model on three
-//! pages; [`entity`] holds the pure state machines.
+//! ```text
+//!   words <- model <- machine        what is said; what can be asked and happen; what an entity does
+//!             record <- store        keys and records; where they are kept
+//!                        machine + store <- this crate
+//! ```
+//!
+//! Read in the order of the modules. [`command`], [`change`] and [`effect`] are the model on three pages;
+//! [`entity`] holds the pure state machines.
 
 // Words: plain values.
-pub mod condition;
-pub mod description;
-pub mod error;
-pub mod ids;
-pub mod limits;
-pub mod message;
-pub mod path;
-pub mod rule;
-pub mod time;
+pub use peeklock_words::{
+    condition, description, error, ids, kind, limits, message, path, rule, time,
+};
 // The model.
-pub mod change;
-pub mod command;
-pub mod effect;
-pub mod entity;
+pub use peeklock_model::{change, effect};
+/// What can be asked of an entity, and what it answers.
+pub mod command {
+    pub use peeklock_model::command::*;
+
+    pub use crate::request::{Outcome, ReceivedMessage};
+}
+pub use peeklock_machine as entity;
 pub mod transaction;
 pub mod transfer;
 // Where it is kept.
-pub mod content_ref;
-pub mod store;
+pub use peeklock_store as store;
+pub use peeklock_store::content_ref;
 // How it is driven.
 pub mod actor;
 pub mod clock;
@@ -39,7 +44,7 @@ pub mod contract;
 mod forwarders;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
-pub mod testing;
+pub use peeklock_store::testing;
 
 pub use broker::{Broker, Entity};
 pub use builder::{BrokerBuilder, StartError};

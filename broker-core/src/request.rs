@@ -6,11 +6,27 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::command::{Command, Outcome, ReceivedMessage};
+use crate::command::{Command, MessageFacts};
+use crate::content_ref::ContentRef;
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::path::SubQueue;
 use crate::permits::Permit;
+use crate::transfer::passage::Passage;
+
+/// An outcome as a client is told: with references to contents, and the way in to a session.
+pub type Outcome = peeklock_model::command::Outcome<ReceivedMessage, ContentRef, Option<Way>>;
+
+/// A message as it leaves the broker: facts, and references to its pinned content.
+#[derive(Clone, Debug)]
+pub struct ReceivedMessage {
+    /// What the broker says about it.
+    pub facts: MessageFacts,
+    /// The bare message.
+    pub content: ContentRef,
+    /// Property overlays in the order in which they were set.
+    pub overlays: Vec<ContentRef>,
+}
 
 /// A command on its way to an entity.
 pub struct Request {
@@ -92,6 +108,8 @@ pub struct Reply {
     outlet: Option<Arc<dyn Outlet>>,
     correlation: u64,
     permit: Option<Permit>,
+    /// The guard of the list that a transfer brings.
+    passage: Option<Passage>,
 }
 
 impl Reply {
@@ -99,13 +117,30 @@ impl Reply {
     /// the answer is taken or the command begins to wait.
     #[must_use]
     pub const fn new(outlet: Arc<dyn Outlet>, correlation: u64, permit: Option<Permit>) -> Self {
-        Self { outlet: Some(outlet), correlation, permit }
+        Self { outlet: Some(outlet), correlation, permit, passage: None }
+    }
+
+    /// The reply to who brings a list of messages from another entity of this broker.
+    #[must_use]
+    pub fn of_passage(passage: Passage) -> Self {
+        Self {
+            outlet: Some(passage.outlet()),
+            correlation: 0,
+            permit: None,
+            passage: Some(passage),
+        }
+    }
+
+    /// The guard of the list, if a transfer brings one.
+    #[must_use]
+    pub const fn passage(&self) -> Option<&Passage> {
+        self.passage.as_ref()
     }
 
     /// A reply that nobody waits for.
     #[must_use]
     pub const fn nobody() -> Self {
-        Self { outlet: None, correlation: 0, permit: None }
+        Self { outlet: None, correlation: 0, permit: None, passage: None }
     }
 
     /// The outlet that deliveries of a new link go to.

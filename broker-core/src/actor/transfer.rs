@@ -139,9 +139,9 @@ impl Errand {
         let passage = self.passages.open(Box::new(move |how| {
             ended.send(how).ok();
         }));
-        let reply = Reply::new(passage.outlet(), 0, None);
+        let reply = Reply::of_passage(passage);
         let ticket = Ticket(self.shared.tickets.fetch_add(1, Ordering::Relaxed));
-        let command = Command::TransferIn { messages, when_full, passage };
+        let command = Command::TransferIn { messages, when_full };
         let request = Request { ticket, sub_queue: SubQueue::Main, command, reply };
         if let Err((refused, reason)) = inlet.submit(vec![request]) {
             let mut releases = refused

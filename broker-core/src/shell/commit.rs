@@ -201,7 +201,7 @@ impl<M: Machine> Shell<M> {
         };
         Ok(match (result, outcome) {
             (Err(rejection), _) => Err(rejection),
-            (Ok(()), Some(Outcome::Committed(parts))) => Ok(parts),
+            (Ok(()), Some(MachineOutcome::Committed(parts))) => Ok(parts),
             (Ok(()), _) => Err(Rejection::internal("a commit was not answered as one")),
         })
     }

@@ -311,7 +311,7 @@ impl<M: Machine> Shell<M> {
         if parked::needs_room(&request.command) {
             return self.take_send(request, now, out, turn);
         }
-        if let Command::TransferIn { passage, .. } = &request.command {
+        if let Some(passage) = request.reply.passage() {
             // A source that has ended offers its messages again, or never.
             let Some(guard) = passage.claim() else { return Ok(()) };
             self.tree.borrow_mut().keep(guard);
@@ -463,14 +463,14 @@ impl<M: Machine> Shell<M> {
         match effect {
             Effect::Answer { ticket, result, gate } => {
                 let Some(reply) = self.waiting.remove(&ticket) else { return Ok(()) };
-                if let (Ok(Outcome::SessionAccepted { receiver, .. }), Some(outlet)) =
+                if let (Ok(MachineOutcome::SessionAccepted { receiver, .. }), Some(outlet)) =
                     (&result, reply.outlet())
                 {
                     self.links.insert(*receiver, Arc::clone(outlet));
                 }
                 let result = match result {
                     Ok(outcome) => {
-                        if let Outcome::Received(messages) = &outcome {
+                        if let MachineOutcome::Received(messages) = &outcome {
                             turn.delivered += messages.len() as u64;
                         }
                         Ok(self.resolve(outcome)?)
@@ -520,30 +520,32 @@ impl<M: Machine> Shell<M> {
     /// Adds pinned contents to the messages of an outcome.
     fn resolve(&mut self, outcome: MachineOutcome) -> Result<Outcome, Failure> {
         Ok(match outcome {
-            Outcome::Received(messages) => Outcome::Received(self.pin(messages)?),
-            Outcome::Peeked(messages) => Outcome::Peeked(self.pin(messages)?),
-            Outcome::Done => Outcome::Done,
-            Outcome::Accepted(sequence) => Outcome::Accepted(sequence),
-            Outcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
-            Outcome::Renewed(until) => Outcome::Renewed(until),
-            Outcome::Granted { unused } => Outcome::Granted { unused },
-            Outcome::Deleted(count) => Outcome::Deleted(count),
-            Outcome::Described(described) => Outcome::Described(described),
-            Outcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
-            Outcome::SubscriptionDescribed(described) => Outcome::SubscriptionDescribed(described),
-            Outcome::Rules(rules) => Outcome::Rules(rules),
-            Outcome::Explained(explained) => Outcome::Explained(explained),
-            Outcome::SessionAccepted { session, receiver, locked_until, way: () } => {
+            MachineOutcome::Received(messages) => Outcome::Received(self.pin(messages)?),
+            MachineOutcome::Peeked(messages) => Outcome::Peeked(self.pin(messages)?),
+            MachineOutcome::Done => Outcome::Done,
+            MachineOutcome::Accepted(sequence) => Outcome::Accepted(sequence),
+            MachineOutcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
+            MachineOutcome::Renewed(until) => Outcome::Renewed(until),
+            MachineOutcome::Granted { unused } => Outcome::Granted { unused },
+            MachineOutcome::Deleted(count) => Outcome::Deleted(count),
+            MachineOutcome::Described(described) => Outcome::Described(described),
+            MachineOutcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
+            MachineOutcome::SubscriptionDescribed(described) => {
+                Outcome::SubscriptionDescribed(described)
+            }
+            MachineOutcome::Rules(rules) => Outcome::Rules(rules),
+            MachineOutcome::Explained(explained) => Outcome::Explained(explained),
+            MachineOutcome::SessionAccepted { session, receiver, locked_until, way: () } => {
                 let way = self.host.as_mut().and_then(|host| host.begin(receiver));
                 Outcome::SessionAccepted { session, receiver, locked_until, way }
             }
-            Outcome::SessionState(state) => {
+            MachineOutcome::SessionState(state) => {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
             }
-            Outcome::Sessions(names) => Outcome::Sessions(names),
-            Outcome::Committed(parts) => Outcome::Committed(parts),
-            Outcome::Admitted(admissions) => Outcome::Admitted(admissions),
-            Outcome::TakenOver(results) => Outcome::TakenOver(results),
+            MachineOutcome::Sessions(names) => Outcome::Sessions(names),
+            MachineOutcome::Committed(parts) => Outcome::Committed(parts),
+            MachineOutcome::Admitted(admissions) => Outcome::Admitted(admissions),
+            MachineOutcome::TakenOver(results) => Outcome::TakenOver(results),
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TransactionId;
 use super::open::{Open, Scope};
-use super::operation::{Operation, Part};
+use super::{Operation, Part};
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;

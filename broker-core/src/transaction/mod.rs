@@ -15,15 +15,13 @@
 
 mod book;
 mod open;
-mod operation;
 mod room;
 
 use std::fmt;
 
 pub use self::book::{Ending, Issued, Question, Reach, Transactions};
-pub(crate) use self::operation::in_transaction;
-pub use self::operation::{Operation, Part, PartOutcome};
 pub(crate) use self::room::Room;
+pub use peeklock_model::transaction::{Operation, Part, PartOutcome, in_transaction};
 
 /// Names a transaction. A random number of 53 bits, which every language can hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operation::{Operation, Part};
+use super::{Operation, Part};
 use crate::error::Rejection;
 use crate::ids::{EntityId, LockToken};
 use crate::limits::Limits;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::passage::PassageEnd;
-use super::{Admission, Arrival, Departure, HandOver, PinnedMessage};
+use super::{Arrival, Departure, HandOver, PinnedMessage};
 use crate::condition::Condition;
 use crate::content_ref::ContentRef;
 use crate::ids::SequenceNumber;
@@ -71,14 +71,4 @@ pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Depar
             (Some(_), None) => Departure::Kept,
         })
         .collect()
-}
-
-impl From<Admission> for Departure {
-    fn from(admission: Admission) -> Self {
-        match admission {
-            Admission::Accepted => Self::Taken,
-            Admission::Refused(rejection) => Self::Refused(rejection),
-            Admission::NotTried => Self::NotTried,
-        }
-    }
 }

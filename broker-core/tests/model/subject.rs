@@ -180,7 +180,7 @@ impl Subject {
             Effect::Answer { ticket, result, gate } => {
                 if let Ok(outcome) = &result {
                     check_gate(outcome, gate);
-                    if matches!(outcome, Outcome::Received(all) if all.is_empty())
+                    if matches!(outcome, MachineOutcome::Received(all) if all.is_empty())
                         && gate == Gate::Open
                     {
                         self.open_and_empty.push(ticket.0);
@@ -363,7 +363,7 @@ impl Subject {
     pub fn report(&mut self) -> Report {
         let limits = self.limits.clone();
         match ask(&mut self.machine, self.now, &limits, SubQueue::Main, Command::Describe) {
-            Outcome::Described(described) => report(*described),
+            MachineOutcome::Described(described) => report(*described),
             other => panic!("a describe was answered with {other:?}"),
         }
     }
@@ -374,7 +374,7 @@ impl Subject {
         let mut machine = self.rebuilt(self.now);
         let described =
             match ask(&mut machine, self.now, &self.limits, SubQueue::Main, Command::Describe) {
-                Outcome::Described(described) => report(*described),
+                MachineOutcome::Described(described) => report(*described),
                 other => panic!("a describe was answered with {other:?}"),
             };
         let all = SUB_QUEUES.map(|sub_queue| self.look(&mut machine, sub_queue));
@@ -395,7 +395,8 @@ impl Subject {
         limits.peek_count_max = usize::MAX;
         limits.peek_bytes_max = u64::MAX;
         let command = Command::Peek { from: SequenceNumber(0), count_max: u32::MAX };
-        let Outcome::Peeked(all) = ask(machine, self.now, &limits, sub_queue, command) else {
+        let MachineOutcome::Peeked(all) = ask(machine, self.now, &limits, sub_queue, command)
+        else {
             panic!("a peek was not answered");
         };
         all.iter()
@@ -437,25 +438,25 @@ fn ask(
 /// DESIGN D5: answers that may rest on changes wait for them.
 fn check_gate(outcome: &MachineOutcome, gate: Gate) {
     let must_wait = match outcome {
-        Outcome::Accepted(_)
-        | Outcome::AcceptedBatch(_)
-        | Outcome::Peeked(_)
-        | Outcome::Deleted(_)
-        | Outcome::Committed(_)
-        | Outcome::Described(_) => true,
-        Outcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
-        Outcome::SessionState(_)
-        | Outcome::Sessions(_)
-        | Outcome::TopicDescribed(_)
-        | Outcome::SubscriptionDescribed(_)
-        | Outcome::Rules(_)
-        | Outcome::Explained(_)
-        | Outcome::Admitted(_)
-        | Outcome::TakenOver(_) => true,
-        Outcome::Done
-        | Outcome::Renewed(_)
-        | Outcome::Granted { .. }
-        | Outcome::SessionAccepted { .. } => false,
+        MachineOutcome::Accepted(_)
+        | MachineOutcome::AcceptedBatch(_)
+        | MachineOutcome::Peeked(_)
+        | MachineOutcome::Deleted(_)
+        | MachineOutcome::Committed(_)
+        | MachineOutcome::Described(_) => true,
+        MachineOutcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
+        MachineOutcome::SessionState(_)
+        | MachineOutcome::Sessions(_)
+        | MachineOutcome::TopicDescribed(_)
+        | MachineOutcome::SubscriptionDescribed(_)
+        | MachineOutcome::Rules(_)
+        | MachineOutcome::Explained(_)
+        | MachineOutcome::Admitted(_)
+        | MachineOutcome::TakenOver(_) => true,
+        MachineOutcome::Done
+        | MachineOutcome::Renewed(_)
+        | MachineOutcome::Granted { .. }
+        | MachineOutcome::SessionAccepted { .. } => false,
     };
     assert!(!must_wait || gate == Gate::Commit, "this answer leaves too early (D5): {outcome:?}");
 }

@@ -1,7 +1,7 @@
 //! Accepting, holding and losing sessions.
 
 use peeklock_core::command::{
-    Command, LinkEnd, Outcome, ReceiveMode, SessionCommand, SessionFilter, Settlement,
+    Command, LinkEnd, MachineOutcome, ReceiveMode, SessionCommand, SessionFilter, Settlement,
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{EntityStatus, QueueDescription};
@@ -39,7 +39,7 @@ fn without_a_session_nothing_comes_or_goes() {
     assert_eq!(stand.main(batch).unwrap_err(), Condition::InvalidOperation);
     // The dead-letter queue is received without (DLQ-11, MAT-04).
     let received = stand.on(SubQueue::DeadLetter, plain_receive()).unwrap();
-    assert!(matches!(received, Outcome::Received(all) if all.is_empty()));
+    assert!(matches!(received, MachineOutcome::Received(all) if all.is_empty()));
 }
 
 /// SES-09, MAT-04: an entity without sessions, and a sub-queue, have none to accept.
@@ -204,7 +204,9 @@ fn a_waiting_receive_ends_with_its_session() {
     stand.accept(Some("a"), 1).unwrap();
     let call = stand.ask(SubQueue::Main, command);
     stand.close(1, LinkEnd::Orderly);
-    assert!(matches!(stand.answer(call), Some(Ok(Outcome::Received(all))) if all.is_empty()));
+    assert!(
+        matches!(stand.answer(call), Some(Ok(MachineOutcome::Received(all))) if all.is_empty())
+    );
     assert_eq!(stand.sessions(SessionFilter::All), Vec::<String>::new());
 }
 
@@ -253,7 +255,7 @@ fn a_session_exists_while_it_owns_something() {
     let before = set_at.minus(seconds(1));
     assert_eq!(stand.sessions(SessionFilter::StateSetAfter(before)), ["stated"]);
     let page = Command::ListSessions { which: SessionFilter::All, skip: 1, top: 2 };
-    assert!(matches!(stand.main(page), Ok(Outcome::Sessions(names))
+    assert!(matches!(stand.main(page), Ok(MachineOutcome::Sessions(names))
         if names.iter().map(AsRef::as_ref).eq(["deferred", "held"])));
 
     stand.accept(Some("stated"), 4).unwrap();
@@ -264,7 +266,7 @@ fn a_session_exists_while_it_owns_something() {
     stand.main(command).unwrap();
     stand.main(Command::DeleteDeferred { sequence: deferred.sequence }).unwrap();
     let command = Command::DeleteBatchUnlocked { count_max: 9, enqueued_before: Some(later) };
-    assert!(matches!(stand.main(command), Ok(Outcome::Deleted(1))));
+    assert!(matches!(stand.main(command), Ok(MachineOutcome::Deleted(1))));
     assert_eq!(stand.sessions(SessionFilter::All), [""; 0]);
     assert_eq!(stand.describe().size_bytes, 0);
 }

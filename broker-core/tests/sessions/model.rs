@@ -326,15 +326,17 @@ impl Run {
             Err(condition) => return Reply::Refused(condition),
         };
         match outcome {
-            Outcome::Done => Reply::Done,
-            Outcome::Accepted(sequence) => Reply::Number(sequence.0),
-            Outcome::SessionAccepted { session, .. } => Reply::Accepted(session.to_string()),
-            Outcome::Renewed(until) => Reply::Until(until),
-            Outcome::Deleted(count) => Reply::Deleted(count),
-            Outcome::SessionState(None) => Reply::State(None),
-            Outcome::SessionState(Some(StateFacts::Stored(_))) => Reply::State(Some(7)),
-            Outcome::SessionState(Some(StateFacts::Fresh(bytes))) => Reply::State(Some(bytes[0])),
-            Outcome::Received(all) => {
+            MachineOutcome::Done => Reply::Done,
+            MachineOutcome::Accepted(sequence) => Reply::Number(sequence.0),
+            MachineOutcome::SessionAccepted { session, .. } => Reply::Accepted(session.to_string()),
+            MachineOutcome::Renewed(until) => Reply::Until(until),
+            MachineOutcome::Deleted(count) => Reply::Deleted(count),
+            MachineOutcome::SessionState(None) => Reply::State(None),
+            MachineOutcome::SessionState(Some(StateFacts::Stored(_))) => Reply::State(Some(7)),
+            MachineOutcome::SessionState(Some(StateFacts::Fresh(bytes))) => {
+                Reply::State(Some(bytes[0]))
+            }
+            MachineOutcome::Received(all) => {
                 let names: Vec<u64> = match expected {
                     Some(Reply::Messages(all)) => all.iter().map(|(.., name)| *name).collect(),
                     _ => Vec::new(),
@@ -384,7 +386,9 @@ impl Run {
             let mut from = SequenceNumber(0);
             loop {
                 let command = Command::Peek { from, count_max: 250 };
-                let Ok(Outcome::Peeked(some)) = stand.on(which, command) else { panic!("peek") };
+                let Ok(MachineOutcome::Peeked(some)) = stand.on(which, command) else {
+                    panic!("peek")
+                };
                 let Some(last) = some.last() else { return all };
                 from = last.sequence.next();
                 all.extend(some.iter().map(|one| (one.sequence.0, one.delivery_count, one.state)));

@@ -1,7 +1,7 @@
 //! The order of messages within a session, settlement, and looking from outside.
 
 use peeklock_core::command::{
-    Command, Drain, LinkEnd, Outcome, ReceiveMode, SessionCommand, Settlement,
+    Command, Drain, LinkEnd, MachineOutcome, ReceiveMode, SessionCommand, Settlement,
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::ids::{ReceiverId, SequenceNumber};
@@ -41,7 +41,7 @@ fn messages_behind_an_abandon_in_flight_wait() {
     let command = Command::InSession { receiver: ReceiverId(1), command };
     let call = stand.ask(SubQueue::Main, command);
     stand.commit();
-    let Some(Ok(Outcome::Received(all))) = stand.answer(call) else { panic!("served") };
+    let Some(Ok(MachineOutcome::Received(all))) = stand.answer(call) else { panic!("served") };
     assert_eq!(all.iter().map(|one| one.sequence.0).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
@@ -80,7 +80,9 @@ fn a_dead_letter_is_out_of_its_session() {
         wait: TimeSpan::ZERO,
         holder: None,
     };
-    let Ok(Outcome::Received(dead)) = stand.on(SubQueue::DeadLetter, receive) else { panic!() };
+    let Ok(MachineOutcome::Received(dead)) = stand.on(SubQueue::DeadLetter, receive) else {
+        panic!()
+    };
     let lock = dead[0].lock.unwrap();
     assert_eq!(dead[0].sequence.0, 1);
     // There each lock is one of its own: renewed, ended and settled without any session.
@@ -131,7 +133,7 @@ fn a_link_gets_messages_of_its_session_by_credit() {
     };
     assert_eq!(numbers(&stand), [1, 3]);
     let drained = stand.main(grant(10, Drain::Yes));
-    assert!(matches!(drained, Ok(Outcome::Granted { unused: 7 })));
+    assert!(matches!(drained, Ok(MachineOutcome::Granted { unused: 7 })));
     assert_eq!(numbers(&stand), [1, 3, 4]);
     stand.main(grant(10, Drain::No)).unwrap();
     stand.send("b");
@@ -156,7 +158,9 @@ fn deferred_messages_belong_to_their_session() {
     assert_eq!(refused.unwrap_err(), Condition::SessionLockLost);
     let plain = Command::ReceiveDeferred { mode: ReceiveMode::PeekLock, sequences, holder: None };
     assert_eq!(stand.main(plain).unwrap_err(), Condition::SessionLockLost);
-    let Ok(Outcome::Received(found)) = stand.in_session(1, by_number.clone()) else { panic!() };
+    let Ok(MachineOutcome::Received(found)) = stand.in_session(1, by_number.clone()) else {
+        panic!()
+    };
     assert_eq!(found[0].sequence.0, 1);
     // The lock of the session ends: it is deferred as before, counted (DEF-05, SES-30).
     stand.wait(seconds(30));
@@ -182,7 +186,7 @@ fn peeking_shows_one_session_or_all() {
         count_max: 10,
     };
     let mut numbers = |command| match stand.main(command) {
-        Ok(Outcome::Peeked(all)) => all.iter().map(|one| one.sequence.0).collect::<Vec<_>>(),
+        Ok(MachineOutcome::Peeked(all)) => all.iter().map(|one| one.sequence.0).collect::<Vec<_>>(),
         other => panic!("a peek was answered with {other:?}"),
     };
     assert_eq!(numbers(peek("a", 0)), [1, 3]);
@@ -202,11 +206,11 @@ fn batch_deletes_respect_sessions() {
     stand.accept(Some("a"), 1).unwrap();
     stand.receive(1, 1).unwrap();
     let admin = Command::DeleteBatchUnlocked { count_max: 2, enqueued_before: None };
-    assert!(matches!(stand.main(admin.clone()), Ok(Outcome::Deleted(2))));
+    assert!(matches!(stand.main(admin.clone()), Ok(MachineOutcome::Deleted(2))));
     assert_eq!(stand.peeked(SubQueue::Main), [1, 3, 5]);
     let own = SessionCommand::DeleteBatch { count_max: 9, enqueued_before: None };
-    assert!(matches!(stand.in_session(1, own), Ok(Outcome::Deleted(1))));
-    assert!(matches!(stand.main(admin.clone()), Ok(Outcome::Deleted(1))));
-    assert!(matches!(stand.main(admin), Ok(Outcome::Deleted(0))));
+    assert!(matches!(stand.in_session(1, own), Ok(MachineOutcome::Deleted(1))));
+    assert!(matches!(stand.main(admin.clone()), Ok(MachineOutcome::Deleted(1))));
+    assert!(matches!(stand.main(admin), Ok(MachineOutcome::Deleted(0))));
     assert_eq!(stand.peeked(SubQueue::Main), [1]);
 }

@@ -262,7 +262,7 @@ impl Stand {
 
     pub fn try_send(&mut self, message: Message) -> Result<u64, Refused> {
         match self.main(Command::Send { message: Self::inbound(message) })? {
-            Outcome::Accepted(sequence) => Ok(sequence.0),
+            MachineOutcome::Accepted(sequence) => Ok(sequence.0),
             other => panic!("a send was answered with {other:?}"),
         }
     }
@@ -319,7 +319,7 @@ impl Stand {
         let wait = TimeSpan::ZERO;
         let command = SessionCommand::Receive { count_max: count, bytes_max: u64::MAX, wait };
         match self.in_session(receiver, command)? {
-            Outcome::Received(messages) => Ok(messages),
+            MachineOutcome::Received(messages) => Ok(messages),
             other => panic!("a receive was answered with {other:?}"),
         }
     }
@@ -343,7 +343,7 @@ impl Stand {
 
     pub fn renew(&mut self, receiver: u64) -> Result<Timestamp, Refused> {
         match self.in_session(receiver, SessionCommand::Renew)? {
-            Outcome::Renewed(until) => Ok(until),
+            MachineOutcome::Renewed(until) => Ok(until),
             other => panic!("a renewal was answered with {other:?}"),
         }
     }
@@ -356,9 +356,11 @@ impl Stand {
     /// The state as its holder reads it, from the store where that is told.
     pub fn state(&mut self, receiver: u64) -> Result<Option<Vec<u8>>, Refused> {
         match self.in_session(receiver, SessionCommand::GetState)? {
-            Outcome::SessionState(None) => Ok(None),
-            Outcome::SessionState(Some(StateFacts::Fresh(bytes))) => Ok(Some(bytes.to_vec())),
-            Outcome::SessionState(Some(StateFacts::Stored(key))) => {
+            MachineOutcome::SessionState(None) => Ok(None),
+            MachineOutcome::SessionState(Some(StateFacts::Fresh(bytes))) => {
+                Ok(Some(bytes.to_vec()))
+            }
+            MachineOutcome::SessionState(Some(StateFacts::Stored(key))) => {
                 let mut contents = Vec::new();
                 self.store.pin(&[key], &mut contents);
                 let content = contents.remove(0).expect("the store has the state");
@@ -370,7 +372,7 @@ impl Stand {
 
     pub fn sessions(&mut self, which: SessionFilter) -> Vec<String> {
         match self.main(Command::ListSessions { which, skip: 0, top: u32::MAX }) {
-            Ok(Outcome::Sessions(names)) => names.iter().map(ToString::to_string).collect(),
+            Ok(MachineOutcome::Sessions(names)) => names.iter().map(ToString::to_string).collect(),
             other => panic!("a list was answered with {other:?}"),
         }
     }
@@ -378,7 +380,7 @@ impl Stand {
     pub fn peek(&mut self, sub_queue: SubQueue) -> Vec<MessageFacts> {
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
         match self.on(sub_queue, command) {
-            Ok(Outcome::Peeked(messages)) => messages,
+            Ok(MachineOutcome::Peeked(messages)) => messages,
             other => panic!("a peek was answered with {other:?}"),
         }
     }
@@ -390,7 +392,7 @@ impl Stand {
 
     pub fn describe(&mut self) -> Described {
         match self.main(Command::Describe) {
-            Ok(Outcome::Described(described)) => *described,
+            Ok(MachineOutcome::Described(described)) => *described,
             other => panic!("a describe was answered with {other:?}"),
         }
     }
@@ -417,7 +419,7 @@ impl Stand {
 
 fn accepted(outcome: Result<MachineOutcome, Refused>, expected: u64) -> Result<String, Refused> {
     match outcome? {
-        Outcome::SessionAccepted { session, receiver, .. } => {
+        MachineOutcome::SessionAccepted { session, receiver, .. } => {
             assert_eq!(receiver, ReceiverId(expected));
             Ok(session.to_string())
         }

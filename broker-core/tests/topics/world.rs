@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use peeklock_core::change::codec::read_rule;
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::command::{Command, InboundMessage, Outcome, ReceivedMessage};
 use peeklock_core::description::{SubscriptionDescription, TopicDescription};
@@ -21,7 +22,6 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::rule::SubscriptionSettings;
-use peeklock_core::rule::codec::read_rule;
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Failure, Shell, Turn};

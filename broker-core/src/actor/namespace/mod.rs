@@ -34,7 +34,7 @@ use super::entity::EntityActor;
 use super::inlet::Inlet;
 use crate::broker::Shared;
 use crate::description::EntityKind;
-use crate::entity::queue::QueueConfig;
+use crate::entity::config::QueueConfig;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
@@ -217,7 +217,7 @@ impl NamespaceActor {
     }
 
     fn config(&self) -> QueueConfig {
-        self.shared.settings.queue_config(self.duplicate_key)
+        QueueConfig::of(&self.shared.settings, self.duplicate_key)
     }
 
     fn forget(&mut self, id: EntityId) -> Option<Entity> {

@@ -14,18 +14,19 @@ use crate::actor::entity::{Adopt, EntityActor, Home, Retire, RetireWhen, RoomAga
 use crate::actor::inlet::Inlet;
 use crate::actor::transfer::Courier;
 use crate::broker::Shared;
+use crate::change::codec::read_rule;
 use crate::change::codec::{self, RecordKey};
 use crate::description::EntityKind;
 use crate::entity::Machine;
 use crate::entity::any::AnyMachine;
+use crate::entity::config::QueueConfig;
 use crate::entity::family::Family;
-use crate::entity::queue::{Queue, QueueConfig};
+use crate::entity::queue::Queue;
 use crate::entity::topic::Topic;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::rule::Rule;
-use crate::rule::codec::read_rule;
 use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
@@ -302,7 +303,7 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
 
 impl Opening {
     fn config(&self) -> QueueConfig {
-        self.shared.settings.queue_config(self.duplicate_key)
+        QueueConfig::of(&self.shared.settings, self.duplicate_key)
     }
 
     fn restore_queue(&self, now: Timestamp) -> Result<Queue, String> {

@@ -46,22 +46,24 @@ impl Subject {
     pub(super) fn reply(&mut self, result: Result<MachineOutcome, Rejection>) -> Reply {
         match result {
             Err(rejection) => Reply::Refused(vec![rejection.condition()]),
-            Ok(Outcome::Done) => Reply::Done,
-            Ok(Outcome::Accepted(sequence)) => Reply::Accepted(sequence.0),
-            Ok(Outcome::AcceptedBatch(sequences)) => {
+            Ok(MachineOutcome::Done) => Reply::Done,
+            Ok(MachineOutcome::Accepted(sequence)) => Reply::Accepted(sequence.0),
+            Ok(MachineOutcome::AcceptedBatch(sequences)) => {
                 Reply::AcceptedBatch(sequences.iter().map(|sequence| sequence.0).collect())
             }
-            Ok(Outcome::Received(all)) => {
+            Ok(MachineOutcome::Received(all)) => {
                 Reply::Received(all.iter().map(|facts| self.seen(facts)).collect())
             }
-            Ok(Outcome::Peeked(all)) => {
+            Ok(MachineOutcome::Peeked(all)) => {
                 Reply::Peeked(all.iter().map(|facts| self.seen(facts)).collect())
             }
-            Ok(Outcome::Renewed(until)) => Reply::Renewed(until),
-            Ok(Outcome::Granted { unused }) => Reply::Granted(unused),
-            Ok(Outcome::Deleted(count)) => Reply::Deleted(count),
-            Ok(Outcome::Described(described)) => Reply::Described(Box::new(report(*described))),
-            Ok(Outcome::Committed(parts)) => Reply::Committed(
+            Ok(MachineOutcome::Renewed(until)) => Reply::Renewed(until),
+            Ok(MachineOutcome::Granted { unused }) => Reply::Granted(unused),
+            Ok(MachineOutcome::Deleted(count)) => Reply::Deleted(count),
+            Ok(MachineOutcome::Described(described)) => {
+                Reply::Described(Box::new(report(*described)))
+            }
+            Ok(MachineOutcome::Committed(parts)) => Reply::Committed(
                 parts
                     .into_iter()
                     .map(|part| match part {
@@ -76,15 +78,15 @@ impl Subject {
                     .collect(),
             ),
             Ok(
-                other @ (Outcome::SessionAccepted { .. }
-                | Outcome::SessionState(_)
-                | Outcome::Sessions(_)
-                | Outcome::TopicDescribed(_)
-                | Outcome::SubscriptionDescribed(_)
-                | Outcome::Rules(_)
-                | Outcome::Explained(_)
-                | Outcome::Admitted(_)
-                | Outcome::TakenOver(_)),
+                other @ (MachineOutcome::SessionAccepted { .. }
+                | MachineOutcome::SessionState(_)
+                | MachineOutcome::Sessions(_)
+                | MachineOutcome::TopicDescribed(_)
+                | MachineOutcome::SubscriptionDescribed(_)
+                | MachineOutcome::Rules(_)
+                | MachineOutcome::Explained(_)
+                | MachineOutcome::Admitted(_)
+                | MachineOutcome::TakenOver(_)),
             ) => panic!("a queue without sessions answers {other:?}"),
         }
     }
@@ -137,7 +139,10 @@ impl Subject {
         for heard in &self.heard {
             match heard {
                 Heard::Delivery(_, facts) => wanted.push(*facts),
-                Heard::Answer(_, Ok(Outcome::Received(all) | Outcome::Peeked(all))) => {
+                Heard::Answer(
+                    _,
+                    Ok(MachineOutcome::Received(all) | MachineOutcome::Peeked(all)),
+                ) => {
                     wanted.extend(all);
                 }
                 Heard::Answer(..) | Heard::Detached(..) | Heard::IdleElapsed => {}

@@ -36,7 +36,7 @@ impl World {
         entity.ending = Some(Ending::Retired);
         let reason = Rejection::entity_not_found(&entity.path);
         for request in entity.inlet.drain(..) {
-            if let Command::TransferIn { passage, .. } = &request.command {
+            if let Some(passage) = request.reply.passage() {
                 let result = Err(reason.clone());
                 passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
             }

@@ -35,10 +35,8 @@ impl World {
             self.entities.iter().position(|one| PathKey::fold(&one.path) == key && !one.closed);
         match found {
             Some(place) => {
-                let command =
-                    Command::TransferIn { messages: arrivals, when_full: list.when_full, passage };
-                let Command::TransferIn { passage, .. } = &command else { return };
-                let reply = Reply::new(passage.outlet(), 0, None);
+                let command = Command::TransferIn { messages: arrivals, when_full: list.when_full };
+                let reply = Reply::of_passage(passage);
                 let (ticket, sub_queue) = (Ticket(0), SubQueue::Main);
                 let request = Request { ticket, sub_queue, command, reply };
                 self.entities[place].inlet.push_back(request);

@@ -337,9 +337,8 @@ impl World {
             self.fates.insert((seat, from, number.0), (handed, fates));
         }
         let when_full = list.when_full;
-        let command = Command::TransferIn { messages: arrivals, when_full, passage };
-        let Command::TransferIn { passage, .. } = &command else { return };
-        let reply = Reply::new(passage.outlet(), 0, None);
+        let command = Command::TransferIn { messages: arrivals, when_full };
+        let reply = Reply::of_passage(passage);
         let request = Request { ticket: Ticket(0), sub_queue: SubQueue::Main, command, reply };
         self.run(to, None, |shell, now, out| shell.run([request], now, out));
     }

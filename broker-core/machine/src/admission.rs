@@ -1,0 +1,71 @@
+//! The admission checks that queues and topics share, in the order of SND-19.
+
+use super::Ctx;
+use crate::command::InboundMessage;
+use crate::error::Rejection;
+use crate::message::Defect;
+use crate::store::Reserved;
+
+/// Refuses messages that are too large or not valid; each check covers all messages before the next
+/// begins. Gives the sum of their sizes.
+pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Result<u64, Rejection> {
+    let mut total = 0u64;
+    for message in messages {
+        let size = u64::from(message.envelope.size);
+        if size > size_max {
+            return Err(Rejection::message_size_exceeded("message", size, size_max));
+        }
+        if let Some(Defect::Size(rejection)) = &message.envelope.defect {
+            return Err(rejection.clone());
+        }
+        total += size;
+    }
+    for message in messages {
+        if let Some(Defect::Property(rejection)) = &message.envelope.defect {
+            return Err(rejection.clone());
+        }
+    }
+    Ok(total)
+}
+
+/// Refuses a batch that is too large (SND-30).
+pub(crate) fn check_batch_size(
+    messages: &[InboundMessage],
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
+    if total > ctx.limits.batch_bytes_max {
+        return Err(Rejection::message_size_exceeded("batch", total, ctx.limits.batch_bytes_max));
+    }
+    Ok(())
+}
+
+/// Refuses a batch whose small messages are too much for one atomic step (QUO-07).
+pub(crate) fn check_atomic_size(
+    messages: &[InboundMessage],
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    let small: u64 = messages
+        .iter()
+        .map(|message| u64::from(message.envelope.size))
+        .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
+        .sum();
+    if small > ctx.limits.atomic_bytes_max {
+        return Err(Rejection::quota_exceeded(format!(
+            "atomic batch holds {small} bytes of small messages, limit is {}",
+            ctx.limits.atomic_bytes_max
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses what the store has no room for (QUO-05).
+pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    match ctx.room {
+        Reserved::Granted => Ok(()),
+        Reserved::Busy => Err(Rejection::server_busy("the store has no room just now")),
+        Reserved::Full => Err(Rejection::server_busy(
+            "the store is under its floor of free space; wait 10 s and retry",
+        )),
+    }
+}

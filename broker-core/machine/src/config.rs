@@ -1,0 +1,61 @@
+//! What the settings of a namespace mean to a machine.
+
+use crate::description::{FailureTarget, OnDestinationFull, Settings};
+use crate::path::SubQueue;
+
+/// What the namespace decides for all its queues.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueConfig {
+    /// Whether an orderly detach releases the locks of a link (SET-21).
+    pub release_on_detach: bool,
+    /// Whether one expired message of a session expires the whole session (EXP-47).
+    pub expire_whole_sessions: bool,
+    /// Key of the hash by which message ids are compared (DUP-01).
+    pub duplicate_key: [u8; 16],
+    /// How messages are forwarded.
+    pub forwarding: ForwardingConfig,
+}
+
+/// What the namespace decides about transfers of all its entities.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ForwardingConfig {
+    /// Transfers of a message at most (FWD-12).
+    pub hop_count_max: u8,
+    /// Where messages go that cannot be forwarded (FWD-18).
+    pub failures_into: SubQueue,
+    /// Whether a message stays while its destination is full (VIA-03).
+    pub holds_when_full: bool,
+}
+
+impl Default for ForwardingConfig {
+    fn default() -> Self {
+        Self {
+            hop_count_max: 4,
+            failures_into: SubQueue::TransferDeadLetter,
+            holds_when_full: false,
+        }
+    }
+}
+
+impl QueueConfig {
+    /// What of the settings the machine of a queue has to know.
+    #[must_use]
+    pub const fn of(settings: &Settings, duplicate_key: [u8; 16]) -> Self {
+        Self {
+            release_on_detach: settings.locks_release_on_detach,
+            expire_whole_sessions: settings.sessions_expire_whole,
+            duplicate_key,
+            forwarding: ForwardingConfig {
+                hop_count_max: settings.limits.hop_count_max,
+                failures_into: match settings.forwarding_failure_target {
+                    FailureTarget::TransferDeadLetter => SubQueue::TransferDeadLetter,
+                    FailureTarget::DeadLetter => SubQueue::DeadLetter,
+                },
+                holds_when_full: matches!(
+                    settings.forwarding_on_destination_full,
+                    OnDestinationFull::Hold
+                ),
+            },
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The state machines: pure and synchronous. (Data path, step 3.)
+//!
+//! Nothing here reads a clock, waits, stores, draws a random number or walks an unordered map: time
+//! and lock tokens come in with [`Ctx`], changes and effects go out with [`Step`]. That is what lets
+//! the model test, the simulator and the actor drive the same code.
+#![deny(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::wildcard_enum_match_arm,
+    clippy::indexing_slicing
+)]
+
+mod admission;
+pub mod any;
+pub mod config;
+pub mod due;
+mod duplicate_history;
+pub mod family;
+pub mod lock_table;
+pub mod peers;
+pub mod queue;
+pub mod sequence_set;
+pub mod slot;
+mod take_over;
+pub mod topic;
+mod usage;
+
+use bytes::Bytes;
+
+use self::family::Family;
+use crate::change::{Change, Durability};
+use crate::command::Command;
+use crate::effect::{Answer, Effect};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::limits::Limits;
+use crate::path::SubQueue;
+use crate::store::{Batch, Key, Reserved};
+use crate::time::Timestamp;
+use crate::transaction::Part;
+
+/// Numbers the stages of a tree; grows by one with every submission.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct StageNumber(pub u64);
+
+/// What a machine may know beside its own state.
+pub struct Ctx<'a> {
+    /// The instant of this step; never earlier than that of the step before.
+    pub now: Timestamp,
+    /// The stage that will carry the changes of this step.
+    pub stage: StageNumber,
+    /// Bytes that the whole tree holds, removals that are not yet durable included.
+    pub stored_bytes: u64,
+    /// What the store has said to a send that asks for room; a send without room is refused at its
+    /// place in SND-19, with nothing changed (QUO-05).
+    pub room: Reserved,
+    /// The numbers of the namespace.
+    pub limits: &'a Limits,
+    /// Fresh random bits for lock tokens.
+    pub tokens: &'a mut dyn FnMut() -> u64,
+}
+
+/// What a step gives out. Reused from step to step.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Durable facts, in order; those of one command are stored together.
+    pub changes: Vec<Change>,
+    /// What follows from them.
+    pub effects: Vec<Effect>,
+    /// Bytes that count for the quota from now on.
+    pub bytes_added: u64,
+    /// Bytes that stop counting when the changes are durable.
+    pub bytes_freed: u64,
+    /// Bytes that stop counting now: what made them free is durable already.
+    pub bytes_left: u64,
+    /// The strongest durability that a change of this step asks for.
+    pub durability: Option<Durability>,
+}
+
+impl Step {
+    /// Raises the durability of the step.
+    pub fn require(&mut self, durability: Durability) {
+        self.durability = self.durability.max(Some(durability));
+    }
+}
+
+/// A record that does not say what its key promises; the store is damaged or of a later version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {key:?} cannot be read: {what}")]
+pub struct CorruptRecord {
+    /// Where it lies.
+    pub key: Vec<u8>,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+/// The state machine of one entity.
+pub trait Machine {
+    /// Runs one command against a sub-queue. A rejection has changed nothing.
+    ///
+    /// # Errors
+    /// With the condition of the first check that fails.
+    fn apply(
+        &mut self,
+        ticket: Ticket,
+        sub_queue: SubQueue,
+        command: Command,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection>;
+
+    /// Lets time pass up to `ctx.now`: what is due happens, within a budget; the rest leaves
+    /// [`Machine::next_deadline`] at an instant that has passed. Called before every list of commands.
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step);
+
+    /// Matches demand with what is available. Called once after every list of commands.
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step);
+
+    /// Is told that every stage up to this one is durable.
+    fn committed(&mut self, stage: StageNumber);
+
+    /// The next instant at which [`Machine::advance`] has something to do.
+    fn next_deadline(&self) -> Option<Timestamp>;
+
+    /// The same without what is due in sessions that are held, for whom those have drivers of their own.
+    fn own_deadline(&self) -> Option<Timestamp> {
+        self.next_deadline()
+    }
+
+    /// The next instant at which something is due in the session that somebody holds.
+    fn deadline_of(&self, _holder: ReceiverId) -> Option<Timestamp> {
+        None
+    }
+
+    /// Carries a change out. The only code that alters what is durable.
+    fn enact(&mut self, change: &Change, stage: StageNumber);
+
+    /// Appends the absolute value of every key that the change touched.
+    fn records(&self, change: &Change, batch: &mut Batch);
+
+    /// Appends the counters that changed since the last call, once per list of commands; returns
+    /// the durability they ask for.
+    fn checkpoint(&mut self, now: Timestamp, batch: &mut Batch) -> Option<Durability>;
+
+    /// Takes back one record in ascending order of keys.
+    ///
+    /// # Errors
+    /// When the record cannot be understood.
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord>;
+
+    /// Is told that every record was restored. After it the machine is as it was, without locks
+    /// and demand (LIF-04).
+    fn restored(&mut self, now: Timestamp);
+
+    /// Takes what the other machines of its tree have for it: copies of a topic, and what they know of
+    /// each other. Called before every list of commands, if there are others.
+    fn take_in(&mut self, _family: &mut Family, _now: Timestamp) {}
+
+    /// Tells the other machines of its tree what they need to know. Called after every list of commands,
+    /// if there are others.
+    fn give_out(&self, _family: &mut Family) {}
+
+    /// Gets the contents that it has asked for by [`Effect::Load`], in that order; what the store could
+    /// not read is missing.
+    fn loaded(
+        &mut self,
+        _contents: Vec<(SequenceNumber, Option<Bytes>)>,
+        _ctx: &mut Ctx<'_>,
+        _step: &mut Step,
+    ) {
+    }
+
+    /// Whether it would carry these parts of a transaction out, which another machine of its tree
+    /// coordinates (TXN-08). Changes nothing; a [`Command::Commit`] of the same parts right after it
+    /// succeeds.
+    ///
+    /// # Errors
+    /// With the condition of the first part that cannot be done.
+    fn check_parts(&self, _parts: Vec<Part>, _ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        Err(Rejection::invalid_operation("this entity takes no part in a transaction of another"))
+    }
+
+    /// What a send may need in the store beside its content and one record.
+    fn send_overhead(&self) -> u64 {
+        0
+    }
+
+    /// Where the content of a message lies.
+    fn content_key(&self, sequence: SequenceNumber) -> Key;
+
+    /// Where the `index`-th overlay of a message lies.
+    fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key;
+}
+
+// TEMPORARY names, replaced by full paths below.
+pub(crate) use peeklock_model::{change, command, effect, transaction, transfer};
+pub(crate) use peeklock_record as store;
+pub(crate) use peeklock_words::{
+    condition, description, error, ids, limits, message, path, rule, time,
+};

@@ -1,0 +1,205 @@
+//! Which messages other brokers have forwarded here of late, so that one that is forwarded again is not
+//! stored twice.
+//!
+//! A source offers a message again when it ended, or lost the connection, before it had recorded that the
+//! message is here. That can concern only the last list that it forwarded: it forwards the next when the
+//! removal of the one before is durable. So the last messages of each source are enough, and a ring of
+//! them is kept, wherever they went in the order of numbers: messages that were locked, and dead letters,
+//! come later than higher ones.
+//!
+//! A message is the same if its number and the instant of its enqueueing are. The instant tells it from
+//! one that got its number again, because the source was set up anew from an older copy of its data.
+
+use std::collections::BTreeMap;
+
+pub use peeklock_model::transfer::peer::{PeerSource, REMEMBERED_MAX, Taking};
+
+use crate::ids::SequenceNumber;
+use crate::time::Timestamp;
+
+/// Sources of one entity; of more, the one is forgotten that was silent longest.
+pub const SOURCES_MAX: usize = 64;
+
+/// What is remembered of all sources.
+#[derive(Debug, Default)]
+pub struct Peers {
+    sources: BTreeMap<PeerSource, Taken>,
+}
+
+/// What is remembered of one.
+#[derive(Debug, Default)]
+struct Taken {
+    /// By place in the ring: the ordinal modulo [`REMEMBERED_MAX`].
+    ring: BTreeMap<u64, Taking>,
+    /// How often a message is in the ring, by what makes it the same.
+    known: BTreeMap<(SequenceNumber, Timestamp), u32>,
+    next: u64,
+    last_at: Timestamp,
+}
+
+impl Peers {
+    /// Whether a message was taken already.
+    #[must_use]
+    pub fn knows(
+        &self,
+        source: &PeerSource,
+        sequence: SequenceNumber,
+        enqueued_at: Timestamp,
+    ) -> bool {
+        self.sources
+            .get(source)
+            .is_some_and(|taken| taken.known.contains_key(&(sequence, enqueued_at)))
+    }
+
+    /// The taking of a message that is taken now.
+    #[must_use]
+    pub fn taking(
+        &self,
+        source: &PeerSource,
+        sequence: SequenceNumber,
+        enqueued_at: Timestamp,
+        at: Timestamp,
+    ) -> Taking {
+        let ordinal = self.sources.get(source).map_or(0, |taken| taken.next);
+        Taking { ordinal, sequence, enqueued_at, at }
+    }
+
+    /// The source to be forgotten before a new one is taken in, if there are as many as there may be.
+    #[must_use]
+    pub fn surplus(&self, newcomer: &PeerSource) -> Option<PeerSource> {
+        if self.sources.len() < SOURCES_MAX || self.sources.contains_key(newcomer) {
+            return None;
+        }
+        let silent = self.sources.iter().min_by_key(|(_, taken)| taken.last_at);
+        silent.map(|(source, _)| *source)
+    }
+
+    /// Remembers a taking; what was in its place is forgotten. Takings come in any order when they are
+    /// read from the store.
+    pub fn remember(&mut self, source: PeerSource, taking: Taking) {
+        let taken = self.sources.entry(source).or_default();
+        taken.next = taken.next.max(taking.ordinal.saturating_add(1));
+        taken.last_at = taken.last_at.max(taking.at);
+        if let Some(old) = taken.ring.insert(taking.place(), taking) {
+            let name = (old.sequence, old.enqueued_at);
+            if let Some(count) = taken.known.get_mut(&name) {
+                *count -= 1;
+                if *count == 0 {
+                    taken.known.remove(&name);
+                }
+            }
+        }
+        *taken.known.entry((taking.sequence, taking.enqueued_at)).or_default() += 1;
+    }
+
+    /// Forgets a source.
+    pub fn forget(&mut self, source: &PeerSource) {
+        self.sources.remove(source);
+    }
+
+    /// Everything that is remembered, in the order of sources and places.
+    pub fn iter(&self) -> impl Iterator<Item = (&PeerSource, &Taking)> {
+        self.sources
+            .iter()
+            .flat_map(|(source, taken)| taken.ring.values().map(move |taking| (source, taking)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::EntityId;
+    use crate::path::SubQueue;
+
+    fn source(broker: u128) -> PeerSource {
+        PeerSource { broker, entity: EntityId(3), sub_queue: SubQueue::Main }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix_ms(seconds * 1_000)
+    }
+
+    fn take(peers: &mut Peers, source: &PeerSource, number: u64, now: i64) {
+        let taking = peers.taking(source, SequenceNumber(number), at(0), at(now));
+        peers.remember(*source, taking);
+    }
+
+    fn knows(peers: &Peers, source: &PeerSource, number: u64) -> bool {
+        peers.knows(source, SequenceNumber(number), at(0))
+    }
+
+    #[test]
+    fn the_last_messages_of_a_source_are_known_whatever_their_order() {
+        let mut peers = Peers::default();
+        for number in [9, 2, 7] {
+            assert!(!knows(&peers, &source(1), number));
+            take(&mut peers, &source(1), number, 1);
+        }
+        for number in 0..20 {
+            assert_eq!(knows(&peers, &source(1), number), [2, 7, 9].contains(&number));
+        }
+        for other in [
+            source(2),
+            PeerSource { entity: EntityId(4), ..source(1) },
+            PeerSource { sub_queue: SubQueue::DeadLetter, ..source(1) },
+        ] {
+            assert!(!knows(&peers, &other, 9), "{other:?}");
+        }
+    }
+
+    /// Its number was given again, after the source was set up from an older copy of its data.
+    #[test]
+    fn a_message_of_another_instant_is_another_message() {
+        let mut peers = Peers::default();
+        take(&mut peers, &source(1), 9, 1);
+        assert!(!peers.knows(&source(1), SequenceNumber(9), at(1)));
+    }
+
+    #[test]
+    fn a_ring_has_room_for_so_many() {
+        let mut peers = Peers::default();
+        let last = 3 * REMEMBERED_MAX;
+        for number in 1..=last {
+            take(&mut peers, &source(1), number, 1);
+        }
+        assert!(!knows(&peers, &source(1), last - REMEMBERED_MAX));
+        assert!(knows(&peers, &source(1), last - REMEMBERED_MAX + 1));
+        assert_eq!(peers.iter().count() as u64, REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn the_source_that_was_silent_longest_makes_room() {
+        let mut peers = Peers::default();
+        for broker in 0..SOURCES_MAX as u128 {
+            assert_eq!(peers.surplus(&source(broker)), None);
+            take(&mut peers, &source(broker), 1, if broker == 5 { 1 } else { 2 });
+        }
+        assert_eq!(peers.surplus(&source(0)), None, "it is there already");
+        assert_eq!(peers.surplus(&source(1_000)), Some(source(5)));
+        peers.forget(&source(5));
+        assert_eq!(peers.surplus(&source(1_000)), None);
+        assert!(!knows(&peers, &source(5), 1));
+    }
+
+    /// What is read back in the order of keys goes on where it was.
+    #[test]
+    fn what_is_read_back_is_the_same() {
+        let mut peers = Peers::default();
+        for number in 1..=REMEMBERED_MAX + 10 {
+            take(&mut peers, &source(1), number * 7 % 5_000, 1);
+        }
+        let mut again = Peers::default();
+        for (source, taking) in peers.iter() {
+            again.remember(*source, *taking);
+        }
+        for number in 0..5_000 {
+            assert_eq!(
+                knows(&again, &source(1), number),
+                knows(&peers, &source(1), number),
+                "{number}"
+            );
+        }
+        let next = |peers: &Peers| peers.taking(&source(1), SequenceNumber(0), at(0), at(9));
+        assert_eq!(next(&again), next(&peers));
+    }
+}

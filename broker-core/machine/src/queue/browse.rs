@@ -1,0 +1,115 @@
+//! Peek and batch delete: what an operator does without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
+
+use super::demand::Lane;
+use super::{Queue, Shown};
+use crate::change::Removal;
+use crate::command::{MessageFacts, Outcome};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::sequence_set::SequenceSet;
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Shows messages from a number on, whatever their state (PEK-03), within the bounds of PEK-08.
+    pub(super) fn peek(
+        &mut self,
+        sub_queue: SubQueue,
+        from: SequenceNumber,
+        count_max: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        let members = &self.sub_queue(sub_queue).members;
+        let messages = self.look_at(members.iter_from(from), count_max, ctx)?;
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Peeked(messages)))
+    }
+
+    /// What a browser sees of messages, within the bounds of PEK-08.
+    pub(super) fn look_at(
+        &self,
+        sequences: impl Iterator<Item = SequenceNumber>,
+        count_max: u32,
+        ctx: &Ctx<'_>,
+    ) -> Result<Vec<MessageFacts>, Rejection> {
+        if count_max == 0 {
+            return Err(Rejection::out_of_range("a peek asks for at least 1 message, not 0"));
+        }
+        let count_max = (count_max as usize).min(ctx.limits.peek_count_max);
+        let mut bytes = 0u64;
+        let mut messages = Vec::new();
+        for sequence in sequences {
+            let Some(slot) = self.slots.get(sequence) else { continue };
+            if slot.in_flight || slot.transferring {
+                continue;
+            }
+            bytes += u64::from(slot.size);
+            if messages.len() == count_max
+                || (!messages.is_empty() && bytes > ctx.limits.peek_bytes_max)
+            {
+                break;
+            }
+            messages.push(self.facts(sequence, slot, Shown::Peeked));
+        }
+        Ok(messages)
+    }
+
+    /// Removes available messages enqueued before an instant, lowest numbers first (DEL-03, DEL-04).
+    pub(super) fn delete_batch(
+        &mut self,
+        sub_queue: SubQueue,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sessionless(Lane::SubQueue(sub_queue))?;
+        self.refuse_receive()?;
+        Self::refuse_delete_count(count_max, ctx)?;
+        let before = enqueued_before.unwrap_or(ctx.now);
+        // Enqueue times ascend with the numbers, so the first that is too young ends the search.
+        let first_of = |all: &SequenceSet| -> Vec<SequenceNumber> {
+            all.iter_from(SequenceNumber(0))
+                .take_while(|sequence| self.is_enqueued_before(*sequence, before))
+                .take(count_max as usize)
+                .collect()
+        };
+        let mut doomed = first_of(&self.sub_queue(sub_queue).available);
+        if let Some(waiting) = self.transfers.waiting_of(sub_queue) {
+            doomed.extend(first_of(waiting));
+            doomed.sort_unstable();
+            doomed.truncate(count_max as usize);
+        }
+        Ok(self.delete_all(&doomed, ctx, step))
+    }
+
+    /// Removes messages, and tells how many.
+    pub(super) fn delete_all(
+        &mut self,
+        doomed: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        for sequence in doomed {
+            self.remove_message(*sequence, Removal::Deleted, ctx, step);
+        }
+        self.touch(ctx.now);
+        Answer::after_commit(Outcome::Deleted(doomed.len() as u64))
+    }
+
+    pub(super) fn is_enqueued_before(&self, sequence: SequenceNumber, before: Timestamp) -> bool {
+        self.slots.get(sequence).is_some_and(|slot| slot.enqueued_at < before)
+    }
+
+    pub(super) fn refuse_delete_count(count_max: u32, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        if count_max == 0 || count_max as usize > ctx.limits.batch_delete_count_max {
+            return Err(Rejection::out_of_range(format!(
+                "a batch delete removes 1 to {} messages, not {count_max}",
+                ctx.limits.batch_delete_count_max
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Moves into the dead-letter queue that the broker decides, with their exact reasons (DLQ-16).
+//!
+//! The reason is an overlay like one that a receiver sets, because it must stay as it was when the
+//! message was moved: the count in its text grows no further, and a later abandon may overwrite it.
+
+use super::Queue;
+use super::settle::overlay_bytes;
+use crate::change::{Change, DeadLetterCause, Durability, Removal};
+use crate::ids::SequenceNumber;
+use crate::message::Overlay;
+use crate::path::SubQueue;
+use crate::{Ctx, Step};
+
+/// DLQ-16, "expired".
+const TTL_EXPIRED: &str = "TTLExpiredException";
+/// DLQ-16, "too many deliveries" (DLQ-18).
+const MAX_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";
+
+impl Queue {
+    /// Moves a message that has failed as often as it may (SET-34 to SET-36).
+    pub(super) fn dead_letter_failed(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery_count: u32,
+        properties: Option<Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let description = format!(
+            "the message was not consumed after {delivery_count} delivery attempts, the maximum is {}",
+            self.description.max_delivery_count
+        );
+        let verdict = verdict(MAX_DELIVERY_COUNT_EXCEEDED, &description);
+        self.dead_letter_by_broker(
+            sequence,
+            delivery_count,
+            properties,
+            verdict,
+            DeadLetterCause::DeliveryCount,
+            ctx,
+            step,
+        );
+    }
+
+    /// Drops an expired message, or moves it if the queue keeps expired ones (EXP-21, EXP-22).
+    pub(super) fn remove_expired(
+        &mut self,
+        sequence: SequenceNumber,
+        properties: Option<Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        if !self.description.dead_lettering_on_message_expiration {
+            self.remove_message(sequence, Removal::Expired, ctx, step);
+            return;
+        }
+        let Some(slot) = self.slots.get(sequence) else { return };
+        // A message that was locked until now has failed once more (file 23, "Locked, expired").
+        let delivery_count = slot.delivery_count + u32::from(slot.lock.is_some());
+        let verdict = verdict(TTL_EXPIRED, "the message expired and was dead-lettered");
+        self.dead_letter_by_broker(
+            sequence,
+            delivery_count,
+            properties,
+            verdict,
+            DeadLetterCause::Expired,
+            ctx,
+            step,
+        );
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is one field of the change")]
+    fn dead_letter_by_broker(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery_count: u32,
+        properties: Option<Overlay>,
+        verdict: Option<Overlay>,
+        cause: DeadLetterCause,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        step.bytes_added += overlay_bytes(properties.as_ref()) + overlay_bytes(verdict.as_ref());
+        let change = Change::DeadLettered {
+            sequence,
+            into: SubQueue::DeadLetter,
+            delivery_count,
+            properties,
+            verdict,
+            cause,
+        };
+        self.change(change, Durability::Sync, ctx, step);
+    }
+}
+
+/// The two properties that tell why (DLQ-14); texts of this length always fit.
+pub(super) fn verdict(reason: &str, description: &str) -> Option<Overlay> {
+    Overlay::dead_letter(Some(reason), Some(description), &[]).ok()
+}

@@ -1,0 +1,130 @@
+//! Deferred messages: received by number only (DEF-01 to DEF-10).
+
+use std::collections::BTreeSet;
+
+use super::session::SessionIndex;
+use super::{Queue, gate_of};
+use crate::change::Removal;
+use crate::command::{Outcome, ReceiveMode};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, SequenceNumber};
+use crate::path::SubQueue;
+use crate::slot::SlotState;
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Takes deferred messages by number, all or none (DEF-03).
+    pub(super) fn receive_deferred(
+        &mut self,
+        sub_queue: SubQueue,
+        mode: ReceiveMode,
+        sequences: &[SequenceNumber],
+        holder: Option<ReceiverId>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if sub_queue == SubQueue::Main && self.sessions.is_some() {
+            return Err(Rejection::session_lock_lost(format!(
+                "deferred messages of `{}` are received by the holder of their session",
+                self.path()
+            )));
+        }
+        self.refuse_forwarded(sub_queue)?;
+        self.refuse_receive()?;
+        self.check_deferred(sub_queue, sequences, ctx)?;
+        Ok(self.hand_out_deferred(mode, sequences, holder, ctx, step))
+    }
+
+    /// Takes deferred messages of a session for its holder (DEF-08).
+    pub(super) fn receive_deferred_of(
+        &mut self,
+        index: SessionIndex,
+        receiver: ReceiverId,
+        sequences: &[SequenceNumber],
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        self.check_deferred(SubQueue::Main, sequences, ctx)?;
+        if let Some(foreign) = sequences.iter().find(|one| !self.is_in_session(index, **one)) {
+            return Err(Rejection::session_lock_lost(format!(
+                "message {foreign} belongs to a session that receiver link {} does not hold",
+                receiver.0
+            )));
+        }
+        let held = self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held());
+        let mode = held.map_or(ReceiveMode::PeekLock, |held| held.mode);
+        Ok(self.hand_out_deferred(mode, sequences, Some(receiver), ctx, step))
+    }
+
+    fn check_deferred(
+        &self,
+        sub_queue: SubQueue,
+        sequences: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let mut seen = BTreeSet::new();
+        for sequence in sequences {
+            if !seen.insert(*sequence)
+                || !self.is_receivable_deferred(sub_queue, *sequence, ctx.now)
+            {
+                return Err(Rejection::message_not_found(*sequence));
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_out_deferred(
+        &mut self,
+        mode: ReceiveMode,
+        sequences: &[SequenceNumber],
+        holder: Option<ReceiverId>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let messages = sequences
+            .iter()
+            .filter_map(|sequence| self.hand_out(*sequence, mode, holder, ctx, step))
+            .collect();
+        self.touch(ctx.now);
+        Answer::Now(Outcome::Received(messages), gate_of(mode))
+    }
+
+    /// Removes a deferred message that may be beyond receiving (DEL-09).
+    pub(super) fn delete_deferred(
+        &mut self,
+        sub_queue: SubQueue,
+        sequence: SequenceNumber,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if !self.is_resting_deferred(sub_queue, sequence) {
+            return Err(Rejection::message_not_found(sequence));
+        }
+        self.remove_message(sequence, Removal::Deleted, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Whether a message is deferred, unlocked and durable.
+    fn is_resting_deferred(&self, sub_queue: SubQueue, sequence: SequenceNumber) -> bool {
+        self.slots.get(sequence).is_some_and(|slot| {
+            slot.state == SlotState::Deferred
+                && slot.sub_queue == sub_queue
+                && slot.lock.is_none()
+                && !slot.in_flight
+        })
+    }
+
+    fn is_receivable_deferred(
+        &self,
+        sub_queue: SubQueue,
+        sequence: SequenceNumber,
+        now: Timestamp,
+    ) -> bool {
+        self.is_resting_deferred(sub_queue, sequence)
+            && self.slots.get(sequence).is_some_and(|slot| !self.is_expired(slot, now))
+    }
+}

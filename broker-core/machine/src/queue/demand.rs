@@ -1,0 +1,472 @@
+//! Demand: who waits for messages, and in which order they are served (RCV-16 to RCV-18).
+//!
+//! Each sub-queue has one ring of turns, and so has each session that is held. A receive call is served
+//! whole in its turn; a link gets up to 16 messages or 64 KiB and goes to the back. A link without credit
+//! or without room in its connection is not in the ring: it is skipped, not served and locked.
+//!
+//! Calls and links for a sub-queue are the queue's, those for a session are in what is held of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::session::SessionIndex;
+use super::{Queue, Shown, gate_of};
+use crate::change::{Change, Durability, Removal};
+use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
+use crate::effect::{Answer, Effect, Gate};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+/// One who waits in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    Call(Ticket),
+    Link(ReceiverId),
+}
+
+/// What one waits for: messages of a sub-queue, or of the session that one holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    SubQueue(SubQueue),
+    Session(SessionIndex),
+}
+
+/// Who waits, in order of turns (RCV-17).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ring {
+    turns: BTreeMap<u64, Demand>,
+    next_turn: u64,
+}
+
+impl Ring {
+    pub(super) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Demand)> {
+        self.turns.iter().map(|(turn, demand)| (*turn, *demand))
+    }
+
+    fn first(&self) -> Option<(u64, Demand)> {
+        self.turns.first_key_value().map(|(turn, demand)| (*turn, *demand))
+    }
+
+    /// Puts somebody at the back.
+    fn take_turn(&mut self, demand: Demand) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.turns.insert(turn, demand);
+        turn
+    }
+}
+
+/// A receive call that is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) lane: Lane,
+    pub(super) mode: ReceiveMode,
+    pub(super) count_max: u32,
+    pub(super) bytes_max: u64,
+    pub(super) holder: Option<ReceiverId>,
+    pub(super) turn: u64,
+    pub(super) deadline: Timestamp,
+}
+
+/// Receive calls that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calls {
+    waiting: BTreeMap<Ticket, Call>,
+    deadlines: BTreeSet<(Timestamp, Ticket)>,
+}
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Call> {
+        self.waiting.get(&ticket)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Call)> {
+        self.waiting.iter().map(|(ticket, call)| (*ticket, call))
+    }
+
+    pub(super) fn insert(&mut self, ticket: Ticket, call: Call) {
+        self.deadlines.insert((call.deadline, ticket));
+        self.waiting.insert(ticket, call);
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Call> {
+        let call = self.waiting.remove(&ticket)?;
+        self.deadlines.remove(&(call.deadline, ticket));
+        Some(call)
+    }
+
+    /// The one whose time is over first.
+    pub(super) fn first_deadline(&self) -> Option<(Timestamp, Ticket)> {
+        self.deadlines.first().copied()
+    }
+
+    /// Whether each has its deadline.
+    pub(super) fn is_whole(&self) -> bool {
+        self.waiting.len() == self.deadlines.len()
+    }
+}
+
+/// How far a link may be sent from now on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) delivery_limit: u64,
+    pub(super) byte_limit: u64,
+    pub(super) drain: Drain,
+}
+
+/// A receiver link.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) lane: Lane,
+    pub(super) mode: ReceiveMode,
+    /// What it was sent since the attach, and how far it may be sent.
+    pub(super) delivered: u64,
+    pub(super) delivery_limit: u64,
+    pub(super) delivered_bytes: u64,
+    pub(super) byte_limit: u64,
+    /// Its place in the ring, while it can be served.
+    pub(super) turn: Option<u64>,
+    /// The drain to answer when what is available has been delivered.
+    pub(super) drain: Option<Ticket>,
+}
+
+impl Link {
+    /// A link that has not been granted anything yet.
+    pub(super) const fn new(lane: Lane, mode: ReceiveMode) -> Self {
+        Self {
+            lane,
+            mode,
+            delivered: 0,
+            delivery_limit: 0,
+            delivered_bytes: 0,
+            byte_limit: 0,
+            turn: None,
+            drain: None,
+        }
+    }
+
+    /// Messages it may be sent now.
+    pub(super) const fn credit(&self) -> u64 {
+        self.delivery_limit.saturating_sub(self.delivered)
+    }
+
+    /// Whether it has credit and its connection has room.
+    pub(super) const fn can_be_served(&self) -> bool {
+        self.delivered < self.delivery_limit && self.delivered_bytes < self.byte_limit
+    }
+}
+
+impl Queue {
+    /// Sets how far a link may be sent (AMQP 2.6.7). A drain before it in the same list is carried
+    /// out first, so that a list means what its commands mean one by one.
+    pub(super) fn grant(
+        &mut self,
+        ticket: Ticket,
+        receiver: ReceiverId,
+        grant: Grant,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if let Some(link) = self.link(receiver)
+            && link.drain.is_some()
+        {
+            let lane = link.lane;
+            self.expire(ctx, step);
+            self.match_demand(lane, ctx, step);
+            self.draining.retain(|draining| *draining != receiver);
+            self.end_drain(receiver, step);
+        }
+        let Some(link) = self.link_mut(receiver) else {
+            return Err(unknown_link(receiver));
+        };
+        link.delivery_limit = grant.delivery_limit;
+        link.byte_limit = grant.byte_limit;
+        let answer = match grant.drain {
+            Drain::No => Answer::Now(Outcome::Granted { unused: link.credit() }, Gate::Open),
+            Drain::Yes => {
+                link.drain = Some(ticket);
+                self.draining.push(receiver);
+                Answer::Later
+            }
+        };
+        self.seat(receiver);
+        self.touch(ctx.now);
+        Ok(answer)
+    }
+
+    /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not.
+    fn seat(&mut self, receiver: ReceiverId) {
+        let Some(link) = self.link(receiver) else { return };
+        let (lane, turn) = (link.lane, link.turn);
+        let turn = match (link.can_be_served(), turn) {
+            (true, None) => Some(self.take_turn(lane, Demand::Link(receiver))),
+            (false, Some(turn)) => {
+                self.give_turn_up(lane, turn);
+                None
+            }
+            (true | false, same) => same,
+        };
+        if let Some(link) = self.link_mut(receiver) {
+            link.turn = turn;
+        }
+    }
+
+    /// A link: of a sub-queue, or of the holder of a session.
+    pub(super) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
+        self.links.get(&receiver).or_else(|| self.sessions.as_ref()?.link(receiver))
+    }
+
+    fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut Link> {
+        match self.links.get_mut(&receiver) {
+            Some(link) => Some(link),
+            None => self.sessions.as_mut()?.link_mut(receiver),
+        }
+    }
+
+    /// Removes a link from ring and table.
+    pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
+        let link = match self.links.remove(&receiver) {
+            Some(link) => link,
+            None => self.sessions.as_mut()?.take_link(receiver)?,
+        };
+        if let Some(turn) = link.turn {
+            self.give_turn_up(link.lane, turn);
+        }
+        Some(link)
+    }
+
+    /// Puts somebody at the back of a ring.
+    pub(super) fn take_turn(&mut self, lane: Lane, demand: Demand) -> u64 {
+        match lane {
+            Lane::SubQueue(which) => self.sub_queue_mut(which).ring.take_turn(demand),
+            Lane::Session(index) => {
+                let Some(sessions) = &mut self.sessions else { return 0 };
+                sessions.note_busy(index);
+                sessions.held_mut(index).map_or(0, |held| held.ring.take_turn(demand))
+            }
+        }
+    }
+
+    /// Takes a turn out of a ring.
+    pub(super) fn give_turn_up(&mut self, lane: Lane, turn: u64) {
+        let ring = match lane {
+            Lane::SubQueue(which) => Some(&mut self.sub_queue_mut(which).ring),
+            Lane::Session(index) => self
+                .sessions
+                .as_mut()
+                .and_then(|sessions| sessions.held_mut(index))
+                .map(|held| &mut held.ring),
+        };
+        if let Some(ring) = ring {
+            ring.turns.remove(&turn);
+        }
+    }
+
+    pub(super) fn ring(&self, lane: Lane) -> Option<&Ring> {
+        match lane {
+            Lane::SubQueue(which) => Some(&self.sub_queue(which).ring),
+            Lane::Session(index) => Some(&self.sessions.as_ref()?.get(index)?.held()?.ring),
+        }
+    }
+
+    /// Whether somebody pulls from the main queue (file 01, "active receiver"; EXP-32).
+    pub(super) fn has_active_receiver(&self) -> bool {
+        if let Some(sessions) = &self.sessions {
+            return sessions.has_receiver();
+        }
+        if self.has_active_forwarder() {
+            return true;
+        }
+        let main = Lane::SubQueue(SubQueue::Main);
+        !self.main.ring.is_empty()
+            || self.links.values().any(|link| link.lane == main && link.credit() > 0)
+    }
+
+    /// Serves the sessions whose demand may meet a message.
+    pub(super) fn match_sessions(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        if self.sessions.is_none() || self.is_expiry_behind(ctx.now) {
+            return;
+        }
+        let Some(busy) = self.sessions.as_mut().map(|sessions| sessions.take_busy()) else {
+            return;
+        };
+        for index in busy {
+            self.match_demand(Lane::Session(index), ctx, step);
+        }
+    }
+
+    /// Serves a ring until demand or supply is used up.
+    pub(super) fn match_demand(&mut self, lane: Lane, ctx: &mut Ctx<'_>, step: &mut Step) {
+        while let Some((turn, demand)) = self.ring(lane).and_then(Ring::first) {
+            if self.next_available(lane, ctx).is_none() {
+                return;
+            }
+            match demand {
+                Demand::Call(ticket) => self.serve_call(ticket, ctx, step),
+                Demand::Link(receiver) => {
+                    self.give_turn_up(lane, turn);
+                    if let Some(link) = self.link_mut(receiver) {
+                        link.turn = None;
+                    }
+                    self.serve_link(receiver, ctx, step);
+                    self.seat(receiver);
+                }
+            }
+        }
+    }
+
+    /// The lowest available message that is not expired. Expired ones at the front are behind the
+    /// budget of this step; they stop the matching, and the next step removes them (EXP-34).
+    fn next_available(&self, lane: Lane, ctx: &Ctx<'_>) -> Option<SequenceNumber> {
+        let sequence = match lane {
+            Lane::SubQueue(which) => self.sub_queue(which).available.first()?,
+            // The expired one may be any message of the session (EXP-45).
+            Lane::Session(_) if self.is_expiry_behind(ctx.now) => return None,
+            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.next_message()?,
+        };
+        let slot = self.slots.get(sequence)?;
+        (!self.is_expired(slot, ctx.now)).then_some(sequence)
+    }
+
+    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13).
+    fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) {
+        let Some(call) = self.remove_call(ticket) else { return };
+        let room = self.available_count(call.lane).min(u64::from(call.count_max));
+        let mut messages = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
+        let mut bytes = 0u64;
+        while messages.len() < call.count_max as usize
+            && let Some(sequence) = self.next_available(call.lane, ctx)
+        {
+            let size = self.slots.get(sequence).map_or(0, |slot| u64::from(slot.size));
+            if !messages.is_empty() && bytes.saturating_add(size) > call.bytes_max {
+                break;
+            }
+            bytes = bytes.saturating_add(size);
+            let Some(facts) = self.hand_out(sequence, call.mode, call.holder, ctx, step) else {
+                break;
+            };
+            messages.push(facts);
+        }
+        self.touch(ctx.now);
+        step.effects.push(Effect::Answer {
+            ticket,
+            result: Ok(Outcome::Received(messages)),
+            gate: gate_of(call.mode),
+        });
+    }
+
+    fn available_count(&self, lane: Lane) -> u64 {
+        match lane {
+            Lane::SubQueue(which) => self.sub_queue(which).available.len(),
+            Lane::Session(index) => self
+                .sessions
+                .as_ref()
+                .and_then(|sessions| sessions.get(index))
+                .map_or(0, |session| session.available().len()),
+        }
+    }
+
+    /// Gives a link its turn: at most 16 messages or 64 KiB.
+    fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) {
+        let Some(link) = self.link(receiver) else { return };
+        let (lane, mode) = (link.lane, link.mode);
+        let mut credit = link.credit();
+        let room = link.byte_limit.saturating_sub(link.delivered_bytes);
+        let (mut count, mut bytes) = (0u64, 0u64);
+        let turn_max = ctx.limits.link_turn_count_max as u64;
+        while credit > 0
+            && bytes < room
+            && count < turn_max
+            && bytes < ctx.limits.link_turn_bytes_max
+            && let Some(sequence) = self.next_available(lane, ctx)
+            && let Some(facts) = self.hand_out(sequence, mode, Some(receiver), ctx, step)
+        {
+            credit -= 1;
+            count += 1;
+            bytes += u64::from(facts.size);
+            step.effects.push(Effect::Deliver { receiver, facts, gate: gate_of(mode) });
+        }
+        if let Some(link) = self.link_mut(receiver) {
+            link.delivered += count;
+            link.delivered_bytes += bytes;
+        }
+        self.touch(ctx.now);
+    }
+
+    /// Takes one available message for a receiver: under a lock, or out of the queue.
+    pub(super) fn hand_out(
+        &mut self,
+        sequence: SequenceNumber,
+        mode: ReceiveMode,
+        holder: Option<ReceiverId>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Option<MessageFacts> {
+        let slot = *self.slots.get(sequence)?;
+        let mut facts = self.facts(sequence, &slot, Shown::Received);
+        match mode {
+            ReceiveMode::PeekLock => {
+                let (token, until) = self.lock(sequence, holder, ctx)?;
+                facts.lock = Some(LockGrant { token, until });
+            }
+            ReceiveMode::ReceiveAndDelete => {
+                self.remove_message(sequence, Removal::Received, ctx, step);
+            }
+        }
+        Some(facts)
+    }
+
+    /// Removes a message for good; its bytes are free when that is durable.
+    pub(super) fn remove_message(
+        &mut self,
+        sequence: SequenceNumber,
+        reason: Removal,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let overlay_count = slot.overlay_count;
+        step.bytes_freed += u64::from(slot.size);
+        self.change(
+            Change::Removed { sequence, overlay_count, reason },
+            Durability::Sync,
+            ctx,
+            step,
+        );
+    }
+
+    /// Gives back the credit of links that are drained (RCV-18).
+    pub(super) fn end_drains(&mut self, step: &mut Step) {
+        for receiver in std::mem::take(&mut self.draining) {
+            self.end_drain(receiver, step);
+        }
+    }
+
+    fn end_drain(&mut self, receiver: ReceiverId, step: &mut Step) {
+        let Some(link) = self.link_mut(receiver) else { return };
+        let Some(ticket) = link.drain.take() else { return };
+        let unused = link.credit();
+        link.delivery_limit = link.delivered;
+        let gate = gate_of(link.mode);
+        self.seat(receiver);
+        step.effects.push(Effect::Answer { ticket, result: Ok(Outcome::Granted { unused }), gate });
+    }
+}
+
+fn unknown_link(receiver: ReceiverId) -> Rejection {
+    Rejection::invalid_operation(format!("no receiver link {} is attached", receiver.0))
+}

@@ -1,0 +1,128 @@
+//! What a change does to the queue, live and after a restart.
+
+use super::Queue;
+use super::transfer::FORWARDED;
+use crate::StageNumber;
+use crate::change::Change;
+use crate::slot::{Slot, SlotState};
+
+impl Queue {
+    /// Carries a change out. What it changes stays with nobody until the stage is durable (DESIGN D5).
+    pub(super) fn enact_change(&mut self, change: &Change, stage: StageNumber) {
+        match change {
+            Change::Accepted { sequence, slot, session, .. }
+            | Change::Arrived { sequence, slot, session, .. } => {
+                self.insert(*sequence, *slot, session.as_deref());
+                self.hold_back(*sequence, stage);
+            }
+            Change::Pending { sequence, slot, destination, .. } => {
+                self.transfers.note_destination(*sequence, std::sync::Arc::clone(destination));
+                self.insert(*sequence, *slot, None);
+                self.hold_back(*sequence, stage);
+            }
+            Change::Absorbed { .. } => {}
+            Change::Departed { sequence } => {
+                self.take(*sequence);
+            }
+            Change::Materialised { from, to, enqueued_at, expires_at } => {
+                let session = self.session_name(*from).cloned();
+                if let Some(mut slot) = self.take(*from) {
+                    slot.state = SlotState::Active;
+                    slot.enqueued_at = *enqueued_at;
+                    slot.expires_at = *expires_at;
+                    self.insert(*to, slot, session.as_deref());
+                    self.hold_back(*to, stage);
+                }
+            }
+            Change::Removed { sequence, .. } => {
+                self.take(*sequence);
+            }
+            Change::Counted { sequence, delivery_count } => {
+                self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
+                // The batch of a destination removes the record; this one must not come after it.
+                let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
+                if self.slots.get(*sequence).is_some_and(leaves) {
+                    self.hold_back(*sequence, stage);
+                } else {
+                    self.offer(*sequence);
+                }
+            }
+            Change::Abandoned { sequence, delivery_count, overlay } => {
+                self.alter(*sequence, |slot| {
+                    slot.delivery_count = *delivery_count;
+                    slot.add_overlay(overlay.as_ref());
+                });
+                self.hold_back(*sequence, stage);
+            }
+            Change::Deferred { sequence, overlay } => {
+                self.alter(*sequence, |slot| {
+                    slot.state = SlotState::Deferred;
+                    slot.add_overlay(overlay.as_ref());
+                });
+                self.hold_back(*sequence, stage);
+            }
+            Change::DeadLettered {
+                sequence, into, delivery_count, properties, verdict, ..
+            } => {
+                let Some(from) = self.slots.get(*sequence).map(|slot| slot.sub_queue) else {
+                    return;
+                };
+                self.alter(*sequence, |slot| {
+                    slot.sub_queue = *into;
+                    slot.state = SlotState::Active;
+                    slot.delivery_count = *delivery_count;
+                    slot.add_overlay(properties.as_ref());
+                    slot.add_overlay(verdict.as_ref());
+                });
+                if let Some(sessions) = &mut self.sessions {
+                    sessions.remove(*sequence, SlotState::Active);
+                }
+                self.sub_queue_mut(from).members.remove(*sequence);
+                self.sub_queue_mut(*into).members.insert(*sequence);
+                self.hold_back(*sequence, stage);
+            }
+            Change::IdRecorded { bucket, id_hash, at, sequence } => {
+                if let Some(history) = &mut self.duplicates {
+                    history.record(*bucket, *id_hash, *at, *sequence);
+                }
+            }
+            Change::IdsForgotten { bucket } => {
+                if let Some(history) = &mut self.duplicates {
+                    history.forget(*bucket);
+                }
+            }
+            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerForgotten { source } => self.peers.forget(source),
+            Change::SessionStateSet { session, state, at } => {
+                if let Some(sessions) = &mut self.sessions {
+                    let size = state.as_ref().map_or(0, |state| state.len() as u64);
+                    let size_before = sessions.set_state(session, state.clone(), *at, stage);
+                    self.tally.size_bytes += size;
+                    self.tally.size_bytes = self.tally.size_bytes.saturating_sub(size_before);
+                }
+            }
+            Change::Described { description, at } => {
+                let before = FORWARDED.map(|which| self.is_forwarding(which));
+                self.description.clone_from(description);
+                self.updated_at = *at;
+                self.redirect(before, stage);
+                self.rebuild_expiry();
+            }
+            Change::SubscriptionDescribed { description, at } => {
+                let before = FORWARDED.map(|which| self.is_forwarding(which));
+                if let Some(subscription) = &mut self.subscription {
+                    *self.description = subscription.describe_anew((**description).clone());
+                }
+                self.updated_at = *at;
+                self.redirect(before, stage);
+                self.rebuild_expiry();
+            }
+            Change::Numbered { last } => {
+                self.stored_sequence = *last;
+                self.transfers.prove(*last, stage);
+            }
+            // Of its topic.
+            Change::OfTopic(_) => {}
+        }
+    }
+}

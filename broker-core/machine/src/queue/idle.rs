@@ -1,0 +1,57 @@
+//! Idleness: when the queue has not been used for long enough to be deleted (TMP-07, TMP-09, TMP-14 to
+//! TMP-17).
+
+use super::Queue;
+use crate::effect::Effect;
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Notes an activity that ends idleness. Rejected operations and reads of descriptions and
+    /// counts are none (TMP-17).
+    pub(super) fn touch(&mut self, now: Timestamp) {
+        self.usage.touch(now);
+    }
+
+    /// Whether something lasting keeps the queue from being idle: forwarding (TMP-12), scheduled
+    /// messages (TMP-14) and those that wait for their transfer, a waiting call, a link with credit, a session that is held or waited for (TMP-15).
+    pub(super) fn is_held_in_use(&self) -> bool {
+        self.description.forward_to.is_some()
+            || self.tally.counts.scheduled > 0
+            || self.tally.counts.transfer > 0
+            || !self.calls.is_empty()
+            || self.sessions.as_ref().is_some_and(|sessions| sessions.has_receiver())
+            || self.links.values().any(|link| link.credit() > 0)
+    }
+
+    fn last_use(&self) -> Timestamp {
+        self.usage.last_at.max(self.created_at).max(self.updated_at)
+    }
+
+    /// When the queue will have been idle for AutoDeleteOnIdle.
+    pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
+        let allowed = self.description.auto_delete_on_idle;
+        if allowed.is_unlimited() || self.is_held_in_use() {
+            return None;
+        }
+        Some(self.usage.deadline(self.last_use(), allowed))
+    }
+
+    /// Whether the queue is due for deletion: reported idle, and not used since.
+    #[must_use]
+    pub fn is_idle_at(&self, now: Timestamp) -> bool {
+        let allowed = self.description.auto_delete_on_idle;
+        self.usage.is_reported()
+            && !allowed.is_unlimited()
+            && !self.is_held_in_use()
+            && self.last_use().plus(allowed) <= now
+    }
+
+    /// Says so when the queue has been idle for long enough.
+    pub(super) fn report_idle(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        if self.idle_deadline().is_some_and(|due| due <= ctx.now) {
+            self.usage.report(ctx.now);
+            step.effects.push(Effect::IdleElapsed);
+        }
+    }
+}

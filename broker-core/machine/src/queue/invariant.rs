@@ -1,0 +1,195 @@
+//! What must hold after every step. Checked by the model test and the simulator.
+
+use std::collections::BTreeSet;
+
+use super::Queue;
+use super::demand::{Demand, Lane, Ring};
+use super::tally::Tally;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::slot::SlotState;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("broken invariant: {0}")]
+pub struct BrokenInvariant(pub String);
+
+impl Queue {
+    /// Checks the whole state against itself, in time linear in its size.
+    ///
+    /// # Errors
+    /// With the first invariant that does not hold.
+    pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let mut tally = Tally::default();
+        let mut locked = 0;
+        let mut doomed = self.doomed();
+        for (_, session) in self.sessions.iter().flat_map(|sessions| sessions.iter()) {
+            tally.size_bytes += session.state().map_or(0, |state| state.size);
+        }
+        for (sequence, slot) in self.slots.iter() {
+            tally.add(slot);
+            if sequence > self.last_sequence {
+                return broken(format!("{sequence} is above the last number"));
+            }
+            for which in SubQueue::ALL {
+                let belongs = which == slot.sub_queue && slot.state != SlotState::Pending;
+                if self.sub_queue(which).members.contains(sequence) != belongs {
+                    return broken(format!(
+                        "{sequence} is not a member of exactly {:?}",
+                        slot.sub_queue
+                    ));
+                }
+            }
+            let offered = slot.state == SlotState::Active
+                && slot.lock.is_none()
+                && !slot.in_flight
+                && !slot.transferring;
+            let offered = offered && !doomed.remove(&sequence);
+            if self.is_available(sequence, slot.sub_queue) != offered {
+                return broken(format!(
+                    "{sequence} is available or not against its state {slot:?}"
+                ));
+            }
+            if let Some(lock) = slot.lock {
+                locked += 1;
+                let known = self.lock_table(sequence, slot.sub_queue).and_then(|all| all.get(lock));
+                if known.map(|lock| lock.sequence()) != Some(sequence) {
+                    return broken(format!("lock of {sequence} names another message (LIF-03)"));
+                }
+                let is_offered = matches!(slot.state, SlotState::Active | SlotState::Deferred);
+                if slot.in_flight || slot.transferring || !is_offered {
+                    return broken(format!("{sequence} is locked while it is offered to nobody"));
+                }
+            }
+            if slot.state == SlotState::Scheduled && slot.sub_queue != SubQueue::Main {
+                return broken(format!("{sequence} is scheduled in a sub-queue"));
+            }
+        }
+        if tally != self.tally {
+            return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));
+        }
+        let sessions = self.sessions.iter().flat_map(|sessions| sessions.iter());
+        let of_sessions = sessions.filter_map(|(_, session)| Some(session.held()?.locks.len()));
+        let locks = self.locks.len() + of_sessions.sum::<usize>();
+        if locked != locks {
+            return broken(format!("{locks} locks for {locked} locked messages"));
+        }
+        if let Some(sequence) = doomed.first() {
+            return broken(format!("{sequence} is to expire with its session and is not there"));
+        }
+        let members: u64 =
+            SubQueue::ALL.iter().map(|which| self.sub_queue(*which).members.len()).sum();
+        let members = members + self.transfers.pending_count() as u64;
+        if members != self.slots.len() as u64 {
+            return broken(format!("{members} members for {} slots", self.slots.len()));
+        }
+        self.check_sessions()?;
+        self.check_transfers()?;
+        self.check_demand()
+    }
+
+    /// Messages of sessions that have expired and are not emptied yet.
+    fn doomed(&self) -> BTreeSet<SequenceNumber> {
+        self.sessions
+            .iter()
+            .flat_map(|sessions| &sessions.doomed)
+            .flat_map(|doomed| doomed.others.iter_from(SequenceNumber(0)).chain([doomed.cause]))
+            .collect()
+    }
+
+    /// LIF-05: what is transferring is on exactly one list, what waits at an exit is to leave by it.
+    fn check_transfers(&self) -> Result<(), BrokenInvariant> {
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let mut under_way = BTreeSet::new();
+        for sequence in self.transfers.under_way() {
+            if !under_way.insert(sequence) {
+                return broken(format!("{sequence} is on two lists"));
+            }
+        }
+        for (sequence, slot) in self.slots.iter() {
+            // A list may name messages that are gone; a frozen one is on a list.
+            if slot.transferring && !under_way.contains(&sequence) {
+                return broken(format!("{sequence} is transferring and on no list"));
+            }
+            let pending = slot.state == SlotState::Pending;
+            if pending != self.transfers.destination_of(sequence).is_some() {
+                return broken(format!("{sequence} is pending or not against its destination"));
+            }
+        }
+        for which in SubQueue::ALL {
+            for sequence in self
+                .transfers
+                .waiting_of(which)
+                .into_iter()
+                .flat_map(|waiting| waiting.iter_from(SequenceNumber(0)))
+            {
+                let leaves = self.slots.get(sequence).is_some_and(|slot| {
+                    slot.sub_queue == which && slot.lock.is_none() && self.leaves(slot)
+                });
+                if !leaves || self.sub_queue(which).available.contains(sequence) {
+                    return broken(format!(
+                        "{sequence} waits at an exit that it does not leave by"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sessions(&self) -> Result<(), BrokenInvariant> {
+        let Some(sessions) = &self.sessions else { return Ok(()) };
+        sessions.check().map_err(BrokenInvariant)?;
+        if !self.main.available.is_empty() || !self.main.ring.is_empty() {
+            return Err(BrokenInvariant("messages of sessions are offered without".to_owned()));
+        }
+        for (sequence, slot) in self.slots.iter() {
+            let belongs = slot.sub_queue == SubQueue::Main && slot.state != SlotState::Pending;
+            if sessions.of(sequence).is_some() != belongs {
+                return Err(BrokenInvariant(format!("{sequence} is not in exactly one session")));
+            }
+            let held = sessions.of(sequence).and_then(|index| sessions.get(index)?.held());
+            if slot.sub_queue == SubQueue::Main && slot.lock.is_some() && held.is_none() {
+                return Err(BrokenInvariant(format!(
+                    "{sequence} is locked in a session that nobody holds (SES-11)"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_demand(&self) -> Result<(), BrokenInvariant> {
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let mut seats = 0;
+        let sessions = self.sessions.iter().flat_map(|sessions| sessions.iter());
+        let lanes = SubQueue::ALL
+            .into_iter()
+            .map(Lane::SubQueue)
+            .chain(sessions.map(|(index, _)| Lane::Session(index)));
+        for lane in lanes {
+            for (turn, demand) in self.ring(lane).into_iter().flat_map(Ring::iter) {
+                seats += 1;
+                let seated = match demand {
+                    Demand::Call(ticket) => self
+                        .call(lane, ticket)
+                        .is_some_and(|call| call.turn == turn && call.lane == lane),
+                    Demand::Link(receiver) => self.link(receiver).is_some_and(|link| {
+                        link.turn == Some(turn) && link.lane == lane && link.can_be_served()
+                    }),
+                };
+                if !seated {
+                    return broken(format!("turn {turn} of {lane:?} belongs to nobody"));
+                }
+            }
+        }
+        let links = self.all_links().into_iter().filter_map(|receiver| self.link(receiver));
+        let waiting = self.all_calls().len() + links.filter(|link| link.can_be_served()).count();
+        if seats != waiting {
+            return broken(format!("{seats} turns for {waiting} who wait"));
+        }
+        if !self.calls.is_whole() {
+            return broken("a waiting call has no deadline".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Message locks: given with a delivery, prolonged on request, ended by time (SET-15 to SET-20).
+
+use super::MOVES_PER_STEP;
+use super::Queue;
+use crate::command::Outcome;
+use crate::effect::{Answer, Gate};
+use crate::error::Rejection;
+use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::lock_table::Lock;
+use crate::path::SubQueue;
+use crate::slot::{LockIndex, Slot};
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+/// A lock that was looked up and is in force: whoever has it may settle.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldLock {
+    pub(super) token: LockToken,
+    pub(super) index: LockIndex,
+    pub(super) sequence: SequenceNumber,
+    pub(super) slot: Slot,
+}
+
+impl Queue {
+    /// Locks a message for LockDuration with a fresh token (SET-15).
+    pub(super) fn lock(
+        &mut self,
+        sequence: SequenceNumber,
+        holder: Option<ReceiverId>,
+        ctx: &mut Ctx<'_>,
+    ) -> Option<(LockToken, Timestamp)> {
+        let random = (ctx.tokens)();
+        let slot = self.slots.get_mut(sequence)?;
+        let which = slot.sub_queue;
+        if let (Some(sessions), SubQueue::Main) = (&mut self.sessions, which) {
+            // The lock of the session is the umbrella of its messages' (SES-14): they end with it.
+            let held = sessions.held_mut(sessions.of(sequence)?)?;
+            let token = LockToken::in_session(sequence, held.epoch, random);
+            let until = held.until;
+            let lock = Lock { token, until: Timestamp::NEVER, holder: None };
+            slot.lock = Some(held.locks.insert(lock)?);
+            sessions.withdraw(sequence);
+            return Some((token, until));
+        }
+        let token = LockToken::new(sequence, random);
+        let until = ctx.now.plus(self.description.lock_duration);
+        slot.lock = Some(self.locks.insert(Lock { token, until, holder })?);
+        self.sub_queue_mut(which).available.remove(sequence);
+        Some((token, until))
+    }
+
+    /// Looks up a lock of this sub-queue that is still in force (SET-20).
+    pub(super) fn held(
+        &self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        now: Timestamp,
+    ) -> Result<HeldLock, Rejection> {
+        let sequence = token.sequence();
+        let held = || {
+            let slot = *self.slots.get(sequence)?;
+            let index = slot.lock?;
+            let lock = self.lock_table(sequence, slot.sub_queue)?.get(index)?;
+            let in_force = lock.token == token && lock.until > now && slot.sub_queue == sub_queue;
+            in_force.then_some(HeldLock { token, index, sequence, slot })
+        };
+        // With its session lock a token is lost as a whole; one that is used twice is not (SES-15,
+        // SET-13).
+        if let (Some(sessions), SubQueue::Main) = (&self.sessions, sub_queue)
+            && !sessions.is_in_force(token.epoch(), now)
+        {
+            return Err(Rejection::session_lock_lost(format!(
+                "the session lock that {token} belongs to has expired or was released"
+            )));
+        }
+        held().ok_or_else(|| Rejection::message_lock_lost(token))
+    }
+
+    /// Sets the end of a lock to now plus LockDuration; token and count stay (SET-18).
+    pub(super) fn renew_lock(
+        &mut self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        let held = self.renewable(sub_queue, token, ctx)?;
+        let until = self.renew_held(&held, ctx);
+        self.touch(ctx.now);
+        Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
+    }
+
+    /// The lock that is to be renewed, if it can be.
+    pub(super) fn renewable(
+        &self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        ctx: &Ctx<'_>,
+    ) -> Result<HeldLock, Rejection> {
+        if sub_queue == SubQueue::Main && self.sessions.is_some() {
+            return Err(Rejection::invalid_operation(format!(
+                "messages of `{}` are locked with their session, which is what can be renewed",
+                self.path()
+            )));
+        }
+        self.held(sub_queue, token, ctx.now)
+    }
+
+    /// Renews a lock that [`Queue::renewable`] has let pass; returns its new end.
+    pub(super) fn renew_held(&mut self, held: &HeldLock, ctx: &Ctx<'_>) -> Timestamp {
+        let until = ctx.now.plus(self.description.lock_duration);
+        self.locks.renew(held.index, until);
+        until
+    }
+
+    /// Ends the locks whose time is over; each counts as a failed delivery (SET-28).
+    pub(super) fn end_locks(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        for _ in 0..MOVES_PER_STEP {
+            let Some(lock) = self.locks.first().copied().filter(|lock| lock.until <= ctx.now)
+            else {
+                return;
+            };
+            self.fail_delivery(lock.sequence(), ctx, step);
+        }
+    }
+
+    /// Unlocks a message as if it had not been delivered (SET-32).
+    pub(super) fn release(&mut self, sequence: SequenceNumber) {
+        let Some(slot) = self.slots.get_mut(sequence) else { return };
+        let which = slot.sub_queue;
+        let Some(lock) = slot.lock.take() else { return };
+        self.drop_lock(sequence, which, lock);
+        self.offer(sequence);
+    }
+}

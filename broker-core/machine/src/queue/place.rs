@@ -1,0 +1,150 @@
+//! Where a message stands: in the table, its sub-queue, its session, under a lock, on offer. Every operation
+//! moves messages with these.
+
+use super::Queue;
+use crate::StageNumber;
+use crate::ids::SequenceNumber;
+use crate::lock_table::LockTable;
+use crate::path::SubQueue;
+use crate::slot::{LockIndex, Slot, SlotState};
+
+impl Queue {
+    /// Adds a message to the table, its sub-queue, its session and the tally.
+    pub(super) fn insert(&mut self, sequence: SequenceNumber, slot: Slot, session: Option<&str>) {
+        self.tally.add(&slot);
+        if slot.state != SlotState::Pending {
+            self.sub_queue_mut(slot.sub_queue).members.insert(sequence);
+        }
+        if let (Some(sessions), Some(session)) = (&mut self.sessions, session) {
+            sessions.insert(sequence, slot.state, session);
+        }
+        self.slots.push(sequence, slot);
+        self.last_sequence = self.last_sequence.max(sequence);
+    }
+
+    /// Takes a message out of the table, its sub-queue, its session, its lock and the tally.
+    pub(super) fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
+        let slot = self.slots.remove(sequence)?;
+        self.tally.subtract(&slot);
+        if let Some(lock) = slot.lock {
+            self.drop_lock(sequence, slot.sub_queue, lock);
+        }
+        let sub_queue = self.sub_queue_mut(slot.sub_queue);
+        sub_queue.members.remove(sequence);
+        sub_queue.available.remove(sequence);
+        self.transfers.withdraw(sequence);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.remove(sequence, slot.state);
+        }
+        Some(Slot { lock: None, transferring: false, ..slot })
+    }
+
+    /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
+    pub(super) fn alter(&mut self, sequence: SequenceNumber, change: impl FnOnce(&mut Slot)) {
+        let Some(slot) = self.slots.get_mut(sequence) else { return };
+        self.tally.subtract(slot);
+        let before = *slot;
+        slot.lock = None;
+        slot.transferring = false;
+        change(slot);
+        self.tally.add(slot);
+        let after = slot.state;
+        if let Some(lock) = before.lock {
+            self.drop_lock(sequence, before.sub_queue, lock);
+        }
+        self.sub_queue_mut(before.sub_queue).available.remove(sequence);
+        if after == SlotState::Pending {
+            self.transfers.recall(sequence);
+        } else {
+            self.transfers.withdraw(sequence);
+        }
+        if let Some(sessions) = &mut self.sessions {
+            sessions.withdraw(sequence);
+            sessions.recount(sequence, before.state, after);
+        }
+    }
+
+    /// Keeps a message from everybody until the stage that carries its change is durable (DESIGN D5).
+    pub(super) fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
+        let Some(slot) = self.slots.get_mut(sequence) else { return };
+        slot.in_flight = true;
+        let is_active = slot.state == SlotState::Active;
+        self.in_flight.push_back((stage, sequence));
+        if let Some(sessions) = &mut self.sessions
+            && is_active
+        {
+            sessions.hold_back(sequence);
+        }
+    }
+
+    /// Puts a durable, unlocked message where its state belongs.
+    pub(super) fn offer(&mut self, sequence: SequenceNumber) {
+        let Some(slot) = self.slots.get(sequence).copied() else { return };
+        if slot.in_flight {
+            return;
+        }
+        match slot.state {
+            SlotState::Active => {
+                let leaves = self.leaves(&slot);
+                match (&mut self.sessions, slot.sub_queue) {
+                    (_, which) if leaves => self.offer_at_exit(sequence, which),
+                    (Some(sessions), SubQueue::Main) => sessions.offer(sequence),
+                    (_, which) => {
+                        self.sub_queue_mut(which).available.insert(sequence);
+                    }
+                }
+                if slot.sub_queue == SubQueue::Main {
+                    self.watch_expiry(sequence, &slot);
+                }
+            }
+            SlotState::Scheduled => self.watch_schedule(sequence, &slot),
+            SlotState::Deferred => {}
+            SlotState::Pending => self.transfers.offer_pending(sequence),
+        }
+    }
+
+    /// Whether a message can be handed out, or over, as far as it is concerned itself.
+    pub(super) fn is_available(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
+        if self.transfers.is_waiting(sequence, which) {
+            return true;
+        }
+        match (&self.sessions, which) {
+            (Some(sessions), SubQueue::Main) => sessions.is_available(sequence),
+            (_, which) => self.sub_queue(which).available.contains(sequence),
+        }
+    }
+
+    /// The session that a message belongs to.
+    pub(super) fn session_name(&self, sequence: SequenceNumber) -> Option<&std::sync::Arc<str>> {
+        self.sessions.as_ref()?.name_of(sequence)
+    }
+
+    /// Where the lock on a message is, if it has one: with that of its session, or with the queue.
+    pub(super) fn lock_table(
+        &self,
+        sequence: SequenceNumber,
+        which: SubQueue,
+    ) -> Option<&LockTable> {
+        match (&self.sessions, which) {
+            (Some(sessions), SubQueue::Main) => {
+                Some(&sessions.get(sessions.of(sequence)?)?.held()?.locks)
+            }
+            _ => Some(&self.locks),
+        }
+    }
+
+    /// Ends a lock; the message must still be where it was locked.
+    pub(super) fn drop_lock(&mut self, sequence: SequenceNumber, which: SubQueue, lock: LockIndex) {
+        match (&mut self.sessions, which) {
+            (Some(sessions), SubQueue::Main) => {
+                let index = sessions.of(sequence);
+                if let Some(held) = index.and_then(|index| sessions.held_mut(index)) {
+                    held.locks.remove(lock);
+                }
+            }
+            _ => {
+                self.locks.remove(lock);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Receive: calls that wait (RCV-10 to RCV-14), and links that come and go.
+
+use super::demand::{Call, Demand, Lane, Link};
+use super::{Queue, gate_of};
+use crate::command::{LinkEnd, Outcome, ReceiveMode};
+use crate::effect::{Answer, Effect, Gate};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, Ticket};
+use crate::path::SubQueue;
+use crate::time::{TimeSpan, Timestamp};
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Registers the demand of a call. It is matched with the rest of its list; a call that may not
+    /// wait is answered then, with what there was.
+    pub(super) fn receive(
+        &mut self,
+        ticket: Ticket,
+        call: Call,
+        wait: TimeSpan,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sessionless(call.lane)?;
+        if let Lane::SubQueue(which) = call.lane {
+            self.refuse_forwarded(which)?;
+        }
+        self.wait_for_messages(ticket, call, wait, ctx)
+    }
+
+    /// Registers the demand of a call in its lane.
+    pub(super) fn wait_for_messages(
+        &mut self,
+        ticket: Ticket,
+        mut call: Call,
+        wait: TimeSpan,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        if call.count_max == 0 {
+            return Err(Rejection::out_of_range("a receive asks for at least 1 message, not 0"));
+        }
+        self.refuse_receiver_count(ctx)?;
+        call.deadline = ctx.now.plus(wait.min(ctx.limits.receive_wait_max));
+        call.turn = self.take_turn(call.lane, Demand::Call(ticket));
+        match (call.lane, &mut self.sessions) {
+            (Lane::Session(index), Some(sessions)) => sessions.add_call(index, ticket, call),
+            _ => self.calls.insert(ticket, call),
+        }
+        self.touch(ctx.now);
+        Ok(Answer::Later)
+    }
+
+    /// Withdraws a waiting call: it takes no lock (RCV-14).
+    pub(super) fn cancel_receive(
+        &mut self,
+        call: Ticket,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.withdraw(call, ctx, step);
+        self.withdraw_accept(call, ctx, step);
+        Ok(Answer::Now(Outcome::Done, Gate::Open))
+    }
+
+    /// Ends a waiting call with nothing.
+    fn withdraw(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut Step) {
+        if self.remove_call(call).is_some() {
+            self.touch(ctx.now);
+            step.effects.push(Effect::Answer {
+                ticket: call,
+                result: Ok(Outcome::Received(Vec::new())),
+                gate: Gate::Open,
+            });
+        }
+    }
+
+    /// Takes a call out of ring and table.
+    pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<Call> {
+        let call = match self.calls.remove(ticket) {
+            Some(call) => call,
+            None => self.sessions.as_mut()?.take_call(ticket)?,
+        };
+        self.give_turn_up(call.lane, call.turn);
+        Some(call)
+    }
+
+    /// Answers the calls whose time is over with nothing (RCV-11). One that has just moved expired
+    /// messages waits until that is durable (EXP-34).
+    pub(super) fn end_calls(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        while let Some(ticket) = self.first_call_over(ctx.now) {
+            self.remove_call(ticket);
+            self.touch(ctx.now);
+            step.effects.push(Effect::Answer {
+                ticket,
+                result: Ok(Outcome::Received(Vec::new())),
+                gate: Gate::Commit,
+            });
+        }
+    }
+
+    /// A call whose time is over.
+    fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
+        let of_queue = self.calls.first_deadline().filter(|(deadline, _)| *deadline <= now);
+        match of_queue {
+            Some((_, ticket)) => Some(ticket),
+            None => self.sessions.as_ref()?.first_call_over(now),
+        }
+    }
+
+    /// Opens a link without credit.
+    pub(super) fn attach(
+        &mut self,
+        sub_queue: SubQueue,
+        receiver: ReceiverId,
+        mode: ReceiveMode,
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sessionless(Lane::SubQueue(sub_queue))?;
+        self.refuse_forwarded(sub_queue)?;
+        self.refuse_receive()?;
+        self.refuse_receiver_count(ctx)?;
+        if self.links.contains_key(&receiver) {
+            return Err(Rejection::invalid_operation(format!(
+                "receiver link {} is attached already",
+                receiver.0
+            )));
+        }
+        self.links.insert(receiver, Link::new(Lane::SubQueue(sub_queue), mode));
+        Ok(Answer::Now(Outcome::Done, Gate::Commit))
+    }
+
+    /// Ends a link or a holder of locks (SET-21, SET-31).
+    pub(super) fn detach(
+        &mut self,
+        receiver: ReceiverId,
+        end: LinkEnd,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if let Some(link) = self.unseat(receiver) {
+            if link.credit() > 0 {
+                self.touch(ctx.now);
+            }
+            if let Some(ticket) = link.drain {
+                step.effects.push(Effect::Answer {
+                    ticket,
+                    result: Ok(Outcome::Granted { unused: link.credit() }),
+                    gate: gate_of(link.mode),
+                });
+            }
+        }
+        // A call of a holder that is gone would lock messages for nobody (RCV-14).
+        for call in self.calls_of(receiver) {
+            self.withdraw(call, ctx, step);
+        }
+        self.withdraw_accepts_of(receiver, ctx, step);
+        let session = self.sessions.as_ref().and_then(|sessions| sessions.held_by(receiver));
+        if let Some(index) = session {
+            self.unlock_session(index, receiver, end, ctx, step);
+        }
+        match end {
+            LinkEnd::Orderly if !self.config.release_on_detach => {}
+            LinkEnd::Orderly | LinkEnd::Broken => {
+                while let Some(lock) = self.locks.first_of(receiver).copied() {
+                    self.fail_delivery(lock.sequence(), ctx, step);
+                }
+            }
+            LinkEnd::ByBroker => {
+                while let Some(lock) = self.locks.first_of(receiver).copied() {
+                    self.release(lock.sequence());
+                }
+            }
+        }
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// The waiting calls of a holder.
+    pub(super) fn calls_of(&self, receiver: ReceiverId) -> Vec<Ticket> {
+        let calls = self.calls.iter().filter(|(_, call)| call.holder == Some(receiver));
+        let held = self.sessions.as_ref().and_then(|sessions| sessions.held_of(receiver));
+        let of_session = held.into_iter().flat_map(|held| held.calls.iter());
+        calls.chain(of_session).map(|(ticket, _)| ticket).collect()
+    }
+
+    /// Fails everybody who waits, because the status no longer lets anybody receive (ENT-24).
+    /// Locks that are held stay (ENT-25).
+    pub(super) fn turn_receivers_away(&mut self, step: &mut Step) {
+        let reason = Rejection::entity_disabled(self.path(), self.description.status);
+        self.turn_accepts_away(&reason, step);
+        for ticket in self.all_calls() {
+            self.remove_call(ticket);
+            step.effects.push(Effect::Answer {
+                ticket,
+                result: Err(reason.clone()),
+                gate: Gate::Commit,
+            });
+        }
+        for receiver in self.all_links() {
+            if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
+                step.effects.push(Effect::Answer {
+                    ticket,
+                    result: Err(reason.clone()),
+                    gate: Gate::Commit,
+                });
+            }
+            step.effects.push(Effect::Detached { receiver, reason: reason.clone() });
+        }
+    }
+
+    /// A call that waits in a lane.
+    pub(super) fn call(&self, lane: Lane, ticket: Ticket) -> Option<&Call> {
+        match lane {
+            Lane::SubQueue(_) => self.calls.get(ticket),
+            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.held()?.calls.get(ticket),
+        }
+    }
+
+    /// All calls that wait, those for sessions too.
+    pub(super) fn all_calls(&self) -> Vec<Ticket> {
+        let of_sessions = self.sessions.iter().flat_map(|sessions| sessions.calls());
+        self.calls.iter().map(|(ticket, _)| ticket).chain(of_sessions).collect()
+    }
+
+    /// All links, those to sessions too.
+    pub(super) fn all_links(&self) -> Vec<ReceiverId> {
+        let of_sessions = self.sessions.iter().flat_map(|sessions| sessions.links());
+        self.links.keys().copied().chain(of_sessions).collect()
+    }
+
+    /// Fails everybody who waits for messages of a sub-queue, because they are forwarded from now on
+    /// (RCV-29, FWD-27). Locks that are held stay (MAT-03).
+    pub(super) fn turn_away_from(&mut self, which: SubQueue, step: &mut Step) {
+        let reason = self.forwarded(which);
+        let lane = Lane::SubQueue(which);
+        let calls: Vec<Ticket> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.lane == lane)
+            .map(|(ticket, _)| ticket)
+            .collect();
+        for ticket in calls {
+            self.remove_call(ticket);
+            let result = Err(reason.clone());
+            step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
+        }
+        let links: Vec<ReceiverId> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.lane == lane)
+            .map(|(receiver, _)| *receiver)
+            .collect();
+        for receiver in links {
+            if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
+                let result = Err(reason.clone());
+                step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
+            }
+            step.effects.push(Effect::Detached { receiver, reason: reason.clone() });
+        }
+    }
+
+    pub(super) fn refuse_receive(&self) -> Result<(), Rejection> {
+        if !self.description.status.allows_receive() {
+            return Err(Rejection::entity_disabled(self.path(), self.description.status));
+        }
+        Ok(())
+    }
+
+    /// Messages of a queue that requires sessions are received by session only (RCV-28).
+    pub(super) fn refuse_sessionless(&self, lane: Lane) -> Result<(), Rejection> {
+        if lane == Lane::SubQueue(SubQueue::Main) && self.sessions.is_some() {
+            return Err(Rejection::invalid_operation(format!(
+                "`{}` requires sessions: its messages are received by accepting one",
+                self.path()
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_receiver_count(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        let count_max = ctx.limits.receiver_count_max;
+        if self.receiver_count() + self.other_receivers() >= count_max {
+            return Err(Rejection::too_many("concurrent receivers", self.path(), count_max));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! Changes to records and back: the absolute value of every key that a change touched.
+
+use super::Queue;
+use crate::CorruptRecord;
+use crate::change::codec::{
+    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key,
+    peer_source_key, slot_key,
+};
+use crate::change::{Came, Change, Durability};
+use crate::ids::SequenceNumber;
+use crate::message::Overlay;
+use crate::path::SubQueue;
+use crate::slot::SlotState;
+use crate::store::Batch;
+use crate::time::Timestamp;
+
+impl Queue {
+    pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
+        match change {
+            Change::Accepted { sequence, content, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    let session = self.session_name(*sequence).map(AsRef::as_ref);
+                    batch.put_with_content(
+                        &slot_key(self.id, *sequence),
+                        content.as_bytes().clone(),
+                        |value| codec::write_slot(slot, session, value),
+                    );
+                }
+            }
+            Change::Pending { sequence, content, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    let destination = self.record_text(*sequence, slot);
+                    batch.put_with_content(
+                        &slot_key(self.id, *sequence),
+                        content.as_bytes().clone(),
+                        |value| codec::write_slot(slot, destination, value),
+                    );
+                }
+            }
+            Change::Arrived { sequence, came, added, .. } => {
+                self.write_arrival(*sequence, came, added, batch);
+            }
+            Change::Absorbed { origin } => origin.delete(batch),
+            // The batch of its destination has removed it.
+            Change::Departed { .. } => {}
+            Change::Materialised { from, to, .. } => {
+                let source = slot_key(self.id, *from);
+                if let Some(slot) = self.slots.get(*to) {
+                    let session = self.session_name(*to).map(AsRef::as_ref);
+                    batch.put_content_of(&slot_key(self.id, *to), &source, |value| {
+                        codec::write_slot(slot, session, value);
+                    });
+                    // One that came from another entity may have been changed on its way (SCH-12).
+                    for index in 0..slot.overlay_count {
+                        let overlay = overlay_key(self.id, *from, index);
+                        let moved = overlay_key(self.id, *to, index);
+                        batch.put_content_of(&moved, &overlay, |_| {});
+                        batch.delete(&overlay);
+                    }
+                }
+                batch.delete(&source);
+            }
+            Change::Removed { sequence, overlay_count, .. } => {
+                if *sequence == self.last_sequence {
+                    self.put_counters(batch);
+                }
+                batch.delete(&slot_key(self.id, *sequence));
+                if *overlay_count > 0 {
+                    batch.delete_prefix(&overlays_key(self.id, *sequence));
+                }
+            }
+            Change::Counted { sequence, .. } => self.write_slot(*sequence, [None, None], batch),
+            Change::Abandoned { sequence, overlay, .. }
+            | Change::Deferred { sequence, overlay } => {
+                self.write_slot(*sequence, [overlay.as_ref(), None], batch);
+            }
+            Change::DeadLettered { sequence, properties, verdict, .. } => {
+                self.write_slot(*sequence, [properties.as_ref(), verdict.as_ref()], batch);
+            }
+            Change::IdRecorded { bucket, id_hash, at, sequence } => {
+                batch.put(&id_key(self.id, *bucket, *id_hash), |value| {
+                    codec::write_acceptance(*at, *sequence, value);
+                });
+            }
+            Change::IdsForgotten { bucket } => {
+                batch.delete_prefix(&id_bucket_key(self.id, *bucket))
+            }
+            Change::PeerTaken { source, taking } => {
+                batch.put(&peer_key(self.id, source, taking.place()), |value| {
+                    codec::write_taking(taking, value);
+                });
+            }
+            Change::PeerForgotten { source } => {
+                batch.delete_prefix(&peer_source_key(self.id, source));
+            }
+            Change::SessionStateSet { session, state, at } => {
+                let key = self.session_state_key(session);
+                match state {
+                    Some(bytes) => batch.put_with_content(&key, bytes.clone(), |value| {
+                        codec::write_session_state(session, *at, bytes.len() as u64, value);
+                    }),
+                    None => batch.delete(&key),
+                }
+            }
+            Change::Described { .. } | Change::SubscriptionDescribed { .. } => {
+                self.write_creation(batch);
+            }
+            Change::Numbered { .. } => self.put_counters(batch),
+            // Of its topic, which writes them.
+            Change::OfTopic(_) => {}
+        }
+    }
+
+    /// Writes a slot and the overlays that the change has just added to it.
+    fn write_slot(
+        &self,
+        sequence: SequenceNumber,
+        overlays: [Option<&Overlay>; 2],
+        batch: &mut Batch,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let session = self.record_text(sequence, slot);
+        batch.put_keep_content(&slot_key(self.id, sequence), |value| {
+            codec::write_slot(slot, session, value);
+        });
+        let added = overlays.iter().flatten().count();
+        let first = usize::from(slot.overlay_count).saturating_sub(added);
+        for (index, overlay) in (first..).zip(overlays.into_iter().flatten()) {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            let key = overlay_key(self.id, sequence, index);
+            batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+        }
+    }
+
+    /// Both halves of a transfer: the records here, with the contents they had there, and there none.
+    fn write_arrival(
+        &self,
+        sequence: SequenceNumber,
+        came: &Came,
+        added: &[Overlay],
+        batch: &mut Batch,
+    ) {
+        let key = slot_key(self.id, sequence);
+        if let Some(slot) = self.slots.get(sequence) {
+            let session = self.record_text(sequence, slot);
+            let write = |value: &mut Vec<u8>| codec::write_slot(slot, session, value);
+            match came {
+                Came::Here(origin) => {
+                    batch.put_content_of(&key, &origin.key, write);
+                    for (index, key) in (0u16..).zip(&origin.overlays) {
+                        batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
+                    }
+                }
+                Came::Peer(content) => {
+                    batch.put_with_content(&key, content.as_bytes().clone(), write);
+                }
+            }
+            let first = usize::from(slot.overlay_count).saturating_sub(added.len());
+            for (index, overlay) in (first..).zip(added) {
+                let index = u16::try_from(index).unwrap_or(u16::MAX);
+                let key = overlay_key(self.id, sequence, index);
+                batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+            }
+        }
+        if let Came::Here(origin) = came {
+            origin.delete(batch);
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            last_sequence: self.last_sequence,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            last_used_at: self.usage.last_at,
+        }
+    }
+
+    fn put_counters(&self, batch: &mut Batch) {
+        // Those of an outbox are its topic's.
+        if self.outbox.is_some() {
+            return;
+        }
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.counters(), value);
+        });
+    }
+
+    /// Writes the counters if the last use on disk is half a minute old, and, where messages leave for
+    /// other entities, if a number was given since.
+    ///
+    /// So that no number is ever given twice, the store needs to know the last one. While its message is
+    /// there, the slot says it; with the removal of that slot the counters are written, in one unit. A
+    /// slot that another entity takes over goes with a batch of that one, perhaps in another shard: its
+    /// number has to be stored before, here with the message itself. Copies come to a subscription with
+    /// a batch of its topic: there it is a change of its own ([`Change::Numbered`]).
+    pub(super) fn write_counters(
+        &mut self,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Option<Durability> {
+        let numbered = self.last_sequence != self.stored_sequence
+            && self.is_source()
+            && self.subscription.is_none();
+        if !numbered && !self.usage.wants_storing(now) {
+            return None;
+        }
+        self.stored_sequence = self.last_sequence;
+        self.usage.stored();
+        self.put_counters(batch);
+        Some(Durability::Lazy)
+    }
+
+    /// The records that make a new queue exist.
+    pub fn write_creation(&self, batch: &mut Batch) {
+        batch.put(&codec::description_key(self.id), |value| match &self.subscription {
+            Some(subscription) => {
+                codec::write_subscription(subscription.description(), value);
+            }
+            None => codec::write_description(&self.description, value),
+        });
+        self.put_counters(batch);
+    }
+
+    pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
+        let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
+        match codec::read_key(key).map_err(corrupt)? {
+            RecordKey::Description => {
+                match &mut self.subscription {
+                    Some(subscription) => {
+                        let description = codec::read_subscription(value).map_err(corrupt)?;
+                        *self.description = subscription.describe_anew(description);
+                    }
+                    None => *self.description = codec::read_description(value).map_err(corrupt)?,
+                }
+                if self.duplicates.is_none() && self.description.requires_duplicate_detection {
+                    self.duplicates = Some(Box::default());
+                }
+                if self.sessions.is_none() && self.description.requires_session {
+                    self.sessions = Some(Box::default());
+                }
+            }
+            RecordKey::Counters => {
+                let counters = codec::read_counters(value).map_err(corrupt)?;
+                self.last_sequence = self.last_sequence.max(counters.last_sequence);
+                self.stored_sequence = counters.last_sequence;
+                self.transfers.proved(counters.last_sequence);
+                self.created_at = counters.created_at;
+                self.updated_at = counters.updated_at;
+                self.usage.restore(counters.last_used_at);
+            }
+            RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
+            RecordKey::Slot(sequence) => {
+                let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                if slot.state == SlotState::Pending {
+                    let destination = session.unwrap_or_default();
+                    self.transfers.restore_destination(sequence, destination);
+                    self.insert(sequence, slot, None);
+                    return Ok(());
+                }
+                let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
+                if belongs != session.is_some() {
+                    return Err(corrupt("message with a session where there is none, or without"));
+                }
+                self.insert(sequence, slot, session);
+            }
+            // Overlays are content; the slot counts them.
+            RecordKey::Overlay => {}
+            RecordKey::Id { bucket, id_hash } => {
+                let (at, sequence) = codec::read_acceptance(value).map_err(corrupt)?;
+                if let Some(history) = &mut self.duplicates {
+                    history.record(bucket, id_hash, at, sequence);
+                }
+            }
+            RecordKey::Peer(source) => {
+                let taking = codec::read_taking(value).map_err(corrupt)?;
+                self.peers.remember(source, taking);
+            }
+            RecordKey::SessionState => {
+                let state = codec::read_session_state(value).map_err(corrupt)?;
+                let Some(sessions) = &mut self.sessions else {
+                    return Err(corrupt("state of a session where there are none"));
+                };
+                sessions.restore_state(&state.session, state.size, state.set_at);
+                self.tally.size_bytes += state.size;
+            }
+        }
+        Ok(())
+    }
+}

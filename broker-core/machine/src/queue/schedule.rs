@@ -1,0 +1,90 @@
+//! Scheduled messages: they wait for their instant, and then are appended as if sent at it.
+
+use std::collections::BTreeSet;
+
+use super::{MOVES_PER_STEP, Queue};
+use crate::change::{Change, Durability, Removal};
+use crate::command::Outcome;
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::slot::{Slot, SlotState};
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Removes scheduled messages by number, all or none (SCH-04, SCH-05).
+    pub(super) fn cancel_scheduled(
+        &mut self,
+        sub_queue: SubQueue,
+        sequences: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if sub_queue != SubQueue::Main {
+            return Err(Rejection::invalid_operation(format!(
+                "`{}{}` holds no scheduled messages",
+                self.path(),
+                sub_queue.suffix()
+            )));
+        }
+        let mut seen = BTreeSet::new();
+        for sequence in sequences {
+            if !seen.insert(*sequence) || !self.is_waiting(*sequence) {
+                return Err(Rejection::message_not_found(*sequence));
+            }
+        }
+        for sequence in sequences {
+            self.remove_message(*sequence, Removal::Cancelled, ctx, step);
+        }
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    fn is_waiting(&self, sequence: SequenceNumber) -> bool {
+        self.slots
+            .get(sequence)
+            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.in_flight)
+    }
+
+    /// Remembers when a scheduled message is due.
+    pub(super) fn watch_schedule(&mut self, sequence: SequenceNumber, slot: &Slot) {
+        self.schedule.insert(slot.enqueued_at, sequence);
+        let alive = usize::try_from(self.tally.counts.scheduled).unwrap_or(usize::MAX);
+        if self.schedule.is_stale(alive) {
+            self.schedule.clear();
+            let waiting = self
+                .slots
+                .iter()
+                .filter(|(_, slot)| slot.state == SlotState::Scheduled && !slot.in_flight);
+            for (sequence, slot) in waiting {
+                self.schedule.insert(slot.enqueued_at, sequence);
+            }
+        }
+    }
+
+    /// Enqueues what is due, by instant, then by number (SCH-03, SCH-07).
+    pub(super) fn materialise(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        for _ in 0..MOVES_PER_STEP {
+            let Some((_, from)) = self.schedule.pop_due(ctx.now) else { return };
+            if !self.is_waiting(from) {
+                continue;
+            }
+            let Some(slot) = self.slots.get(from) else { continue };
+            // While scheduled, a slot's instants are those of an enqueue on time; the TTL is what
+            // lies between them, and its ceiling is the default in force now (EXP-05, EXP-17).
+            let expires_at = if slot.expires_at.is_never() {
+                slot.expires_at
+            } else {
+                let own = slot.expires_at.since(slot.enqueued_at);
+                ctx.now.plus(own.min(self.description.default_message_time_to_live))
+            };
+            let to = self.last_sequence.next();
+            let change = Change::Materialised { from, to, enqueued_at: ctx.now, expires_at };
+            self.change(change, Durability::Sync, ctx, step);
+            if self.tally.counts.scheduled == 0 {
+                self.touch(ctx.now);
+            }
+        }
+    }
+}

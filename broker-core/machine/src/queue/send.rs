@@ -1,0 +1,234 @@
+//! Send: the admission checks in their order (SND-19), then a number and a slot for each message.
+
+use std::sync::Arc;
+
+use super::Queue;
+use crate::change::{Change, Durability};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::slot::{Slot, SlotState};
+use crate::time::Timestamp;
+use crate::{Ctx, Step, admission};
+
+impl Queue {
+    /// Stores one message, now or for its scheduled instant (FND-02, SCH-02).
+    pub(super) fn send(
+        &mut self,
+        sub_queue: SubQueue,
+        message: InboundMessage,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.admit(sub_queue, std::slice::from_ref(&message), ctx)?;
+        let sequence = self.accept(message, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Accepted(sequence)))
+    }
+
+    /// Stores all messages, with consecutive numbers, or none (SND-29, SND-31).
+    pub(super) fn send_batch(
+        &mut self,
+        sub_queue: SubQueue,
+        messages: Vec<InboundMessage>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.admit_batch(sub_queue, &messages, ctx)?;
+        if messages.is_empty() {
+            return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
+        }
+        let sequences =
+            messages.into_iter().map(|message| self.accept(message, ctx, step)).collect();
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
+    }
+
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        admission::check_batch_size(messages, ctx)?;
+        self.admit(sub_queue, messages, ctx)?;
+        admission::check_atomic_size(messages, ctx)
+    }
+
+    /// The checks of all messages of one transaction, of which some are the queue's own and others pass
+    /// through: quota on their sum, and the bound on what is stored as one unit (TXN-07, QUO-07). The
+    /// limit of a batch is not theirs.
+    pub(super) fn admit_together(
+        &self,
+        own: &[InboundMessage],
+        all: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        if !own.is_empty() {
+            self.admit(SubQueue::Main, own, ctx)?;
+        }
+        let total = all.iter().map(|message| u64::from(message.envelope.size)).sum();
+        self.refuse_over_quota(total, ctx)?;
+        admission::check_atomic_size(all, ctx)
+    }
+
+    /// The checks of SND-19 for messages that only pass through.
+    pub(super) fn admit_via(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        // One by itself is no batch (SND-22, SND-30).
+        if messages.len() > 1 {
+            admission::check_batch_size(messages, ctx)?;
+        }
+        let total = admission::check_messages(messages, self.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
+        admission::check_atomic_size(messages, ctx)
+    }
+
+    /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
+    pub(super) fn admit(
+        &self,
+        sub_queue: SubQueue,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        self.refuse_status()?;
+        let total = admission::check_messages(messages, self.message_bytes_max())?;
+        if self.sessions.is_some()
+            && messages.iter().any(|message| message.envelope.session_id.is_none())
+        {
+            return Err(Rejection::invalid_operation(format!(
+                "`{}` requires sessions and takes no message without session id",
+                self.path()
+            )));
+        }
+        admission::refuse_without_room(ctx)?;
+        self.refuse_over_quota(total, ctx)?;
+        self.refuse_full_history(messages, ctx)
+    }
+
+    /// Refuses more bytes than the entity may hold (SND-24).
+    pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        let size_bytes_max = self.size_bytes_max();
+        if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
+            let (kind, path) = self.quota_of();
+            return Err(Rejection::entity_full(kind, path, ctx.stored_bytes, size_bytes_max));
+        }
+        Ok(())
+    }
+
+    /// Refuses to take messages where nobody sends to (SND-20, VIA-01).
+    pub(super) fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+        match sub_queue {
+            SubQueue::Main if self.subscription.is_some() => Err(self.refuse_sending(sub_queue)),
+            SubQueue::Main => Ok(()),
+            SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
+                Err(Rejection::invalid_operation(format!(
+                    "cannot send to `{}{}`: messages enter it only by being dead-lettered",
+                    self.path(),
+                    sub_queue.suffix()
+                )))
+            }
+        }
+    }
+
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
+        if !self.description.status.allows_send() {
+            return Err(Rejection::entity_disabled(self.path(), self.description.status));
+        }
+        Ok(())
+    }
+
+    /// The largest message the queue takes, in bytes (SND-22).
+    pub(super) fn message_bytes_max(&self) -> u64 {
+        self.description.max_message_size_in_kilobytes.saturating_mul(1_024)
+    }
+
+    /// The size quota in bytes (SND-24).
+    fn size_bytes_max(&self) -> u64 {
+        self.description.max_size_in_megabytes.saturating_mul(1_024 * 1_024)
+    }
+
+    /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
+    /// of the scheduled message that it repeats (DUP-02, DUP-12).
+    pub(super) fn accept(
+        &mut self,
+        message: InboundMessage,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> SequenceNumber {
+        let envelope = &message.envelope;
+        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            return kept;
+        }
+        let sequence = self.last_sequence.next();
+        let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
+        let enqueued_at = scheduled_at.unwrap_or(ctx.now);
+        let slot = Slot {
+            enqueued_at,
+            expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
+            enqueued_sequence: SequenceNumber(0),
+            size: envelope.size,
+            header_size: envelope.header_size,
+            delivery_count: 0,
+            lock: None,
+            overlay_count: 0,
+            state: if scheduled_at.is_some() { SlotState::Scheduled } else { SlotState::Active },
+            sub_queue: SubQueue::Main,
+            hops: 0,
+            in_flight: false,
+            transferring: false,
+            never_duplicate: envelope.never_duplicate(),
+        };
+        let id_hash = envelope.message_id_hash;
+        let session = match self.sessions {
+            Some(_) => message.envelope.session_id.map(Arc::from),
+            None => None,
+        };
+        step.bytes_added += u64::from(slot.size);
+        self.change(
+            Change::Accepted {
+                sequence,
+                slot,
+                session,
+                dead_letter_source: None,
+                content: message.content,
+            },
+            Durability::Sync,
+            ctx,
+            step,
+        );
+        self.remember_id(id_hash, sequence, scheduled_at.is_some(), ctx, step);
+        sequence
+    }
+
+    /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
+    /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
+    pub(super) fn own_expiry(
+        &self,
+        time_to_live: Option<crate::time::TimeSpan>,
+        enqueued_at: Timestamp,
+        scheduled_at: Option<Timestamp>,
+    ) -> Timestamp {
+        let Some(own) = time_to_live else { return Timestamp::NEVER };
+        match scheduled_at {
+            Some(_) => enqueued_at.plus(own),
+            None => enqueued_at.plus(own.min(self.description.default_message_time_to_live)),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Holding a session: what its holder may do, and how the lock ends (SES-11 to SES-18, SES-30 to
+//! SES-33).
+
+use super::SessionIndex;
+use crate::command::{LinkEnd, Outcome, SessionCommand};
+use crate::effect::{Answer, Effect, Gate};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::path::SubQueue;
+use crate::queue::demand::{Call, Lane, Link};
+use crate::queue::{MOVES_PER_STEP, Queue};
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Carries out what the holder of a session asks; refuses it without the lock (SES-15).
+    pub(in crate::queue) fn in_session(
+        &mut self,
+        ticket: Ticket,
+        sub_queue: SubQueue,
+        receiver: ReceiverId,
+        command: SessionCommand,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_without_sessions(sub_queue)?;
+        let index = self.session_held_by(receiver, ctx.now)?;
+        match command {
+            SessionCommand::Attach => self.attach_again(index, receiver),
+            SessionCommand::Receive { count_max, bytes_max, wait } => {
+                let Some(held) =
+                    self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held())
+                else {
+                    return Err(lost(receiver));
+                };
+                let call = Call {
+                    lane: Lane::Session(index),
+                    mode: held.mode,
+                    count_max,
+                    bytes_max,
+                    holder: Some(receiver),
+                    turn: 0,
+                    deadline: ctx.now,
+                };
+                self.wait_for_messages(ticket, call, wait, ctx)
+            }
+            SessionCommand::ReceiveDeferred { sequences } => {
+                self.receive_deferred_of(index, receiver, &sequences, ctx, step)
+            }
+            SessionCommand::Renew => Ok(self.renew_session(index, ctx)),
+            SessionCommand::GetState => Ok(self.session_state(index, ctx)),
+            SessionCommand::SetState { state } => self.set_session_state(index, state, ctx, step),
+            SessionCommand::DeleteBatch { count_max, enqueued_before } => {
+                self.delete_batch_of(index, count_max, enqueued_before, ctx, step)
+            }
+        }
+    }
+
+    /// Opens the link of a holder that was turned away while it held its session.
+    fn attach_again(
+        &mut self,
+        index: SessionIndex,
+        receiver: ReceiverId,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_receive()?;
+        if self.link(receiver).is_some() {
+            return Err(Rejection::invalid_operation(format!(
+                "receiver link {} is attached already",
+                receiver.0
+            )));
+        }
+        let Some(sessions) = &mut self.sessions else { return Err(lost(receiver)) };
+        let Some(held) = sessions.get(index).and_then(|session| session.held()) else {
+            return Err(lost(receiver));
+        };
+        let link = Link::new(Lane::Session(index), held.mode);
+        sessions.open_link(index, link);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// The session that a receiver holds, while its lock is in force.
+    fn session_held_by(
+        &self,
+        receiver: ReceiverId,
+        now: Timestamp,
+    ) -> Result<SessionIndex, Rejection> {
+        let held = || {
+            let sessions = self.sessions.as_ref()?;
+            let index = sessions.held_by(receiver)?;
+            let in_force = sessions.get(index)?.held()?.until > now;
+            in_force.then_some(index)
+        };
+        held().ok_or_else(|| lost(receiver))
+    }
+
+    /// Whether a message is in the session that a receiver holds.
+    pub(in crate::queue) fn is_in_session(
+        &self,
+        index: SessionIndex,
+        sequence: SequenceNumber,
+    ) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| sessions.of(sequence) == Some(index))
+    }
+
+    /// Sets the end of a session lock to now plus LockDuration (SES-12).
+    fn renew_session(&mut self, index: SessionIndex, ctx: &Ctx<'_>) -> Answer {
+        let until = ctx.now.plus(self.description.lock_duration);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.renew(index, until);
+        }
+        self.touch(ctx.now);
+        Answer::Now(Outcome::Renewed(until), Gate::Open)
+    }
+
+    /// Ends the session locks whose time is over.
+    pub(in crate::queue) fn end_session_locks(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        for _ in 0..MOVES_PER_STEP {
+            let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
+            let Some(index) = ended else { return };
+            self.lose_session(index, ctx, step);
+        }
+    }
+
+    /// Ends a session lock that ran out: what was delivered under it counts as failed (SES-30), and
+    /// its receiver is told (SES-15).
+    pub(super) fn lose_session(&mut self, index: SessionIndex, ctx: &Ctx<'_>, step: &mut Step) {
+        let Some(receiver) =
+            self.sessions.as_ref().and_then(|sessions| Some(sessions.get(index)?.held()?.receiver))
+        else {
+            return;
+        };
+        let reason = lost(receiver);
+        for ticket in self.calls_of(receiver) {
+            if self.remove_call(ticket).is_some() {
+                let result = Err(reason.clone());
+                step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
+            }
+        }
+        if let Some(link) = self.unseat(receiver) {
+            if let Some(ticket) = link.drain {
+                let result = Err(reason.clone());
+                step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
+            }
+            step.effects.push(Effect::Detached { receiver, reason });
+        }
+        self.unlock_session(index, receiver, LinkEnd::Broken, ctx, step);
+    }
+
+    /// Gives the messages of a holder back and ends its lock. Closed in order, even messages in
+    /// flight come back uncounted, because the order is the point of sessions (SES-31); a lock that
+    /// ran out or whose connection broke counts (SES-30, SES-33).
+    pub(in crate::queue) fn unlock_session(
+        &mut self,
+        index: SessionIndex,
+        receiver: ReceiverId,
+        end: LinkEnd,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        while let Some(lock) =
+            self.sessions.as_ref().and_then(|all| all.get(index)?.held()?.locks.first()).copied()
+        {
+            match end {
+                LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
+                LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
+            }
+        }
+        if let Some(sessions) = &mut self.sessions {
+            sessions.unlock(index);
+        }
+        step.effects.push(Effect::SessionEnded { receiver });
+        self.touch(ctx.now);
+    }
+}
+
+fn lost(receiver: ReceiverId) -> Rejection {
+    Rejection::session_lock_lost(format!(
+        "receiver link {} holds no session: its lock has expired or was released",
+        receiver.0
+    ))
+}

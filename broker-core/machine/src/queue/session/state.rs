@@ -1,0 +1,81 @@
+//! The state of a session: bytes that its holder leaves for the next one (SES-24 to SES-28).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use siphasher::sip128::SipHasher24;
+
+use super::SessionIndex;
+use crate::change::codec::session_state_key;
+use crate::change::{Change, Durability};
+use crate::command::{Outcome, StateFacts};
+use crate::effect::{Answer, Gate};
+use crate::error::Rejection;
+use crate::queue::Queue;
+use crate::store::Key;
+use crate::{Ctx, Step, admission};
+
+impl Queue {
+    /// Tells where the state is (SES-24). Allowed in every status (ENT-25).
+    pub(super) fn session_state(&mut self, index: SessionIndex, ctx: &Ctx<'_>) -> Answer {
+        let facts = self.sessions.as_ref().and_then(|sessions| {
+            let session = sessions.get(index)?;
+            let state = session.state()?;
+            Some(match state.fresh() {
+                Some(bytes) => StateFacts::Fresh(bytes.clone()),
+                None => StateFacts::Stored(self.session_state_key(session.name())),
+            })
+        });
+        self.touch(ctx.now);
+        Answer::Now(Outcome::SessionState(facts), Gate::Commit)
+    }
+
+    /// Replaces or clears the state (SES-24, SES-26, SES-27).
+    pub(super) fn set_session_state(
+        &mut self,
+        index: SessionIndex,
+        state: Option<Bytes>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        let Some((session, size_before, is_first, count)) =
+            self.sessions.as_ref().and_then(|all| {
+                let session = all.get(index)?;
+                let size = session.state().map_or(0, |state| state.size);
+                Some((
+                    Arc::clone(session.name()),
+                    size,
+                    session.state().is_none(),
+                    all.state_count(),
+                ))
+            })
+        else {
+            return Err(Rejection::internal("the session is gone"));
+        };
+        let size = state.as_ref().map_or(0, |state| state.len() as u64);
+        let size_max = self.message_bytes_max();
+        if size > size_max {
+            return Err(Rejection::message_size_exceeded("session state", size, size_max));
+        }
+        if state.is_some() {
+            admission::refuse_without_room(ctx)?;
+        }
+        self.refuse_over_quota(size.saturating_sub(size_before), ctx)?;
+        let count_max = ctx.limits.session_state_count_max;
+        if state.is_some() && is_first && count >= count_max {
+            return Err(Rejection::too_many("session states", self.path(), count_max));
+        }
+        step.bytes_added += size;
+        step.bytes_freed += size_before;
+        let change = Change::SessionStateSet { session, state, at: ctx.now };
+        self.change(change, Durability::Sync, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Where the state of a session lies.
+    pub(in crate::queue) fn session_state_key(&self, session: &str) -> Key {
+        let hash = SipHasher24::new_with_key(&self.config.duplicate_key).hash(session.as_bytes());
+        session_state_key(self.id, hash.as_u128())
+    }
+}

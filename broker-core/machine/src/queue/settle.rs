@@ -1,0 +1,190 @@
+//! Settlement: a receiver decides what becomes of a message it holds (SET-01 to SET-13), and what a
+//! failed delivery leads to (SET-28 to SET-38).
+
+use super::Queue;
+use super::lock::HeldLock;
+use crate::change::{Change, DeadLetterCause, Durability, Removal};
+use crate::command::{Outcome, Settlement};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::{LockToken, SequenceNumber};
+use crate::message::Overlay;
+use crate::path::SubQueue;
+use crate::slot::{Slot, SlotState};
+use crate::{Ctx, Step};
+
+/// What a failed delivery leads to.
+enum Failure {
+    /// It expired while it was locked, and that takes effect now (EXP-26, EXP-28).
+    Expired,
+    /// It has failed as often as it may (SET-35).
+    TooManyDeliveries { delivery_count: u32 },
+    /// It is there again, where it was before.
+    Returned { delivery_count: u32 },
+}
+
+impl Queue {
+    /// Carries a settlement out, or rejects it and leaves the lock as it is (SET-20).
+    pub(super) fn settle(
+        &mut self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        settlement: Settlement,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        let held = self.settleable(sub_queue, token, &settlement, ctx)?;
+        self.settle_held(&held, settlement, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// The lock that a settlement is for, if it can be carried out.
+    pub(super) fn settleable(
+        &self,
+        sub_queue: SubQueue,
+        token: LockToken,
+        settlement: &Settlement,
+        ctx: &Ctx<'_>,
+    ) -> Result<HeldLock, Rejection> {
+        if matches!(settlement, Settlement::DeadLetter { .. }) && sub_queue != SubQueue::Main {
+            return Err(Rejection::invalid_operation(format!(
+                "a message of `{}{}` cannot be dead-lettered again",
+                self.path(),
+                sub_queue.suffix()
+            )));
+        }
+        let held = self.held(sub_queue, token, ctx.now)?;
+        match settlement {
+            Settlement::Abandon { properties }
+            | Settlement::Defer { properties }
+            | Settlement::DeadLetter { properties } => {
+                refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
+            }
+            Settlement::Complete | Settlement::Release => {}
+        }
+        Ok(held)
+    }
+
+    /// Carries out a settlement that [`Queue::settleable`] has let pass.
+    pub(super) fn settle_held(
+        &mut self,
+        held: &HeldLock,
+        settlement: Settlement,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let sequence = held.sequence;
+        match settlement {
+            Settlement::Complete => self.remove_message(sequence, Removal::Completed, ctx, step),
+            Settlement::Abandon { properties } => {
+                self.abandon(sequence, &held.slot, properties, ctx, step);
+            }
+            Settlement::Defer { properties } => {
+                step.bytes_added += overlay_bytes(properties.as_ref());
+                let change = Change::Deferred { sequence, overlay: properties };
+                self.change(change, Durability::Sync, ctx, step);
+            }
+            Settlement::DeadLetter { properties } => {
+                step.bytes_added += overlay_bytes(properties.as_ref());
+                let change = Change::DeadLettered {
+                    sequence,
+                    into: SubQueue::DeadLetter,
+                    delivery_count: held.slot.delivery_count,
+                    properties,
+                    verdict: None,
+                    cause: DeadLetterCause::Application,
+                };
+                self.change(change, Durability::Sync, ctx, step);
+            }
+            Settlement::Release => self.release(sequence),
+        }
+    }
+
+    /// Gives a message back after a failure that the receiver reported (SET-03).
+    fn abandon(
+        &mut self,
+        sequence: SequenceNumber,
+        slot: &Slot,
+        properties: Option<Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        match self.failure(slot, ctx) {
+            Failure::Expired => self.remove_expired(sequence, properties, ctx, step),
+            Failure::TooManyDeliveries { delivery_count } => {
+                self.dead_letter_failed(sequence, delivery_count, properties, ctx, step);
+            }
+            Failure::Returned { delivery_count } => {
+                step.bytes_added += overlay_bytes(properties.as_ref());
+                self.change(
+                    Change::Abandoned { sequence, delivery_count, overlay: properties },
+                    Durability::Sync,
+                    ctx,
+                    step,
+                );
+            }
+        }
+    }
+
+    /// Ends a delivery whose lock ran out or whose receiver broke off. The count is durable within a
+    /// second; nothing waits for it (SET-27).
+    pub(super) fn fail_delivery(
+        &mut self,
+        sequence: SequenceNumber,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Some(slot) = self.slots.get(sequence).copied() else { return };
+        match self.failure(&slot, ctx) {
+            Failure::Expired => self.remove_expired(sequence, None, ctx, step),
+            Failure::TooManyDeliveries { delivery_count } => {
+                self.dead_letter_failed(sequence, delivery_count, None, ctx, step);
+            }
+            Failure::Returned { delivery_count } => {
+                let change = Change::Counted { sequence, delivery_count };
+                self.change(change, Durability::Lazy, ctx, step);
+            }
+        }
+    }
+
+    /// Decides what a failed delivery leads to. Expiry wins over the delivery count (EXP-28); a
+    /// deferred message does not expire, it goes back to deferred (EXP-38, DEF-05); in a sub-queue
+    /// the count has no consequence (SET-38).
+    fn failure(&self, slot: &Slot, ctx: &Ctx<'_>) -> Failure {
+        let delivery_count = slot.delivery_count.saturating_add(1);
+        if slot.sub_queue != SubQueue::Main {
+            return Failure::Returned { delivery_count };
+        }
+        if slot.state == SlotState::Active && self.is_expired(slot, ctx.now) {
+            return Failure::Expired;
+        }
+        if delivery_count >= self.description.max_delivery_count {
+            return Failure::TooManyDeliveries { delivery_count };
+        }
+        Failure::Returned { delivery_count }
+    }
+}
+
+/// Refuses properties that would push the header over its limit; they count in full beside what is
+/// there (SET-10).
+fn refuse_large_header(
+    slot: &Slot,
+    properties: Option<&Overlay>,
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    let size = u64::from(slot.header_size) + overlay_bytes(properties);
+    if properties.is_some() && size > ctx.limits.header_bytes_max {
+        return Err(Rejection::message_size_exceeded(
+            "message header with the properties to set",
+            size,
+            ctx.limits.header_bytes_max,
+        ));
+    }
+    Ok(())
+}
+
+/// The bytes an overlay adds to the stored size.
+pub(super) fn overlay_bytes(overlay: Option<&Overlay>) -> u64 {
+    overlay.map_or(0, |overlay| u64::from(overlay.size_bytes()))
+}

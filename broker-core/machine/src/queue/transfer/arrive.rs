@@ -1,0 +1,155 @@
+//! Messages that come from another entity: the checks of a send, and one change that says "arrived
+//! here" and "left there" (FND-03, FWD-09).
+
+use std::sync::Arc;
+
+use crate::change::{Came, Change, Durability};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::message::{Envelope, Overlay};
+use crate::path::SubQueue;
+use crate::queue::Queue;
+use crate::queue::dead_letter::verdict;
+use crate::queue::settle::overlay_bytes;
+use crate::slot::{Slot, SlotState};
+use crate::transfer::{Admission, Arrival, WhenFull};
+use crate::{Ctx, Step, take_over};
+
+/// DLQ-16, "null session id".
+const SESSION_ID_NULL: &str = "Session ID is null.";
+/// DLQ-16, "header too large".
+const HEADER_SIZE_EXCEEDED: &str = "HeaderSizeExceeded";
+
+/// A message that was admitted, wherever it comes from.
+pub(super) struct Newcomer {
+    pub(super) envelope: Envelope,
+    /// How many overlays come with it.
+    pub(super) overlay_count: usize,
+    pub(super) enqueued_sequence: SequenceNumber,
+    pub(super) hops: u8,
+    pub(super) dead_letter_source: Option<Arc<str>>,
+    pub(super) came: Came,
+}
+
+impl From<Arrival> for Newcomer {
+    fn from(arrival: Arrival) -> Self {
+        Self {
+            envelope: arrival.message.envelope,
+            overlay_count: arrival.overlays.len(),
+            enqueued_sequence: arrival.enqueued_sequence,
+            hops: arrival.hops,
+            dead_letter_source: arrival.dead_letter_source,
+            came: Came::Here(arrival.origin),
+        }
+    }
+}
+
+impl Queue {
+    /// Takes messages over in their order, each by itself, up to the first behind one that is refused.
+    pub(in crate::queue) fn transfer_in(
+        &mut self,
+        messages: Vec<Arrival>,
+        when_full: WhenFull,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let admissions = take_over::arrivals(
+            &mut (&mut *self, &mut *ctx, step),
+            messages,
+            when_full,
+            |(queue, ctx, step), arrival| queue.admit_arrival(&arrival.message, ctx, step),
+            |(queue, ctx, step), arrival, ()| queue.arrive(arrival.into(), ctx, step),
+        );
+        if admissions.contains(&Admission::Accepted) {
+            self.touch(ctx.now);
+        }
+        Answer::after_commit(Outcome::Admitted(admissions))
+    }
+
+    /// The checks of SND-19 that concern a transfer: status, size, quota. What the sender's client was
+    /// bound to was checked when it was sent.
+    pub(super) fn admit_arrival(
+        &self,
+        message: &InboundMessage,
+        ctx: &Ctx<'_>,
+        step: &Step,
+    ) -> Result<(), Rejection> {
+        self.refuse_status()?;
+        let (size, size_max) = (u64::from(message.envelope.size), self.message_bytes_max());
+        if size > size_max {
+            return Err(Rejection::message_size_exceeded("message", size, size_max));
+        }
+        self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
+        self.refuse_full_history(std::slice::from_ref(message), ctx)
+    }
+
+    /// Gives an admitted message its number, or drops it as a duplicate; either removes it from where
+    /// it was in this broker (FWD-22).
+    pub(super) fn arrive(&mut self, newcomer: Newcomer, ctx: &Ctx<'_>, step: &mut Step) {
+        let Newcomer { envelope, overlay_count, enqueued_sequence, hops, dead_letter_source, came } =
+            newcomer;
+        if self.find_duplicate(envelope.message_id_hash, ctx.now).is_some() {
+            if let Came::Here(origin) = came {
+                self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            }
+            return;
+        }
+        let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
+        let enqueued_at = scheduled_at.unwrap_or(ctx.now);
+        let mut added: Vec<Overlay> =
+            dead_letter_source.as_deref().map(Overlay::dead_letter_source).into_iter().collect();
+        let header_size = u64::from(envelope.header_size)
+            + added.iter().map(|overlay| u64::from(overlay.size_bytes())).sum::<u64>();
+        let cause = if header_size > ctx.limits.header_bytes_max {
+            let limit = ctx.limits.header_bytes_max;
+            Some((
+                HEADER_SIZE_EXCEEDED,
+                format!("the header of {header_size} bytes exceeded the size quota of {limit}"),
+            ))
+        } else if self.sessions.is_some() && envelope.session_id.is_none() {
+            Some((
+                SESSION_ID_NULL,
+                "an entity that requires sessions takes no message without session id".to_owned(),
+            ))
+        } else {
+            None
+        };
+        let is_dead = cause.is_some();
+        added.extend(cause.and_then(|(reason, description)| verdict(reason, &description)));
+        let mut slot = Slot {
+            enqueued_at,
+            expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
+            enqueued_sequence,
+            size: envelope.size,
+            header_size: envelope.header_size,
+            delivery_count: 0,
+            lock: None,
+            overlay_count: u16::try_from(overlay_count).unwrap_or(u16::MAX),
+            state: match scheduled_at {
+                Some(_) if !is_dead => SlotState::Scheduled,
+                Some(_) | None => SlotState::Active,
+            },
+            sub_queue: if is_dead { SubQueue::DeadLetter } else { SubQueue::Main },
+            hops,
+            in_flight: false,
+            transferring: false,
+            never_duplicate: envelope.never_duplicate(),
+        };
+        for overlay in &added {
+            slot.add_overlay(Some(overlay));
+        }
+        let session = match self.sessions {
+            Some(_) if !is_dead => envelope.session_id.map(Arc::from),
+            Some(_) | None => None,
+        };
+        let sequence = self.last_sequence.next();
+        step.bytes_added += u64::from(envelope.size)
+            + added.iter().map(|overlay| overlay_bytes(Some(overlay))).sum::<u64>();
+        let is_scheduled = slot.state == SlotState::Scheduled;
+        let change = Change::Arrived { sequence, slot, session, came, added };
+        self.change(change, Durability::Sync, ctx, step);
+        self.remember_id(envelope.message_id_hash, sequence, is_scheduled, ctx, step);
+    }
+}

@@ -1,0 +1,324 @@
+//! What becomes of messages that were handed over: gone, kept, or dead-lettered with the exact reason
+//! (FWD-12, FWD-15, FWD-23, FWD-28, FWD-32).
+
+use super::{Exit, List};
+use crate::change::{Change, DeadLetterCause, Durability, Removal};
+use crate::command::Outcome;
+use crate::condition::Condition;
+use crate::effect::{Answer, Gate};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::queue::Queue;
+use crate::queue::dead_letter::verdict;
+use crate::queue::settle::overlay_bytes;
+use crate::time::TimeSpan;
+use crate::transfer::{Departure, ListNumber};
+use crate::{Ctx, Machine, Step};
+
+/// FWD-12.
+const HOPS_EXCEEDED: &str = "MaxTransferHopCountExceeded";
+/// When a list is offered again of which nothing became known.
+const RETRY: TimeSpan = TimeSpan::from_seconds(1);
+/// When dead letters are offered again that were refused (FWD-28).
+const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
+/// A forwarder that has failed is asked again after one second, then after twice as long each time, up
+/// to this (FWD-32).
+const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(60);
+/// A list is halved so often, to 16 messages, behind one that was cut short by a refusal: the destination
+/// may be nearly full, and refuse again and again.
+const HALVINGS: u32 = 4;
+
+/// What a departure asks of its exit.
+enum Next {
+    GoOn,
+    /// Offer the rest later.
+    After(TimeSpan),
+}
+
+impl Queue {
+    /// Carries out what became of a list. One that is not known any more is not of this machine.
+    pub(in crate::queue) fn transfer_out(
+        &mut self,
+        number: ListNumber,
+        departures: Vec<Departure>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let done = Answer::Now(Outcome::Done, Gate::Open);
+        let Some((exit, list)) = self.take_list(number) else { return done };
+        let destination = self.list_destination(&exit);
+        let mut wait: Option<TimeSpan> = None;
+        let (mut has_failed, mut has_left) = (false, false);
+        let (mut has_refused, mut is_cut) = (false, false);
+        let mut departures = departures.into_iter();
+        for sequence in list.sequences {
+            let departure = departures.next().unwrap_or(Departure::NotTried);
+            let is_tried = !matches!(departure, Departure::NotTried);
+            let fails = matches!(departure, Departure::Failed { .. });
+            has_failed |= fails;
+            has_refused |= matches!(departure, Departure::Refused(_) | Departure::Rejected { .. });
+            is_cut |= has_refused && !is_tried;
+            match self.depart(&exit, sequence, departure, &destination, ctx, step) {
+                Next::GoOn => has_left |= !fails,
+                // A forwarder takes a few at a time, or one that was refused was before it.
+                Next::After(_) if has_left && !is_tried => {}
+                Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
+            }
+        }
+        if let Some(lane) = self.transfers.lane_mut(&exit) {
+            if !has_failed {
+                lane.failures = 0;
+            }
+            lane.halvings = if is_cut { HALVINGS } else { lane.halvings.saturating_sub(1) };
+            if let Some(span) = wait {
+                lane.not_before = ctx.now.plus(span);
+            }
+        }
+        if let Exit::Pending(destination) = &exit {
+            self.transfers.forget_idle(destination);
+            if wait.is_none() {
+                // As of scheduled messages, the time of idleness runs when the last one is gone (TMP-14).
+                self.touch(ctx.now);
+            }
+        }
+        done
+    }
+
+    fn take_list(&mut self, number: ListNumber) -> Option<(Exit, List)> {
+        let under_way = |exit: &Exit| {
+            let list = self.transfers.lane(exit).and_then(|lane| lane.list.as_ref());
+            list.is_some_and(|list| list.number == number)
+        };
+        let exit = self.transfers.exits().find(under_way)?;
+        let list = self.transfers.lane_mut(&exit)?.list.take()?;
+        Some((exit, list))
+    }
+
+    /// How a destination is named to people. The description may have changed since the list left.
+    fn list_destination(&self, exit: &Exit) -> String {
+        let text = match exit {
+            Exit::Messages => self.description.forward_to.as_deref(),
+            Exit::DeadLetters => self.description.forward_dead_lettered_messages_to.as_deref(),
+            Exit::Pending(destination) => Some(&**destination),
+        };
+        text.unwrap_or("the destination").to_owned()
+    }
+
+    fn depart(
+        &mut self,
+        exit: &Exit,
+        sequence: SequenceNumber,
+        departure: Departure,
+        destination: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Next {
+        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.transferring) else {
+            return Next::GoOn;
+        };
+        match departure {
+            Departure::Taken => {
+                // It left in the batch of the destination: its room is free already (FWD-25).
+                step.bytes_left += u64::from(slot.size);
+                let change = Change::Departed { sequence };
+                self.enact(&change, ctx.stage);
+                step.changes.push(change);
+                Next::GoOn
+            }
+            Departure::Delivered => {
+                self.remove_message(sequence, Removal::Forwarded, ctx, step);
+                self.transfers.settle_in(exit, ctx.stage);
+                Next::GoOn
+            }
+            Departure::NotTried | Departure::Kept => {
+                self.thaw(sequence);
+                Next::After(RETRY)
+            }
+            Departure::Refused(rejection) => {
+                self.refused(exit, sequence, &rejection, destination, ctx, step)
+            }
+            Departure::Rejected { reason, description } => {
+                if *exit == Exit::DeadLetters {
+                    self.keep_for_good(sequence);
+                    return Next::GoOn;
+                }
+                self.give_up(exit, sequence, &reason, &description, ctx, step);
+                Next::GoOn
+            }
+            Departure::Postponed { retry_after } => {
+                self.thaw(sequence);
+                Next::After(retry_after.unwrap_or(RETRY))
+            }
+            Departure::Failed { why, retry_after } => {
+                self.failed(exit, sequence, &why, retry_after, ctx, step)
+            }
+        }
+    }
+
+    /// A destination does not take a message.
+    fn refused(
+        &mut self,
+        exit: &Exit,
+        sequence: SequenceNumber,
+        rejection: &Rejection,
+        destination: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Next {
+        let condition = rejection.condition();
+        let is_final = matches!(
+            condition,
+            Condition::EntityNotFound
+                | Condition::EntityDisabled
+                | Condition::QuotaExceeded
+                | Condition::MessageSizeExceeded
+                | Condition::ArgumentError
+                | Condition::InvalidOperation
+        );
+        let is_held =
+            condition == Condition::QuotaExceeded && self.config.forwarding.holds_when_full;
+        if !is_final || (is_held && *exit != Exit::DeadLetters) {
+            self.thaw(sequence);
+            return Next::After(RETRY);
+        }
+        if *exit == Exit::DeadLetters {
+            // It is dead-lettered already (FWD-28). One that is too large will never be taken; the
+            // others are not held up by it.
+            if condition == Condition::MessageSizeExceeded {
+                self.keep_for_good(sequence);
+                return Next::GoOn;
+            }
+            self.thaw(sequence);
+            return Next::After(DEAD_LETTER_RETRY);
+        }
+        let description = format!(
+            "the message was not taken by the destination `{destination}`: {}",
+            rejection.detail()
+        );
+        self.give_up(exit, sequence, condition.reason_code(), &description, ctx, step);
+        Next::GoOn
+    }
+
+    /// A forwarder did not take a message this time: it counts as a failed delivery, and after as many
+    /// as MaxDeliveryCount says it is given up (FWD-32).
+    fn failed(
+        &mut self,
+        exit: &Exit,
+        sequence: SequenceNumber,
+        why: &str,
+        retry_after: Option<TimeSpan>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Next {
+        let Some(slot) = self.slots.get(sequence).copied() else { return Next::GoOn };
+        let delivery_count = slot.delivery_count.saturating_add(1);
+        // In the dead-letter queue the count has no consequence (SET-38).
+        if *exit != Exit::DeadLetters && delivery_count >= self.description.max_delivery_count {
+            let description = format!(
+                "the forwarder failed {delivery_count} times, the maximum is {}; at last: {why}",
+                self.description.max_delivery_count
+            );
+            let reason = Condition::ForwarderFailed.reason_code();
+            self.dead_letter_counted(sequence, delivery_count, reason, &description, ctx, step);
+            self.transfers.settle_in(exit, ctx.stage);
+            return Next::GoOn;
+        }
+        let change = Change::Counted { sequence, delivery_count };
+        self.change(change, Durability::Lazy, ctx, step);
+        self.transfers.settle_in(exit, ctx.stage);
+        let failures = self.transfers.lane_mut(exit).map_or(0, |lane| {
+            lane.failures = lane.failures.saturating_add(1);
+            lane.failures
+        });
+        let doubled = 1i64 << failures.saturating_sub(1).min(6);
+        let back_off = TimeSpan::from_seconds(doubled).min(BACK_OFF_MAX);
+        Next::After(retry_after.unwrap_or(back_off))
+    }
+
+    /// A message has made all the hops it may (FWD-12). Others may leave before that is durable: if it were
+    /// lost, the message would come back and be refused again, since the limit is always the same. It can
+    /// never arrive behind them.
+    pub(super) fn refuse_hop(
+        &mut self,
+        sequence: SequenceNumber,
+        destination: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let description = format!(
+            "the maximum number of forwarding hops, {}, was exceeded on the way to `{destination}`",
+            self.config.forwarding.hop_count_max
+        );
+        self.dead_letter_transfer(sequence, HOPS_EXCEEDED, &description, ctx, step);
+    }
+
+    /// Leaves a dead letter where it is, for receivers (FWD-28). After a restart it is tried again, and may
+    /// arrive behind later ones: nothing of this is stored, and what its destination may never take is not
+    /// to hold up the others. So order (FWD-10) does not hold for it.
+    fn keep_for_good(&mut self, sequence: SequenceNumber) {
+        self.thaw(sequence);
+        if self.transfers.dead_letters.waiting.remove(sequence) {
+            self.dead_letter.available.insert(sequence);
+        }
+    }
+
+    /// Dead-letters a message that its destination has refused. Nothing leaves by this exit until that is
+    /// durable: if it were lost, the message would be offered again behind what has left (FWD-10).
+    fn give_up(
+        &mut self,
+        exit: &Exit,
+        sequence: SequenceNumber,
+        reason: &str,
+        description: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        self.dead_letter_transfer(sequence, reason, description, ctx, step);
+        self.transfers.settle_in(exit, ctx.stage);
+    }
+
+    /// Moves a message into the queue of those that cannot be forwarded (FWD-16, FWD-18).
+    fn dead_letter_transfer(
+        &mut self,
+        sequence: SequenceNumber,
+        reason: &str,
+        description: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let delivery_count = slot.delivery_count;
+        self.dead_letter_counted(sequence, delivery_count, reason, description, ctx, step);
+    }
+
+    fn dead_letter_counted(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery_count: u32,
+        reason: &str,
+        description: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let (reason, description) = (
+            cut(reason, ctx.limits.dead_letter_reason_chars_max),
+            cut(description, ctx.limits.dead_letter_description_chars_max),
+        );
+        let verdict = verdict(reason, description);
+        step.bytes_added += overlay_bytes(verdict.as_ref());
+        let change = Change::DeadLettered {
+            sequence,
+            into: self.config.forwarding.failures_into,
+            delivery_count,
+            properties: None,
+            verdict,
+            cause: DeadLetterCause::Forwarding,
+        };
+        self.change(change, Durability::Sync, ctx, step);
+    }
+}
+
+/// The head of a text.
+fn cut(text: &str, chars_max: usize) -> &str {
+    text.char_indices().nth(chars_max).map_or(text, |(end, _)| text.get(..end).unwrap_or(text))
+}

@@ -1,0 +1,167 @@
+//! Handing messages over: in order, a list at a time for each exit (FWD-10, FWD-11).
+
+use std::sync::Arc;
+
+use super::{Exit, Lane, List};
+use crate::change::{Change, Durability};
+use crate::effect::Effect;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::queue::{MOVES_PER_STEP, Queue, Shown};
+use crate::time::Timestamp;
+use crate::transfer::{HandOver, HandedOver, ListNumber, WhenFull};
+use crate::{Ctx, Step};
+
+/// A list has at most this many messages, and no further one once it has this many bytes.
+const LIST_COUNT_MAX: usize = 256;
+const LIST_BYTES_MAX: u64 = 4 << 20;
+
+impl Lane {
+    /// Whether there is a list to be handed over, as soon as it is time.
+    fn can_have_list(&self) -> bool {
+        self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
+    }
+
+    /// Whether a list can be handed over at `now`.
+    fn is_ready(&self, now: Timestamp) -> bool {
+        self.can_have_list() && self.not_before <= now
+    }
+}
+
+impl Queue {
+    /// Hands over what waits. Called once per list of commands, after everything that expires.
+    pub(in crate::queue) fn hand_over(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        let ready: Vec<Exit> =
+            self.transfers.exits().filter(|exit| self.is_ready(exit, ctx.now)).collect();
+        for exit in ready {
+            self.hand_over_at(&exit, ctx, step);
+        }
+        self.prove_numbers(ctx, step);
+    }
+
+    /// Has the last number of a subscription stored, if a message waits for that.
+    fn prove_numbers(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        if self.transfers.proving.is_some() {
+            return;
+        }
+        let mut lanes = self.transfers.exits().filter_map(|exit| self.transfers.lane(&exit));
+        let waits = |lane: &Lane| lane.waiting.first().is_some_and(|first| !self.may_leave(first));
+        if lanes.any(waits) {
+            drop(lanes);
+            let change = Change::Numbered { last: self.last_sequence };
+            self.change(change, Durability::Sync, ctx, step);
+        }
+    }
+
+    /// Whether the store knows that this number was given, so that the record may go with a batch of
+    /// another entity (MSG-13). A queue stores it with the message.
+    fn may_leave(&self, sequence: SequenceNumber) -> bool {
+        self.subscription.is_none() || sequence <= self.transfers.proved
+    }
+
+    fn is_ready(&self, exit: &Exit, now: Timestamp) -> bool {
+        self.is_open(exit) && self.transfers.lane(exit).is_some_and(|lane| lane.is_ready(now))
+    }
+
+    /// Whether messages may leave by an exit as far as description and status say (ENT-27). What a
+    /// sender has entrusted to this queue leaves whatever its status is.
+    fn is_open(&self, exit: &Exit) -> bool {
+        let first = self.transfers.lane(exit).and_then(|lane| lane.waiting.first());
+        let settled =
+            self.transfers.unsettled.is_none() && first.is_none_or(|first| self.may_leave(first));
+        match exit {
+            Exit::Messages => settled && self.has_active_forwarder(),
+            Exit::DeadLetters => {
+                settled
+                    && self.is_forwarding(SubQueue::DeadLetter)
+                    && self.description.status.allows_receive()
+            }
+            Exit::Pending(_) => true,
+        }
+    }
+
+    fn destination(&self, exit: &Exit) -> Option<Arc<str>> {
+        match exit {
+            Exit::Messages => self.description.forward_to.as_deref().map(Arc::from),
+            Exit::DeadLetters => {
+                self.description.forward_dead_lettered_messages_to.as_deref().map(Arc::from)
+            }
+            Exit::Pending(destination) => Some(Arc::clone(destination)),
+        }
+    }
+
+    /// When something at an exit has to be done; at once if more waits than one step moves.
+    pub(in crate::queue) fn transfer_deadline(&self) -> Option<Timestamp> {
+        self.transfers
+            .exits()
+            .filter(|exit| self.is_open(exit))
+            .filter_map(|exit| self.transfers.lane(&exit).map(|lane| (exit, lane)))
+            .filter(|(_, lane)| lane.can_have_list())
+            .map(|(_, lane)| lane.not_before)
+            .min()
+    }
+
+    fn hand_over_at(&mut self, exit: &Exit, ctx: &Ctx<'_>, step: &mut Step) {
+        let Some(destination) = self.destination(exit) else { return };
+        let halvings = self.transfers.lane(exit).map_or(0, |lane| lane.halvings);
+        let count_max = LIST_COUNT_MAX >> halvings;
+        let mut messages = Vec::new();
+        let mut bytes = 0u64;
+        for _ in 0..MOVES_PER_STEP {
+            let first = self.transfers.lane(exit).and_then(|lane| lane.waiting.first());
+            let Some(sequence) = first.filter(|first| self.may_leave(*first)) else { break };
+            let Some(slot) = self.slots.get(sequence).copied() else { break };
+            // An expired one is behind the budget of this step; the next removes it (FWD-06).
+            if *exit == Exit::Messages && self.is_expired(&slot, ctx.now) {
+                break;
+            }
+            if slot.hops >= self.config.forwarding.hop_count_max {
+                self.refuse_hop(sequence, &destination, ctx, step);
+                continue;
+            }
+            if messages.len() == count_max
+                || (!messages.is_empty() && bytes + u64::from(slot.size) > LIST_BYTES_MAX)
+            {
+                break;
+            }
+            bytes += u64::from(slot.size);
+            if let Some(lane) = self.transfers.lane_mut(exit) {
+                lane.waiting.remove(sequence);
+            }
+            self.freeze(sequence);
+            let facts = self.facts(sequence, &slot, Shown::Received);
+            messages.push(HandedOver {
+                facts,
+                hops: slot.hops,
+                never_duplicate: slot.never_duplicate,
+            });
+        }
+        if messages.is_empty() {
+            return;
+        }
+        let number = ListNumber(self.transfers.last_list.0 + 1);
+        self.transfers.last_list = number;
+        let sequences: Vec<SequenceNumber> =
+            messages.iter().map(|message| message.facts.sequence).collect();
+        if let Some(lane) = self.transfers.lane_mut(exit) {
+            lane.list = Some(List { number, sequences });
+        }
+        step.effects.push(Effect::HandOver(Box::new(HandOver {
+            list: number,
+            sub_queue: match exit {
+                Exit::Messages | Exit::Pending(_) => SubQueue::Main,
+                Exit::DeadLetters => SubQueue::DeadLetter,
+            },
+            destination,
+            source: self.path().into(),
+            when_full: match exit {
+                Exit::DeadLetters => WhenFull::Stop,
+                Exit::Messages | Exit::Pending(_) if self.config.forwarding.holds_when_full => {
+                    WhenFull::Stop
+                }
+                Exit::Messages | Exit::Pending(_) => WhenFull::Refuse,
+            },
+            messages,
+        })));
+    }
+}

@@ -1,0 +1,382 @@
+//! Transfers: messages that leave for another entity, and messages that come from one (file 10).
+//!
+//! ```text
+//!            ForwardTo, ForwardDeadLetteredMessagesTo: durable and unlocked      Taken
+//!  Active ──────────────────► waiting ──hand over──► transferring ────────────────────► gone
+//!  Pending (send-via) ──────────┘  ▲                   │       │ Refused
+//!                                  └─── Kept, Failed ──┘       └──────► transfer dead-letter queue
+//! ```
+//!
+//! Each way out is a lane with at most one list under way. So messages of one source arrive at one
+//! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
+//! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
+//! lists begin with 16 messages, and double.
+
+mod arrive;
+mod depart;
+mod dispatch;
+mod peer;
+mod pending;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Queue;
+use crate::StageNumber;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::sequence_set::SequenceSet;
+use crate::slot::{Slot, SlotState};
+use crate::time::Timestamp;
+use crate::transfer::ListNumber;
+
+/// The sub-queues that can be forwarded; the transfer dead-letter queue cannot (FWD-29).
+pub(super) const FORWARDED: [SubQueue; 2] = [SubQueue::Main, SubQueue::DeadLetter];
+
+/// A way out of the queue.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Exit {
+    /// By ForwardTo.
+    Messages,
+    /// By ForwardDeadLetteredMessagesTo.
+    DeadLetters,
+    /// To the destination that a sender named.
+    Pending(Arc<str>),
+}
+
+/// What waits at one exit. That of a destination which a sender named begins with the first message that
+/// waits at it, and ends when nothing would be forgotten with it ([`Transfers::forget_idle`]).
+#[derive(Debug, Default)]
+struct Lane {
+    /// Durable, unlocked, and under way to nobody.
+    waiting: SequenceSet,
+    /// The list that is under way.
+    list: Option<List>,
+    /// Nothing is handed over before this.
+    not_before: Timestamp,
+    /// How often in a row a forwarder has failed.
+    failures: u32,
+    /// How often the next list is halved, since a destination has refused a message of one before it, and
+    /// looked at nothing that came behind that.
+    halvings: u32,
+    /// The stage with what came of the last list of a forwarder, or with what was given up, until it is
+    /// durable. So what can be offered again although it was delivered is one list, and another broker can
+    /// know it; and what has failed, or is given up, is there again, or for good, before later messages
+    /// leave (FWD-10).
+    settled_in: Option<StageNumber>,
+}
+
+impl Lane {
+    /// Whether nothing would be forgotten with it.
+    fn is_idle(&self) -> bool {
+        self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
+    }
+}
+
+#[derive(Debug)]
+struct List {
+    number: ListNumber,
+    sequences: Vec<SequenceNumber>,
+}
+
+/// What a queue keeps of messages that leave it.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    messages: Lane,
+    dead_letters: Lane,
+    pending: BTreeMap<Arc<str>, Lane>,
+    /// Where each pending message wants to go.
+    destinations: BTreeMap<SequenceNumber, Arc<str>>,
+    last_list: ListNumber,
+    /// The stage with the description by which messages leave, until it is durable.
+    unsettled: Option<StageNumber>,
+    /// Of a subscription: up to which number the store knows that it was given, and up to which it
+    /// will with a stage that is on its way.
+    proved: SequenceNumber,
+    proving: Option<(StageNumber, SequenceNumber)>,
+}
+
+impl Transfers {
+    fn lane(&self, exit: &Exit) -> Option<&Lane> {
+        match exit {
+            Exit::Messages => Some(&self.messages),
+            Exit::DeadLetters => Some(&self.dead_letters),
+            Exit::Pending(destination) => self.pending.get(destination),
+        }
+    }
+
+    fn lane_mut(&mut self, exit: &Exit) -> Option<&mut Lane> {
+        match exit {
+            Exit::Messages => Some(&mut self.messages),
+            Exit::DeadLetters => Some(&mut self.dead_letters),
+            Exit::Pending(destination) => self.pending.get_mut(destination),
+        }
+    }
+
+    fn lane_of_mut(&mut self, which: SubQueue) -> Option<&mut Lane> {
+        match which {
+            SubQueue::Main => Some(&mut self.messages),
+            SubQueue::DeadLetter => Some(&mut self.dead_letters),
+            SubQueue::TransferDeadLetter => None,
+        }
+    }
+
+    fn exits(&self) -> impl Iterator<Item = Exit> {
+        let pending = self.pending.keys().cloned().map(Exit::Pending);
+        [Exit::Messages, Exit::DeadLetters].into_iter().chain(pending)
+    }
+
+    /// Takes a message out of whatever waits; it is gone, locked, or somewhere else.
+    pub(super) fn withdraw(&mut self, sequence: SequenceNumber) {
+        self.messages.waiting.remove(sequence);
+        self.dead_letters.waiting.remove(sequence);
+        if let Some(destination) = self.destinations.remove(&sequence)
+            && let Some(lane) = self.pending.get_mut(&destination)
+        {
+            lane.waiting.remove(sequence);
+            self.forget_idle(&destination);
+        }
+    }
+
+    /// Ends the lane of a destination at which nothing waits, is under way, or has yet to be stored. It is
+    /// made again for the next message, also for one that is on its way to the store now.
+    fn forget_idle(&mut self, destination: &str) {
+        if self.pending.get(destination).is_some_and(Lane::is_idle) {
+            self.pending.remove(destination);
+        }
+    }
+
+    /// Lets nothing leave by an exit until a stage is durable.
+    fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
+        let lane = match exit {
+            Exit::Messages => &mut self.messages,
+            Exit::DeadLetters => &mut self.dead_letters,
+            Exit::Pending(destination) => self.pending.entry(Arc::clone(destination)).or_default(),
+        };
+        lane.settled_in = Some(stage);
+    }
+
+    /// Takes a pending message out of what waits; it stays pending.
+    pub(super) fn recall(&mut self, sequence: SequenceNumber) {
+        if let Some(destination) = self.destinations.get(&sequence)
+            && let Some(lane) = self.pending.get_mut(destination)
+        {
+            lane.waiting.remove(sequence);
+        }
+    }
+
+    /// Whether a message waits at an exit.
+    pub(super) fn is_waiting(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
+        match which {
+            SubQueue::Main => self.messages.waiting.contains(sequence),
+            SubQueue::DeadLetter => self.dead_letters.waiting.contains(sequence),
+            SubQueue::TransferDeadLetter => false,
+        }
+    }
+
+    /// What waits at the exit of a sub-queue.
+    pub(super) const fn waiting_of(&self, which: SubQueue) -> Option<&SequenceSet> {
+        match which {
+            SubQueue::Main => Some(&self.messages.waiting),
+            SubQueue::DeadLetter => Some(&self.dead_letters.waiting),
+            SubQueue::TransferDeadLetter => None,
+        }
+    }
+
+    /// Where a pending message wants to go.
+    pub(super) fn destination_of(&self, sequence: SequenceNumber) -> Option<&Arc<str>> {
+        self.destinations.get(&sequence)
+    }
+
+    pub(super) fn note_destination(&mut self, sequence: SequenceNumber, destination: Arc<str>) {
+        self.destinations.insert(sequence, destination);
+    }
+
+    /// Takes a destination back from its record; messages to one destination share its path.
+    pub(super) fn restore_destination(&mut self, sequence: SequenceNumber, destination: &str) {
+        let known = self.destinations.last_key_value().map(|(_, last)| last);
+        let destination = match known.filter(|last| ***last == *destination) {
+            Some(last) => Arc::clone(last),
+            None => destination.into(),
+        };
+        self.note_destination(sequence, destination);
+    }
+
+    /// Puts a durable pending message where it waits.
+    pub(super) fn offer_pending(&mut self, sequence: SequenceNumber) {
+        if let Some(destination) = self.destinations.get(&sequence) {
+            self.pending.entry(Arc::clone(destination)).or_default().waiting.insert(sequence);
+        }
+    }
+
+    pub(super) fn committed(&mut self, stage: StageNumber) {
+        if self.unsettled.is_some_and(|carried_by| carried_by <= stage) {
+            self.unsettled = None;
+        }
+        if let Some((carried_by, last)) = self.proving
+            && carried_by <= stage
+        {
+            self.proved = last;
+            self.proving = None;
+        }
+        let mut has_settled = false;
+        let both = [&mut self.messages, &mut self.dead_letters].into_iter();
+        for lane in both.chain(self.pending.values_mut()) {
+            if lane.settled_in.is_some_and(|carried_by| carried_by <= stage) {
+                lane.settled_in = None;
+                has_settled = true;
+            }
+        }
+        if has_settled {
+            self.pending.retain(|_, lane| !lane.is_idle());
+        }
+    }
+
+    /// The store knows that numbers up to this one were given.
+    pub(super) fn proved(&mut self, last: SequenceNumber) {
+        self.proved = last;
+    }
+
+    /// It will, with this stage.
+    pub(super) fn prove(&mut self, last: SequenceNumber, stage: StageNumber) {
+        self.proving = Some((stage, last));
+    }
+
+    /// How many messages wait or are under way because a sender named their destination.
+    pub(super) fn pending_count(&self) -> usize {
+        self.destinations.len()
+    }
+
+    /// The messages of all lists that are under way.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
+        let lanes = [&self.messages, &self.dead_letters].into_iter().chain(self.pending.values());
+        lanes.filter_map(|lane| lane.list.as_ref()).flat_map(|list| list.sequences.iter().copied())
+    }
+}
+
+impl Queue {
+    /// Whether messages of a sub-queue leave by themselves, whatever the status.
+    pub(super) const fn is_forwarding(&self, which: SubQueue) -> bool {
+        match which {
+            SubQueue::Main => self.description.forward_to.is_some(),
+            SubQueue::DeadLetter => self.description.forward_dead_lettered_messages_to.is_some(),
+            SubQueue::TransferDeadLetter => false,
+        }
+    }
+
+    /// Whether messages leave for another entity, which removes their records here.
+    pub(super) fn is_source(&self) -> bool {
+        FORWARDED.into_iter().any(|which| self.is_forwarding(which))
+            || self.transfers.pending_count() > 0
+    }
+
+    /// Whether forwarding takes messages of the main queue, as a receiver does (FWD-07, ENT-27).
+    pub(super) const fn has_active_forwarder(&self) -> bool {
+        self.is_forwarding(SubQueue::Main) && self.description.status.allows_receive()
+    }
+
+    /// Whether an active message, once it is durable and unlocked, waits for its transfer instead of a
+    /// receiver. A dead letter that has made all its hops stays where it is (FWD-28).
+    pub(super) const fn leaves(&self, slot: &Slot) -> bool {
+        if !self.is_forwarding(slot.sub_queue) {
+            return false;
+        }
+        match slot.sub_queue {
+            SubQueue::Main => true,
+            SubQueue::DeadLetter => slot.hops < self.config.forwarding.hop_count_max,
+            SubQueue::TransferDeadLetter => false,
+        }
+    }
+
+    /// Puts a durable, unlocked message at its exit.
+    pub(super) fn offer_at_exit(&mut self, sequence: SequenceNumber, which: SubQueue) {
+        if let Some(lane) = self.transfers.lane_of_mut(which) {
+            lane.waiting.insert(sequence);
+        }
+    }
+
+    /// Refuses receivers where messages leave by themselves (RCV-29, FWD-27). Dead letters that stay
+    /// for good can be received (FWD-28).
+    pub(super) fn refuse_forwarded(&self, which: SubQueue) -> Result<(), Rejection> {
+        let refused = match which {
+            SubQueue::Main => self.is_forwarding(which),
+            SubQueue::DeadLetter => {
+                self.is_forwarding(which) && self.dead_letter.available.is_empty()
+            }
+            SubQueue::TransferDeadLetter => false,
+        };
+        if refused { Err(self.forwarded(which)) } else { Ok(()) }
+    }
+
+    /// What those are told who would receive where messages leave by themselves.
+    pub(super) fn forwarded(&self, which: SubQueue) -> Rejection {
+        Rejection::invalid_operation(format!(
+            "messages of `{}{}` are forwarded and cannot be received",
+            self.path(),
+            which.suffix()
+        ))
+    }
+
+    /// Sorts what is available anew after the description was replaced: messages leave, or are
+    /// received, as it says now. Nothing leaves by it before it is durable (DESIGN D5), and with it
+    /// every change that was made before. `before` says which of [`FORWARDED`] were forwarded.
+    pub(super) fn redirect(&mut self, before: [bool; 2], stage: StageNumber) {
+        for (which, before) in FORWARDED.into_iter().zip(before) {
+            let now = self.is_forwarding(which);
+            if now {
+                self.transfers.unsettled = Some(stage);
+            }
+            let Some(lane) = self.transfers.lane_of_mut(which) else { continue };
+            lane.not_before = Timestamp::NONE;
+            lane.failures = 0;
+            if now == before || (which == SubQueue::Main && self.sessions.is_some()) {
+                continue;
+            }
+            let moved = if now {
+                std::mem::take(&mut self.sub_queue_mut(which).available)
+            } else {
+                self.transfers
+                    .lane_of_mut(which)
+                    .map(|lane| std::mem::take(&mut lane.waiting))
+                    .unwrap_or_default()
+            };
+            for sequence in moved.iter_from(SequenceNumber(0)) {
+                self.offer(sequence);
+            }
+        }
+    }
+
+    /// Freezes a message: nobody gets it, it does not expire, it counts as being transferred (LIF-05).
+    fn freeze(&mut self, sequence: SequenceNumber) {
+        if let Some(slot) = self.slots.get_mut(sequence) {
+            self.tally.subtract(slot);
+            slot.transferring = true;
+            self.tally.add(slot);
+        }
+    }
+
+    /// Ends the freeze and puts the message where it belongs now.
+    fn thaw(&mut self, sequence: SequenceNumber) {
+        if let Some(slot) = self.slots.get_mut(sequence)
+            && slot.transferring
+        {
+            self.tally.subtract(slot);
+            slot.transferring = false;
+            self.tally.add(slot);
+            self.offer(sequence);
+        }
+    }
+
+    /// The text of a message's record beside its slot: its session, or where it wants to go.
+    pub(super) fn record_text(&self, sequence: SequenceNumber, slot: &Slot) -> Option<&str> {
+        match slot.state {
+            SlotState::Pending => self.transfers.destination_of(sequence).map(AsRef::as_ref),
+            SlotState::Active | SlotState::Deferred | SlotState::Scheduled => {
+                self.session_name(sequence).map(AsRef::as_ref)
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Messages that another broker forwards: the checks of a transfer, and a record of each that was taken,
+//! in the same batch, so that one whose answer was lost is not stored twice (FWD-09, FWD-13).
+
+use super::arrive::Newcomer;
+use crate::change::{Came, Change, Durability};
+use crate::command::{Outcome, PeerArrival};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::path::SubQueue;
+use crate::peers::PeerSource;
+use crate::queue::Queue;
+use crate::{Ctx, Step, admission, take_over};
+
+impl Queue {
+    /// Takes messages over in their order, each by itself. What was taken before is taken. Ends at the
+    /// first that is refused, so that none overtakes it (FWD-10).
+    pub(in crate::queue) fn transfer_from_peer(
+        &mut self,
+        sub_queue: SubQueue,
+        source: PeerSource,
+        messages: Vec<PeerArrival>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        let results = take_over::arrivals_of_peer(messages, |arrival| {
+            self.take_from_peer(source, arrival, ctx, step)
+        });
+        if results.iter().any(Result::is_ok) {
+            self.touch(ctx.now);
+        }
+        Ok(Answer::after_commit(Outcome::TakenOver(results)))
+    }
+
+    fn take_from_peer(
+        &mut self,
+        source: PeerSource,
+        arrival: PeerArrival,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<(), Rejection> {
+        let PeerArrival { message, sequence, enqueued_at, enqueued_sequence, hops, .. } = arrival;
+        if self.peers.knows(&source, sequence, enqueued_at) {
+            return Ok(());
+        }
+        take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
+        self.admit_arrival(&message, ctx, step)?;
+        // It was checked where it was first sent; that is elsewhere, and under other limits.
+        admission::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        if let Some(surplus) = self.peers.surplus(&source) {
+            let change = Change::PeerForgotten { source: surplus };
+            self.change(change, Durability::Lazy, ctx, step);
+        }
+        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
+        let newcomer = Newcomer {
+            envelope: message.envelope,
+            // What was set on it is part of its content.
+            overlay_count: 0,
+            enqueued_sequence,
+            hops,
+            dead_letter_source: arrival.dead_letter_source,
+            came: Came::Peer(message.content),
+        };
+        self.arrive(newcomer, ctx, step);
+        self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Send-via: messages that are stored here only to be transferred (VIA-01).
+
+use std::sync::Arc;
+
+use crate::change::{Change, Durability};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::queue::Queue;
+use crate::slot::{Slot, SlotState};
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+impl Queue {
+    /// Stores messages that wait for their transfer, all or none. Session, schedule and duplicates are
+    /// the destination's to judge.
+    pub(in crate::queue) fn send_via(
+        &mut self,
+        sub_queue: SubQueue,
+        destination: &Arc<str>,
+        messages: Vec<InboundMessage>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.admit_via(sub_queue, &messages, ctx)?;
+        let sequences = messages
+            .into_iter()
+            .map(|message| self.entrust(message, Arc::clone(destination), ctx, step))
+            .collect();
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
+    }
+
+    /// Stores an admitted message that waits for its transfer.
+    pub(in crate::queue) fn entrust(
+        &mut self,
+        message: InboundMessage,
+        destination: Arc<str>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> SequenceNumber {
+        let sequence = self.last_sequence.next();
+        let slot = Slot {
+            enqueued_at: ctx.now,
+            // It does not expire on the way (LIF-05), and lives anew at its destination (EXP-16).
+            expires_at: Timestamp::NEVER,
+            enqueued_sequence: SequenceNumber(0),
+            size: message.envelope.size,
+            header_size: message.envelope.header_size,
+            delivery_count: 0,
+            lock: None,
+            overlay_count: 0,
+            state: SlotState::Pending,
+            sub_queue: SubQueue::Main,
+            hops: 0,
+            in_flight: false,
+            transferring: false,
+            never_duplicate: message.envelope.never_duplicate(),
+        };
+        step.bytes_added += u64::from(slot.size);
+        let change = Change::Pending { sequence, slot, destination, content: message.content };
+        self.change(change, Durability::Sync, ctx, step);
+        sequence
+    }
+}

@@ -1,0 +1,187 @@
+//! What leaves a queue, and when, as its machine decides it by itself.
+
+use super::*;
+use crate::command::{Command, InboundMessage};
+use crate::config::{ForwardingConfig, QueueConfig};
+use crate::description::QueueDescription;
+use crate::effect::Effect;
+use crate::ids::{EntityId, Ticket};
+use crate::limits::Limits;
+use crate::message::{Message, PropertyLimits};
+use crate::store::Reserved;
+use crate::time::TimeSpan;
+use crate::transfer::Departure;
+use crate::{Ctx, Machine, Step};
+
+const KEY: [u8; 16] = [7; 16];
+
+/// A queue, each of whose turns is a stage that is durable when the test says so.
+struct Stand {
+    queue: Queue,
+    limits: Limits,
+    now: Timestamp,
+    stage: u64,
+    /// The list that left last.
+    list: ListNumber,
+}
+
+impl Stand {
+    fn new(forward_to: Option<&str>) -> Self {
+        let limits = Limits::default();
+        let now = Timestamp::from_unix_ms(1_800_000_000_000);
+        let config = QueueConfig {
+            release_on_detach: false,
+            expire_whole_sessions: true,
+            duplicate_key: KEY,
+            forwarding: ForwardingConfig::default(),
+        };
+        let mut description = QueueDescription::new("a", &limits);
+        description.forward_to = forward_to.map(Into::into);
+        description.max_delivery_count = 2;
+        let queue = Queue::new(EntityId(1), description, config, now);
+        Self { queue, limits, now, stage: 0, list: ListNumber(0) }
+    }
+
+    /// One turn, a second after the one before, so that nothing waits for its time; gives the numbers of the
+    /// messages that leave with it.
+    fn turn(&mut self, command: Option<Command>) -> Vec<u64> {
+        self.stage += 1;
+        self.now = self.now.plus(TimeSpan::from_seconds(1));
+        let mut step = Step::default();
+        let mut ctx = Ctx {
+            now: self.now,
+            stage: StageNumber(self.stage),
+            stored_bytes: 0,
+            room: Reserved::Granted,
+            limits: &self.limits,
+            tokens: &mut || 0,
+        };
+        self.queue.advance(&mut ctx, &mut step);
+        if let Some(command) = command {
+            self.queue.apply(Ticket(1), SubQueue::Main, command, &mut ctx, &mut step).unwrap();
+        }
+        self.queue.serve(&mut ctx, &mut step);
+        self.queue.check_invariants().unwrap();
+        let mut left = Vec::new();
+        for effect in step.effects {
+            if let Effect::HandOver(list) = effect {
+                assert!(left.is_empty(), "one list for each exit");
+                self.list = list.list;
+                left = list.messages.iter().map(|one| one.facts.sequence.0).collect();
+            }
+        }
+        left
+    }
+
+    /// Everything is durable; gives what leaves then.
+    fn land(&mut self) -> Vec<u64> {
+        self.queue.committed(StageNumber(self.stage));
+        self.turn(None)
+    }
+
+    fn send(&mut self, count: usize) {
+        let messages = self.messages(count);
+        self.turn(Some(Command::SendBatch { messages }));
+    }
+
+    fn send_via(&mut self, count: usize) {
+        let messages = self.messages(count);
+        self.turn(Some(Command::SendVia { destination: "b".into(), messages }));
+    }
+
+    fn messages(&self, count: usize) -> Vec<InboundMessage> {
+        let message = || {
+            let content = Message::new("").encode();
+            let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+            InboundMessage { content, envelope }
+        };
+        (0..count).map(|_| message()).collect()
+    }
+
+    /// What became of the list that left last.
+    fn ended(&mut self, departures: Vec<Departure>) -> Vec<u64> {
+        self.turn(Some(Command::TransferOut { list: self.list, departures }))
+    }
+}
+
+fn refused() -> Departure {
+    Departure::Rejected { reason: "Unwanted".into(), description: "by it".into() }
+}
+
+fn failed() -> Departure {
+    Departure::Failed { why: "no".into(), retry_after: Some(TimeSpan::ZERO) }
+}
+
+/// FWD-10, FWD-32: nothing leaves before it is stored what became of a list: that a message was refused,
+/// delivered, has failed, or is given up for that. What failed comes first again.
+#[test]
+fn nothing_leaves_before_it_is_stored_what_became_of_a_list() {
+    for (departure, next) in
+        [(refused(), vec![2]), (Departure::Delivered, vec![2]), (failed(), vec![1, 2])]
+    {
+        let mut stand = Stand::new(Some("b"));
+        stand.send(2);
+        assert_eq!(stand.land(), [1, 2]);
+        let name = format!("{departure:?}");
+        assert_eq!(stand.ended(vec![departure]), [0; 0], "{name}");
+        assert_eq!(stand.turn(None), [0; 0], "{name}");
+        assert_eq!(stand.land(), next, "{name}");
+        if next == [1, 2] {
+            assert_eq!(stand.ended(vec![failed()]), [0; 0], "given up");
+            assert_eq!(stand.land(), [2]);
+        }
+    }
+}
+
+/// FWD-10, VIA-01: the same for what a sender has entrusted to the queue, also when the list was the last of
+/// what waited, and more comes while that is on its way to the store.
+#[test]
+fn the_exit_to_a_named_destination_lives_until_all_is_stored() {
+    for departure in [refused(), Departure::Delivered] {
+        let mut stand = Stand::new(None);
+        stand.send_via(1);
+        assert_eq!(stand.land(), [1]);
+        stand.send_via(1);
+        let earlier = StageNumber(stand.stage);
+        let name = format!("{departure:?}");
+        assert_eq!(stand.ended(vec![departure]), [0; 0], "{name}");
+        stand.queue.committed(earlier);
+        assert_eq!(stand.turn(None), [0; 0], "{name}");
+        assert_eq!(stand.land(), [2], "{name}");
+        stand.ended(vec![Departure::Taken]);
+        assert!(stand.queue.transfers.pending.is_empty(), "{name}");
+    }
+}
+
+/// VIA-01: a destination is forgotten with its last message, and known again with the next; what has failed
+/// is offered again before.
+#[test]
+fn an_exit_with_nothing_at_it_is_made_again() {
+    let mut stand = Stand::new(None);
+    for number in [1, 2] {
+        stand.send_via(1);
+        assert!(stand.queue.transfers.pending.is_empty(), "it is not durable");
+        assert_eq!(stand.land(), [number]);
+        assert_eq!(stand.ended(vec![Departure::Taken]), [0; 0]);
+        assert!(stand.queue.transfers.pending.is_empty());
+    }
+    stand.send_via(1);
+    assert_eq!(stand.land(), [3]);
+    stand.send_via(1);
+    assert_eq!(stand.ended(vec![failed()]), [0; 0]);
+    assert_eq!(stand.land(), [3, 4]);
+}
+
+/// FWD-10: a list is loaded and judged up to the first message that could be taken behind one that is
+/// refused; so the next is short, and they grow again while nothing is cut off.
+#[test]
+fn lists_are_short_behind_one_that_was_cut() {
+    let mut stand = Stand::new(Some("b"));
+    stand.send(300);
+    assert_eq!(stand.land().len(), 256);
+    assert_eq!(stand.ended(vec![Departure::Taken, refused()]), [0; 0]);
+    assert_eq!(stand.land(), Vec::from_iter(3..=18));
+    for (taken, next) in [(16, 32), (32, 64), (64, 128), (128, 58)] {
+        assert_eq!(stand.ended(vec![Departure::Taken; taken]).len(), next);
+    }
+}

@@ -1,0 +1,142 @@
+//! Lists of messages that are taken over from elsewhere, in their order, each by itself. Queues and
+//! topics share it.
+
+use crate::command::PeerArrival;
+use crate::condition::Condition;
+use crate::error::Rejection;
+use crate::transfer::{Admission, Arrival, WhenFull};
+
+/// Takes messages of another entity over: `admit` judges one, `take` takes what was admitted.
+///
+/// Nothing is taken behind one that was refused: the source stores first that it keeps that one for good.
+/// Else, if the answer were lost, it would be offered again behind those that came after it, and might be
+/// taken then (FWD-10). What is refused too does not wait. For want of room the list ends at once, if it
+/// is to stop there.
+pub(crate) fn arrivals<D, P>(
+    destination: &mut D,
+    messages: Vec<Arrival>,
+    when_full: WhenFull,
+    admit: impl Fn(&mut D, &Arrival) -> Result<P, Rejection>,
+    take: impl Fn(&mut D, Arrival, P),
+) -> Vec<Admission> {
+    let mut admissions = Vec::with_capacity(messages.len());
+    let (mut has_refused, mut is_stopped) = (false, false);
+    for arrival in messages {
+        let admission = if is_stopped {
+            Admission::NotTried
+        } else {
+            match admit(destination, &arrival) {
+                Ok(_) if has_refused => {
+                    is_stopped = true;
+                    Admission::NotTried
+                }
+                Ok(plan) => {
+                    take(destination, arrival, plan);
+                    Admission::Accepted
+                }
+                Err(rejection) => {
+                    has_refused = true;
+                    is_stopped = when_full == WhenFull::Stop
+                        && rejection.condition() == Condition::QuotaExceeded;
+                    Admission::Refused(rejection)
+                }
+            }
+        };
+        admissions.push(admission);
+    }
+    admissions
+}
+
+/// Takes messages of another broker over. Ends at the first that is not taken, as above: the other broker
+/// stores first that it keeps that one (FWD-10).
+pub(crate) fn arrivals_of_peer(
+    messages: Vec<PeerArrival>,
+    mut take: impl FnMut(PeerArrival) -> Result<(), Rejection>,
+) -> Vec<Result<(), Rejection>> {
+    let mut results = Vec::with_capacity(messages.len());
+    for arrival in messages {
+        let result = take(arrival);
+        let ends = result.is_err();
+        results.push(result);
+        if ends {
+            break;
+        }
+    }
+    results
+}
+
+/// Refuses a message that has made more hops than it may (FWD-12).
+pub(crate) fn refuse_hops(hops: u8, hops_max: u8) -> Result<(), Rejection> {
+    if hops <= hops_max {
+        return Ok(());
+    }
+    let detail = format!("the message has made {hops} hops, the limit is {hops_max}");
+    Err(Rejection::invalid_operation(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::InboundMessage;
+    use crate::ids::{EntityId, SequenceNumber};
+    use crate::message::{Message, PropertyLimits};
+    use crate::transfer::Origin;
+
+    /// A list in which `x` is refused, `f` finds no room, and everything else is taken: what was taken, and
+    /// what was said of each (`+` accepted, `-` refused, `.` not tried).
+    fn judged(list: &str, when_full: WhenFull) -> (String, String) {
+        let content = Message::new("").with_message_id("m").encode();
+        let envelope = content.envelope(&PropertyLimits::default(), &[0; 16]);
+        let key = crate::change::codec::slot_key(EntityId(1), SequenceNumber(1));
+        let arrivals_of = list.bytes().map(|letter| Arrival {
+            message: InboundMessage { content: content.clone(), envelope: envelope.clone() },
+            overlays: Vec::new(),
+            enqueued_sequence: SequenceNumber(1),
+            hops: letter,
+            dead_letter_source: None,
+            origin: Origin { key, overlays: Vec::new() },
+        });
+        let mut taken = String::new();
+        let admissions = arrivals(
+            &mut taken,
+            arrivals_of.collect(),
+            when_full,
+            |_, arrival| match arrival.hops {
+                b'x' => Err(Rejection::argument("no")),
+                b'f' => Err(Rejection::quota_exceeded("full")),
+                _ => Ok(()),
+            },
+            |taken, arrival, ()| taken.push(char::from(arrival.hops)),
+        );
+        let said = admissions.into_iter().map(|admission| match admission {
+            Admission::Accepted => '+',
+            Admission::Refused(_) => '-',
+            Admission::NotTried => '.',
+        });
+        (taken, said.collect())
+    }
+
+    /// FWD-10, FWD-15: nothing is taken behind one that is refused, before its source has stored that it
+    /// keeps that one. What is refused too is told at once.
+    #[test]
+    fn nothing_is_taken_behind_one_that_is_refused() {
+        for (list, taken, said) in [
+            ("abc", "abc", "+++"),
+            ("axb", "a", "+-."),
+            ("ffabf", "", "--..."),
+            ("afxfb", "a", "+---."),
+        ] {
+            let expected = (taken.to_owned(), said.to_owned());
+            assert_eq!(judged(list, WhenFull::Refuse), expected, "{list}");
+        }
+    }
+
+    /// VIA-03: where messages are held up, the first without room ends the list.
+    #[test]
+    fn the_first_without_room_ends_a_list_that_is_held_up() {
+        for (list, taken, said) in [("afxfb", "a", "+-..."), ("axfb", "a", "+--.")] {
+            let expected = (taken.to_owned(), said.to_owned());
+            assert_eq!(judged(list, WhenFull::Stop), expected, "{list}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What must hold after every step. Checked by the model test.
+
+use super::Topic;
+use crate::path::SubQueue;
+use crate::queue::BrokenInvariant;
+use crate::slot::SlotState;
+
+impl Topic {
+    /// Checks the whole state against itself, in time linear in its size.
+    ///
+    /// # Errors
+    /// With the first invariant that does not hold.
+    pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let mut bytes = 0;
+        for (sequence, slot) in self.slots.iter() {
+            bytes += u64::from(slot.size);
+            if sequence > self.last_sequence {
+                return broken(format!("{sequence} is above the last number"));
+            }
+            if slot.state != SlotState::Scheduled || slot.sub_queue != SubQueue::Main {
+                return broken(format!("{sequence} is held by a topic and not scheduled (DLQ-32)"));
+            }
+        }
+        if bytes != self.scheduled_bytes {
+            return broken(format!(
+                "{} bytes are counted, {bytes} are there",
+                self.scheduled_bytes
+            ));
+        }
+        if let Some(sequence) = self.sources.keys().find(|one| self.slots.get(**one).is_none()) {
+            return broken(format!("{sequence} is known as a dead letter and is not there"));
+        }
+        if let Some(outbox) = &self.outbox {
+            outbox.check_invariants()?;
+            if outbox.last_sequence() > self.last_sequence {
+                return broken("the outbox has given a number that the topic does not know".into());
+            }
+            if let Some((sequence, _)) = self.slots.iter().find(|(one, _)| outbox.holds(*one)) {
+                return broken(format!("{sequence} is scheduled and in the outbox (LIF-02)"));
+            }
+            let counts = outbox.counts();
+            if counts.total() != counts.transfer + counts.transfer_dead_letter {
+                return broken(format!("the outbox has messages for receivers: {counts:?}"));
+            }
+        }
+        for (stage, sequence) in &self.in_flight {
+            let held_back = self.slots.get(*sequence).is_none_or(|slot| slot.in_flight);
+            if !held_back {
+                return broken(format!("{sequence} is in flight in {stage:?} and offered"));
+            }
+        }
+        for id in self.subscriptions.keys() {
+            if self.matcher.settings(*id)
+                != self.subscriptions.get(id).map(|one| one.settings.rules)
+            {
+                return broken(format!("the rules of subscription {id:?} have other settings"));
+            }
+        }
+        if self.matcher.subscription_count() != self.subscriptions.len() {
+            return broken("the rules know other subscriptions than the topic".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,535 @@
+//! The topic: a machine that publishes each message to its subscriptions.
+//!
+//! ```text
+//!              publish            Matcher: rules of all subscriptions
+//!  sender ───────────────► one change: content once, a numbered copy for each that selects it
+//!     │ scheduled             │             ▲
+//!     ▼                       │             │ instant reached, content loaded
+//!  Scheduled ─────────────────┼─────────────┘
+//!                             ▼
+//!                 the family's boxes of arrivals ──► subscriptions, each a queue of its own
+//! ```
+//!
+//! It holds nothing but scheduled messages; what is published is in the subscriptions at once (DLQ-32).
+//! What is sent to another entity by way of it waits in a queue of its own (`outbox.rs`, VIA-01).
+//! It alone numbers what arrives there, and writes it: so acceptance of a publish and storing of all its
+//! copies is one change (TOP-07). Rules are its own too, since it evaluates them.
+//!
+//! Absent on purpose: receiving. Every file beside this one is one operation.
+
+mod idle;
+mod invariant;
+mod outbox;
+mod peer;
+mod publish;
+mod records;
+mod rules;
+mod schedule;
+mod subscriptions;
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that goes wrong may panic"
+)]
+mod tests;
+mod transaction;
+mod transfer;
+mod update;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use siphasher::sip128::SipHasher24;
+
+use super::due::DueIndex;
+use super::duplicate_history::DuplicateHistory;
+use super::family::{CopySettings, Family};
+use super::peers::Peers;
+use super::queue::{Queue, QueueConfig};
+use super::slot::{SlotState, SlotTable};
+use super::usage::Usage;
+use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use crate::change::{Change, Durability, PublishedContent, TopicChange};
+use crate::command::{Command, Counts, DescribedTopic, Outcome};
+use crate::description::TopicDescription;
+use crate::effect::{Answer, Gate};
+use crate::error::Rejection;
+use crate::ids::{EntityId, SequenceNumber, Ticket};
+use crate::path::SubQueue;
+use crate::rule::{Matcher, Rule};
+use crate::store::{Batch, Key};
+use crate::time::Timestamp;
+
+/// The state of one topic.
+pub struct Topic {
+    id: EntityId,
+    description: Arc<TopicDescription>,
+    config: QueueConfig,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    /// Scheduled messages.
+    slots: SlotTable,
+    /// Where those of them were dead-lettered that come from a dead-letter queue (FWD-26).
+    sources: BTreeMap<SequenceNumber, Arc<str>>,
+    /// The sum of their sizes.
+    scheduled_bytes: u64,
+    /// The highest number given so far, and what the store has of it.
+    last_sequence: SequenceNumber,
+    stored_sequence: SequenceNumber,
+    schedule: DueIndex,
+    /// Messages that are due and whose contents are being loaded.
+    loading: Vec<SequenceNumber>,
+    duplicates: Option<Box<DuplicateHistory>>,
+    /// What other brokers have forwarded here of late.
+    peers: Peers,
+    /// What is sent by way of the topic, once there was something.
+    outbox: Option<Box<Queue>>,
+    /// Messages with a synced change that is not yet durable, by the stage that carries it.
+    in_flight: VecDeque<(StageNumber, SequenceNumber)>,
+    matcher: Matcher,
+    subscriptions: BTreeMap<EntityId, Subscription>,
+    usage: Usage,
+    /// What the subscriptions have told: their last use, whether one is in use all the time, and the
+    /// bytes of the whole tree.
+    relatives: Relatives,
+}
+
+/// What a topic keeps of a subscription.
+#[derive(Debug)]
+struct Subscription {
+    /// The highest number given there so far.
+    last_sequence: SequenceNumber,
+    settings: CopySettings,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Relatives {
+    used_at: Timestamp,
+    is_held: bool,
+    receiver_count: usize,
+    /// As of the last list, with what this one has done.
+    size_bytes: u64,
+}
+
+impl Topic {
+    /// A topic without subscriptions.
+    #[must_use]
+    pub fn new(
+        id: EntityId,
+        description: TopicDescription,
+        config: QueueConfig,
+        now: Timestamp,
+    ) -> Self {
+        let duplicates = description.requires_duplicate_detection.then(Box::default);
+        Self {
+            id,
+            description: Arc::new(description),
+            config,
+            created_at: now,
+            updated_at: now,
+            slots: SlotTable::default(),
+            sources: BTreeMap::new(),
+            scheduled_bytes: 0,
+            last_sequence: SequenceNumber(0),
+            stored_sequence: SequenceNumber(0),
+            schedule: DueIndex::default(),
+            loading: Vec::new(),
+            duplicates,
+            peers: Peers::default(),
+            outbox: None,
+            in_flight: VecDeque::new(),
+            matcher: Matcher::new(),
+            subscriptions: BTreeMap::new(),
+            usage: Usage::starting(now),
+            relatives: Relatives::default(),
+        }
+    }
+
+    /// The identity.
+    #[must_use]
+    pub const fn id(&self) -> EntityId {
+        self.id
+    }
+
+    /// The settable properties, shared with the subscriptions.
+    #[must_use]
+    pub const fn description(&self) -> &Arc<TopicDescription> {
+        &self.description
+    }
+
+    /// Message counts: the topic's are scheduled ones, and those of its outbox (CNT-04, VIA-06).
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let sent_on = self.outbox.as_ref().map(|outbox| outbox.counts()).unwrap_or_default();
+        Counts { scheduled: self.slots.len() as u64, ..sent_on }
+    }
+
+    /// Sum of the stored sizes of its own messages; those of subscriptions come in addition.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.scheduled_bytes + self.outbox.as_ref().map_or(0, |outbox| outbox.size_bytes())
+    }
+
+    /// The rules of all subscriptions.
+    #[must_use]
+    pub const fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
+    fn path(&self) -> &str {
+        &self.description.path
+    }
+
+    /// Carries a change out and puts it into the step.
+    fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+        self.enact(&change, ctx.stage);
+        step.changes.push(change);
+        step.require(durability);
+    }
+
+    /// The keyed hash under which a rule lies.
+    fn rule_hash(&self, name: &str) -> u128 {
+        let name = name.to_ascii_lowercase();
+        SipHasher24::new_with_key(&self.config.duplicate_key).hash(name.as_bytes()).as_u128()
+    }
+
+    fn describe(&self) -> DescribedTopic {
+        let counts = self.counts();
+        DescribedTopic {
+            description: (*self.description).clone(),
+            subscription_count: self.subscriptions.len() as u64,
+            scheduled: counts.scheduled,
+            transfer: counts.transfer,
+            transfer_dead_letter: counts.transfer_dead_letter,
+            size_bytes: self.relatives.size_bytes,
+            last_sequence: self.last_sequence,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            accessed_at: self.usage.last_at.max(self.relatives.used_at),
+        }
+    }
+
+    /// A topic has no dead-letter queue (ADR-14, DLQ-32); its transfer dead-letter queue is the outbox's.
+    fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+        match sub_queue {
+            SubQueue::Main | SubQueue::TransferDeadLetter => Ok(()),
+            SubQueue::DeadLetter => {
+                let path = format!("{}{}", self.path(), sub_queue.suffix());
+                Err(Rejection::entity_not_found(&path))
+            }
+        }
+    }
+
+    /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11).
+    fn refuse_receiving(&self) -> Rejection {
+        Rejection::invalid_operation(format!(
+            "`{}` is a topic: its messages are in its subscriptions",
+            self.path()
+        ))
+    }
+}
+
+impl Machine for Topic {
+    fn apply(
+        &mut self,
+        ticket: Ticket,
+        sub_queue: SubQueue,
+        command: Command,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_sub_queue(sub_queue)?;
+        if self.is_for_outbox(sub_queue, &command) {
+            return self.with_outbox(ctx.now, |outbox| {
+                outbox.apply(ticket, sub_queue, command, ctx, step)
+            });
+        }
+        match command {
+            Command::Send { message } => self.send(message, ctx, step),
+            Command::SendBatch { messages } => self.send_batch(messages, ctx, step),
+            Command::CancelScheduled { sequences } => self.cancel_scheduled(&sequences, ctx, step),
+            Command::UpdateTopic { description, read_at } => {
+                self.update(description, read_at, ctx, step)
+            }
+            Command::CreateSubscription { id, description, rules } => {
+                self.create_subscription(id, description, rules, ctx, step)
+            }
+            Command::RemoveSubscription { id } => self.remove_subscription(id, ctx, step),
+            Command::InSubscription { subscription, command } => {
+                self.in_subscription(subscription, command, ctx, step)
+            }
+            Command::Describe => {
+                Ok(Answer::after_commit(Outcome::TopicDescribed(Box::new(self.describe()))))
+            }
+            // Without an outbox it has nobody who could be detached, and no call that waits.
+            Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
+            Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
+            Command::TransferFromPeer { source, messages } => {
+                Ok(self.transfer_from_peer(source, messages, ctx, step))
+            }
+            Command::TransferIn { messages, when_full } => {
+                Ok(self.transfer_in(messages, when_full, ctx, step))
+            }
+            Command::Check { operation } => self.check(operation, ctx),
+            Command::Commit { parts } => self.commit(parts, ctx, step),
+            Command::Update { .. } | Command::UpdateSubscription { .. } => {
+                Err(Rejection::invalid_operation(format!(
+                    "`{}` is a topic and has the properties of one",
+                    self.path()
+                )))
+            }
+            Command::Receive { .. }
+            | Command::ReceiveDeferred { .. }
+            | Command::Attach { .. }
+            | Command::Grant { .. }
+            | Command::Settle { .. }
+            | Command::RenewLock { .. }
+            | Command::AcceptSession { .. }
+            | Command::InSession { .. }
+            | Command::PeekSession { .. }
+            | Command::ListSessions { .. }
+            | Command::DeleteBatchUnlocked { .. }
+            | Command::Peek { .. }
+            | Command::DeleteBatch { .. }
+            | Command::DeleteDeferred { .. }
+            // These two are the outbox's, whatever the sub-queue.
+            | Command::SendVia { .. }
+            | Command::TransferOut { .. } => Err(self.refuse_receiving()),
+        }
+    }
+
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        self.advance_outbox(ctx, step);
+        self.ask_for_due(ctx, step);
+        self.forget_ids(ctx, step);
+    }
+
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+        self.serve_outbox(ctx, step);
+        self.report_idle(ctx, step);
+    }
+
+    fn committed(&mut self, stage: StageNumber) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.committed(stage);
+        }
+        while let Some((carried_by, sequence)) = self.in_flight.front().copied() {
+            if carried_by > stage {
+                break;
+            }
+            self.in_flight.pop_front();
+            if let Some(slot) = self.slots.get_mut(sequence) {
+                slot.in_flight = false;
+                let at = slot.enqueued_at;
+                self.watch_schedule(sequence, at);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Timestamp> {
+        let schedule = if self.loading.is_empty() { self.schedule.next_deadline() } else { None };
+        let window = self.description.duplicate_detection_history_time_window;
+        let history = self.duplicates.as_ref().and_then(|history| history.next_deadline(window));
+        let outbox = self.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
+        [schedule, history, outbox, self.idle_deadline()].into_iter().flatten().min()
+    }
+
+    fn enact(&mut self, change: &Change, stage: StageNumber) {
+        match change {
+            Change::Accepted { sequence, slot, dead_letter_source, .. } => {
+                self.insert(*sequence, *slot, dead_letter_source.clone());
+                if let Some(slot) = self.slots.get_mut(*sequence) {
+                    slot.in_flight = true;
+                }
+                self.in_flight.push_back((stage, *sequence));
+            }
+            Change::Removed { sequence, .. } if !self.is_outbox_message(*sequence) => {
+                self.take(*sequence);
+            }
+            Change::IdRecorded { bucket, id_hash, at, sequence } => {
+                if let Some(history) = &mut self.duplicates {
+                    history.record(*bucket, *id_hash, *at, *sequence);
+                }
+            }
+            Change::IdsForgotten { bucket } => {
+                if let Some(history) = &mut self.duplicates {
+                    history.forget(*bucket);
+                }
+            }
+            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerForgotten { source } => self.peers.forget(source),
+            Change::OfTopic(change) => self.enact_own(change),
+            Change::Removed { .. }
+            | Change::Pending { .. }
+            | Change::Counted { .. }
+            | Change::Abandoned { .. }
+            | Change::Deferred { .. }
+            | Change::DeadLettered { .. }
+            | Change::Departed { .. } => {
+                self.with_outbox(self.created_at, |outbox| outbox.enact(change, stage));
+            }
+            // A topic makes no others.
+            Change::Materialised { .. }
+            | Change::SessionStateSet { .. }
+            | Change::Arrived { .. }
+            | Change::Absorbed { .. }
+            | Change::Described { .. }
+            | Change::SubscriptionDescribed { .. }
+            | Change::Numbered { .. } => {}
+        }
+    }
+
+    fn records(&self, change: &Change, batch: &mut Batch) {
+        self.write_records(change, batch);
+    }
+
+    fn checkpoint(&mut self, now: Timestamp, batch: &mut Batch) -> Option<Durability> {
+        self.write_counters(now, batch)
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
+        self.read_record(key, value)
+    }
+
+    fn restored(&mut self, now: Timestamp) {
+        let waiting: Vec<(SequenceNumber, Timestamp)> =
+            self.slots.iter().map(|(sequence, slot)| (sequence, slot.enqueued_at)).collect();
+        for (sequence, at) in waiting {
+            self.schedule.insert(at, sequence);
+        }
+        if let Some(outbox) = &mut self.outbox {
+            outbox.restored(now);
+        }
+        self.usage.restart(now);
+    }
+
+    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
+        for (id, settings) in family.altered() {
+            if let Some(subscription) = self.subscriptions.get_mut(&id) {
+                subscription.settings = settings;
+                self.matcher.restore_subscription(id, settings.rules);
+            }
+        }
+        // One that is in use all the time is used now (TMP-15).
+        let used_at = if family.is_held() { now } else { family.used_at() };
+        self.relatives = Relatives {
+            used_at: self.relatives.used_at.max(used_at),
+            is_held: family.is_held(),
+            receiver_count: family.subscription_receiver_count(),
+            size_bytes: family.size_bytes,
+        };
+    }
+
+    fn give_out(&self, family: &mut Family) {
+        let receivers = self.outbox.as_ref().map_or(0, |outbox| outbox.receiver_count());
+        family.note_topic_receivers(receivers);
+    }
+
+    fn loaded(
+        &mut self,
+        contents: Vec<(SequenceNumber, Option<Bytes>)>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) {
+        self.materialise(contents, ctx, step);
+    }
+
+    fn send_overhead(&self) -> u64 {
+        publish::copies_bytes(self.subscriptions.len())
+    }
+
+    fn content_key(&self, sequence: SequenceNumber) -> Key {
+        crate::change::codec::slot_key(self.id, sequence)
+    }
+
+    fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key {
+        crate::change::codec::overlay_key(self.id, sequence, index)
+    }
+}
+
+impl Topic {
+    fn enact_own(&mut self, change: &TopicChange) {
+        match change {
+            TopicChange::Published { sequence, content, copies } => {
+                if let PublishedContent::Scheduled(from) = content {
+                    self.take(*from);
+                }
+                self.last_sequence = self.last_sequence.max(*sequence);
+                for copy in copies {
+                    self.relatives.size_bytes += u64::from(copy.slot.size);
+                    if let Some(subscription) = self.subscriptions.get_mut(&copy.subscription) {
+                        subscription.last_sequence = copy.sequence;
+                    }
+                }
+            }
+            TopicChange::Described { description, at } => {
+                self.description = Arc::new((**description).clone());
+                self.updated_at = *at;
+                if let Some(outbox) = &mut self.outbox {
+                    outbox.follow(description);
+                }
+            }
+            TopicChange::SubscriptionCreated { id, description, rules, .. } => {
+                let settings = subscriptions::copy_settings(description);
+                self.add(*id, settings, SequenceNumber(0));
+                for rule in rules {
+                    self.set_rule(*id, rule);
+                }
+            }
+            TopicChange::SubscriptionRemoved { id } => {
+                self.subscriptions.remove(id);
+                self.matcher.remove_subscription(*id);
+            }
+            TopicChange::RuleSet { subscription, rule, .. } => self.set_rule(*subscription, rule),
+            TopicChange::RuleRemoved { subscription, name } => {
+                // It was there when the change was made.
+                self.matcher.remove_rule(*subscription, name).ok();
+            }
+        }
+    }
+
+    /// Adds a rule that was judged before.
+    fn set_rule(&mut self, subscription: EntityId, rule: &crate::rule::RuleDescription) {
+        if let Ok(rule) = Rule::restore(rule.clone()) {
+            self.matcher.restore_rule(subscription, rule);
+        }
+    }
+
+    /// Adds a scheduled message, and where it was dead-lettered.
+    fn insert(
+        &mut self,
+        sequence: SequenceNumber,
+        slot: super::slot::Slot,
+        source: Option<Arc<str>>,
+    ) {
+        if let Some(source) = source {
+            // Messages from one place share its path.
+            let known = self.sources.last_key_value().map(|(_, last)| last);
+            let source = known.filter(|last| **last == source).map_or(source, Arc::clone);
+            self.sources.insert(sequence, source);
+        }
+        self.scheduled_bytes += u64::from(slot.size);
+        self.relatives.size_bytes += u64::from(slot.size);
+        self.slots.push(sequence, slot);
+        self.last_sequence = self.last_sequence.max(sequence);
+    }
+
+    /// Takes a scheduled message out.
+    fn take(&mut self, sequence: SequenceNumber) {
+        self.sources.remove(&sequence);
+        if let Some(slot) = self.slots.remove(sequence) {
+            let size = u64::from(slot.size);
+            self.scheduled_bytes = self.scheduled_bytes.saturating_sub(size);
+            self.relatives.size_bytes = self.relatives.size_bytes.saturating_sub(size);
+        }
+    }
+
+    /// Whether a scheduled message is there and can be cancelled.
+    fn is_waiting(&self, sequence: SequenceNumber) -> bool {
+        self.slots
+            .get(sequence)
+            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.in_flight)
+    }
+}

@@ -1,0 +1,61 @@
+//! Messages that another broker forwards to a topic: each is published, and a record of it is kept in the
+//! same batch as its copies, so that one whose answer was lost is not published twice (FWD-09, FWD-13).
+
+use super::Topic;
+use super::publish::Journey;
+use crate::change::{Change, Durability};
+use crate::command::{Outcome, PeerArrival};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::message::Overlay;
+use crate::peers::PeerSource;
+use crate::{Ctx, Step, take_over};
+
+impl Topic {
+    /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
+    /// first that is refused, so that none overtakes it (FWD-10).
+    pub(super) fn transfer_from_peer(
+        &mut self,
+        source: PeerSource,
+        messages: Vec<PeerArrival>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let results = take_over::arrivals_of_peer(messages, |arrival| {
+            self.take_from_peer(source, arrival, ctx, step)
+        });
+        if results.iter().any(Result::is_ok) {
+            self.usage.touch(ctx.now);
+        }
+        Answer::after_commit(Outcome::TakenOver(results))
+    }
+
+    fn take_from_peer(
+        &mut self,
+        source: PeerSource,
+        arrival: PeerArrival,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<(), Rejection> {
+        let PeerArrival { message, sequence, enqueued_at, enqueued_sequence, hops, .. } = arrival;
+        if self.peers.knows(&source, sequence, enqueued_at) {
+            return Ok(());
+        }
+        take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
+        let plan = self.admit_one(&message, step.bytes_added, ctx)?;
+        if let Some(surplus) = self.peers.surplus(&source) {
+            let change = Change::PeerForgotten { source: surplus };
+            self.change(change, Durability::Lazy, ctx, step);
+        }
+        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
+        let journey = Journey {
+            hops,
+            first: enqueued_sequence,
+            changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
+            ..Journey::default()
+        };
+        self.accept(message, plan, journey, ctx, step);
+        self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        Ok(())
+    }
+}

@@ -1,0 +1,482 @@
+//! Publish: the checks of SND-19, then a number, and a copy for each subscription that selects the
+//! message (TOP-01 to TOP-10).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Topic;
+use crate::change::{
+    Change, DeadLetterCause, Durability, PublishedContent, SubscriptionCopy, TopicChange,
+};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::message::{Content, Overlay};
+use crate::path::SubQueue;
+use crate::rule::{Cause, Copy, Facts, Published, Refusal, Selection};
+use crate::slot::{Slot, SlotState};
+use crate::time::Timestamp;
+use crate::{Ctx, Step, admission};
+
+/// What the record of one copy needs in the store.
+const COPY_RECORD_BYTES: u64 = 128;
+
+/// What a message has behind it that comes from another entity; nothing for one that a client sends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journey {
+    /// Transfers so far; the way to the subscriptions is none (FWD-13).
+    pub(super) hops: u8,
+    /// The number it was first given, 0 if that is the topic's (MSG-15).
+    pub(super) first: SequenceNumber,
+    /// What was set on it since it was sent, and where it was dead-lettered (FWD-26).
+    pub(super) changes: Option<Overlay>,
+    /// Whether it is never a duplicate (DUP-14), as its envelope says; for its copies.
+    pub(super) never_duplicate: bool,
+}
+
+/// What is to become of an admitted message.
+pub(super) enum Plan {
+    /// It waits for its instant.
+    Schedule(Timestamp),
+    /// It is published now.
+    Publish(Selection),
+}
+
+/// What the records of so many copies need in the store.
+pub(super) fn copies_bytes(count: usize) -> u64 {
+    COPY_RECORD_BYTES.saturating_mul(count as u64)
+}
+
+impl Topic {
+    /// Publishes one message, now or at its scheduled instant.
+    pub(super) fn send(
+        &mut self,
+        message: InboundMessage,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        let plan = self.admit(std::slice::from_ref(&message), ctx)?.pop();
+        let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
+        let sequence = self.accept(message, plan, Journey::default(), ctx, step);
+        self.usage.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Accepted(sequence)))
+    }
+
+    /// Publishes all messages, with consecutive numbers, or none (SND-29, SND-31, TOP-07).
+    pub(super) fn send_batch(
+        &mut self,
+        messages: Vec<InboundMessage>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        let plans = self.admit_batch(&messages, ctx)?;
+        if messages.is_empty() {
+            return Ok(Answer::after_commit(Outcome::AcceptedBatch(Vec::new())));
+        }
+        let sequences = messages
+            .into_iter()
+            .zip(plans)
+            .map(|(message, plan)| self.accept(message, plan, Journey::default(), ctx, step))
+            .collect();
+        self.usage.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
+    }
+
+    /// The checks for a message that is one of a list, each by itself; `bytes_added` is what those before
+    /// it have added.
+    pub(super) fn admit_one(
+        &self,
+        message: &InboundMessage,
+        bytes_added: u64,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Plan, Rejection> {
+        let plan = self.admit(std::slice::from_ref(message), ctx)?.pop();
+        let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        Ok(plan)
+    }
+
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        admission::check_batch_size(messages, ctx)?;
+        let plans = self.admit(messages, ctx)?;
+        admission::check_atomic_size(messages, ctx)?;
+        Ok(plans)
+    }
+
+    /// The checks of SND-19 that are the topic's; each covers all messages before the next begins. The
+    /// quota needs to know the copies (TOP-10), so this finds them.
+    pub(super) fn admit(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        admission::check_messages(messages, self.description.message_bytes_max())?;
+        admission::refuse_without_room(ctx)?;
+        let mut plans = Vec::with_capacity(messages.len());
+        let mut sequence = self.last_sequence;
+        let (mut total, mut changed) = (0u64, 0u64);
+        let mut ids = BTreeSet::new();
+        for message in messages {
+            let plan = self.plan(message, None, sequence.next(), ctx);
+            total = total.saturating_add(plan.size_bytes(message));
+            changed = changed.saturating_add(plan.record_bytes());
+            if self.is_new(message, &mut ids, ctx.now) {
+                sequence = sequence.next();
+            }
+            plans.push(plan);
+        }
+        self.refuse_over_quota(total, ctx)?;
+        if changed > ctx.limits.atomic_bytes_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "the copies would need {changed} bytes beside the contents, the limit for one \
+                 atomic step is {}",
+                ctx.limits.atomic_bytes_max
+            )));
+        }
+        self.refuse_full_history(messages, ctx)?;
+        Ok(plans)
+    }
+
+    pub(super) fn refuse_full_history(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let window = self.description.duplicate_detection_history_time_window;
+        match &self.duplicates {
+            Some(history) => history.refuse_if_full(messages, self.path(), window, ctx),
+            None => Ok(()),
+        }
+    }
+
+    /// What is to become of a message; `changes` are what was set on it since it was sent.
+    pub(super) fn plan(
+        &self,
+        message: &InboundMessage,
+        changes: Option<&Overlay>,
+        sequence: SequenceNumber,
+        ctx: &mut Ctx<'_>,
+    ) -> Plan {
+        match message.envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now) {
+            Some(at) => Plan::Schedule(at),
+            None => Plan::Publish(self.select(&message.content, changes, sequence, ctx)),
+        }
+    }
+
+    /// Whether a message of a batch gets a number of its own, so that its rules can see it (SQL-09).
+    fn is_new(&self, message: &InboundMessage, ids: &mut BTreeSet<u128>, now: Timestamp) -> bool {
+        let (Some(_), Some(id_hash)) = (&self.duplicates, message.envelope.message_id_hash) else {
+            return true;
+        };
+        self.find_duplicate(Some(id_hash), now).is_none() && ids.insert(id_hash)
+    }
+
+    /// The copies of a message that is enqueued now.
+    pub(super) fn select(
+        &self,
+        content: &Content,
+        changes: Option<&Overlay>,
+        sequence: SequenceNumber,
+        ctx: &mut Ctx<'_>,
+    ) -> Selection {
+        let published = self.published(content, changes, sequence, ctx.now);
+        self.matcher.publish(content, &published, ctx.limits, &mut *ctx.tokens)
+    }
+
+    /// A message as the rules see it.
+    pub(super) fn published<'c>(
+        &self,
+        content: &'c Content,
+        changes: Option<&'c Overlay>,
+        sequence: SequenceNumber,
+        now: Timestamp,
+    ) -> Published<'c> {
+        let view = content.property_view();
+        let view = match changes {
+            Some(changes) => view.with(changes),
+            None => view,
+        };
+        let time_to_live =
+            view.time_to_live().map(|own| own.min(self.description.default_message_time_to_live));
+        let facts = Facts {
+            sequence,
+            enqueued_sequence: SequenceNumber(0),
+            enqueued_at: now,
+            expires_at: time_to_live.map(|own| now.plus(own)),
+            time_to_live,
+            size: u64::from(content.size()),
+            dead_letter_source: None,
+        };
+        Published::new(view, facts)
+    }
+
+    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
+        if !self.description.status.allows_send() {
+            return Err(Rejection::entity_disabled(self.path(), self.description.status));
+        }
+        Ok(())
+    }
+
+    /// Refuses more bytes than the topic with its subscriptions may hold (SND-24, TOP-10).
+    pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        let size_bytes_max = self.description.size_bytes_max();
+        if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
+            let path = self.path();
+            return Err(Rejection::entity_full("topic", path, ctx.stored_bytes, size_bytes_max));
+        }
+        Ok(())
+    }
+
+    /// Looks an id up. A hit gives the number to answer with: that of the kept message if it is
+    /// still scheduled, else 0 (DUP-12).
+    pub(super) fn find_duplicate(
+        &self,
+        id_hash: Option<u128>,
+        now: Timestamp,
+    ) -> Option<SequenceNumber> {
+        let window = self.description.duplicate_detection_history_time_window;
+        let found = self.duplicates.as_ref()?.find(id_hash?, now, window)?;
+        Some(if self.slots.get(found).is_some() { found } else { SequenceNumber(0) })
+    }
+
+    /// Drops the buckets of ids that every window has left.
+    pub(super) fn forget_ids(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        let window = self.description.duplicate_detection_history_time_window;
+        while let Some(change) =
+            self.duplicates.as_ref().and_then(|history| history.forget_oldest(ctx.now, window))
+        {
+            self.change(change, Durability::Lazy, ctx, step);
+        }
+    }
+
+    /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0 or
+    /// the number of the scheduled message that it repeats (DUP-02, DUP-12).
+    pub(super) fn accept(
+        &mut self,
+        message: InboundMessage,
+        plan: Plan,
+        mut journey: Journey,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> SequenceNumber {
+        let InboundMessage { content, envelope } = message;
+        journey.never_duplicate = envelope.never_duplicate();
+        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            return kept;
+        }
+        let sequence = self.last_sequence.next();
+        let scheduled = matches!(plan, Plan::Schedule(_)).then_some(sequence);
+        match plan {
+            Plan::Schedule(at) => {
+                let own = envelope.time_to_live.map_or(Timestamp::NEVER, |own| at.plus(own));
+                let slot = Slot {
+                    enqueued_at: at,
+                    expires_at: own,
+                    enqueued_sequence: journey.first,
+                    size: envelope.size,
+                    header_size: envelope.header_size,
+                    delivery_count: 0,
+                    lock: None,
+                    overlay_count: 0,
+                    state: SlotState::Scheduled,
+                    sub_queue: SubQueue::Main,
+                    hops: journey.hops,
+                    in_flight: false,
+                    transferring: false,
+                    never_duplicate: journey.never_duplicate,
+                };
+                step.bytes_added += u64::from(slot.size);
+                let change = Change::Accepted {
+                    sequence,
+                    slot,
+                    session: None,
+                    dead_letter_source: journey.dead_letter_source(),
+                    content,
+                };
+                self.change(change, Durability::Sync, ctx, step);
+            }
+            Plan::Publish(selection) => {
+                let copies = self.copies(&content, sequence, selection, &journey, ctx);
+                self.publish(sequence, PublishedContent::New(content), copies, ctx, step);
+            }
+        }
+        self.remember_id(envelope.message_id_hash, scheduled, ctx, step);
+        sequence
+    }
+
+    /// Records an id, if duplicates are detected (DUP-01).
+    pub(super) fn remember_id(
+        &mut self,
+        id_hash: Option<u128>,
+        scheduled: Option<SequenceNumber>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        if let (Some(history), Some(id_hash)) = (&self.duplicates, id_hash) {
+            let window = self.description.duplicate_detection_history_time_window;
+            let change = history.remember(id_hash, scheduled, ctx.now, window);
+            self.change(change, Durability::Sync, ctx, step);
+        }
+    }
+
+    /// Makes the one change that a publish is.
+    pub(super) fn publish(
+        &mut self,
+        sequence: SequenceNumber,
+        content: PublishedContent,
+        copies: Vec<SubscriptionCopy>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        step.bytes_added += copies.iter().map(|copy| u64::from(copy.slot.size)).sum::<u64>();
+        let change = TopicChange::Published { sequence, content, copies };
+        self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
+    }
+
+    /// Numbers the copies, subscription by subscription (TOP-05), and gives each its slot.
+    pub(super) fn copies(
+        &self,
+        content: &Content,
+        sequence: SequenceNumber,
+        selection: Selection,
+        journey: &Journey,
+        ctx: &Ctx<'_>,
+    ) -> Vec<SubscriptionCopy> {
+        let first = if journey.first.0 == 0 { sequence } else { journey.first };
+        let mut copies: Vec<SubscriptionCopy> = Vec::with_capacity(selection.copies.len());
+        if selection.copies.is_empty() {
+            return copies;
+        }
+        let view = content.property_view();
+        let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
+        for Copy { subscription: id, changed, refusal } in selection.copies {
+            let Some(subscription) = self.subscriptions.get(&id) else { continue };
+            let before = copies.last().filter(|last| last.subscription == id);
+            let last = before.map_or(subscription.last_sequence, |last| last.sequence);
+            let (own, session, changes) = match changed {
+                Some(changed) => {
+                    let session = changed.session_id.map(Arc::from);
+                    (changed.time_to_live, session, Some(changed.overlay))
+                }
+                None => (view.time_to_live(), own_session.clone(), None),
+            };
+            let changes = match (changes, &journey.changes) {
+                (Some(changes), Some(source)) => Some(changes.on_top_of(source)),
+                (changes, source) => changes.or_else(|| source.clone()),
+            };
+            let settings = subscription.settings;
+            let ceiling = settings
+                .default_message_time_to_live
+                .min(self.description.default_message_time_to_live);
+            let mut slot = Slot {
+                enqueued_at: ctx.now,
+                // The lowest of the three counts, from enqueueing in the subscription (EXP-07).
+                expires_at: own.map_or(Timestamp::NEVER, |own| ctx.now.plus(own.min(ceiling))),
+                enqueued_sequence: first,
+                size: content.size(),
+                header_size: content.header_size(),
+                delivery_count: 0,
+                lock: None,
+                overlay_count: 0,
+                state: SlotState::Active,
+                sub_queue: SubQueue::Main,
+                hops: journey.hops,
+                in_flight: false,
+                transferring: false,
+                never_duplicate: journey.never_duplicate,
+            };
+            slot.add_overlay(changes.as_ref());
+            // What a rule adds was judged with it.
+            let refusal = refusal.or_else(|| match &journey.changes {
+                Some(_) => header_refusal(content, changes.as_ref(), &slot, ctx),
+                None => None,
+            });
+            let mut verdict: Option<Overlay> = None;
+            if let Some(refusal) = &refusal {
+                slot.sub_queue = SubQueue::DeadLetter;
+                verdict = refusal.overlay();
+            }
+            slot.add_overlay(verdict.as_ref());
+            let in_session = settings.rules.requires_session && refusal.is_none();
+            copies.push(SubscriptionCopy {
+                subscription: id,
+                sequence: last.next(),
+                slot,
+                session: session.filter(|_| in_session),
+                overlays: [changes, verdict],
+                refused: refusal.map(|refusal| cause(refusal.cause)),
+            });
+        }
+        copies
+    }
+}
+
+impl Journey {
+    fn dead_letter_source(&self) -> Option<Arc<str>> {
+        Overlay::source_of(self.changes.iter()).map(Arc::from)
+    }
+}
+
+impl Plan {
+    /// What a message adds to the stored size: one content per copy (TOP-10).
+    pub(super) fn size_bytes(&self, message: &InboundMessage) -> u64 {
+        let size = u64::from(message.envelope.size);
+        match self {
+            Self::Schedule(_) => size,
+            Self::Publish(selection) => {
+                selection.copies.iter().map(|copy| size + overlay_bytes(copy)).sum()
+            }
+        }
+    }
+
+    /// What its copies need in the store beside the content.
+    fn record_bytes(&self) -> u64 {
+        match self {
+            Self::Schedule(_) => 0,
+            Self::Publish(selection) => {
+                selection.copies.iter().map(|copy| COPY_RECORD_BYTES + overlay_bytes(copy)).sum()
+            }
+        }
+    }
+}
+
+fn overlay_bytes(copy: &Copy) -> u64 {
+    let changed = copy.changed.as_ref().map_or(0, |changed| changed.overlay.size_bytes());
+    let verdict = copy.refusal.as_ref().and_then(|refusal| refusal.overlay());
+    u64::from(changed) + u64::from(verdict.map_or(0, |verdict| verdict.size_bytes()))
+}
+
+/// DLQ-20: what a transfer brings may make a header too large. It fits if all that was ever set fits beside
+/// it, as in a queue; what it has really become is only then looked at.
+fn header_refusal(
+    content: &Content,
+    changes: Option<&Overlay>,
+    slot: &Slot,
+    ctx: &Ctx<'_>,
+) -> Option<Box<Refusal>> {
+    let bytes_max = ctx.limits.header_bytes_max;
+    let changes = changes.filter(|_| u64::from(slot.header_size) > bytes_max)?;
+    // Where it was dead-lettered is no property of the message, and counts in full.
+    let source = Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
+    let source_bytes = source.map_or(0, |source| source.size_bytes());
+    Refusal::of_header(content.header_size_with(changes).saturating_add(source_bytes), bytes_max)
+}
+
+const fn cause(cause: Cause) -> DeadLetterCause {
+    match cause {
+        Cause::Filter | Cause::Action => DeadLetterCause::Rule,
+        Cause::HeaderSize => DeadLetterCause::HeaderSize,
+        Cause::NoSession => DeadLetterCause::NoSession,
+    }
+}

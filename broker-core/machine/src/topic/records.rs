@@ -1,0 +1,252 @@
+//! Changes to records and back: the absolute value of every key that a change touched, in the topic's
+//! space and in those of its subscriptions.
+
+use std::sync::Arc;
+
+use super::Topic;
+use super::outbox::is_in_outbox;
+use crate::change::codec::{self, Counters, RecordKey, write_rule};
+use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
+use crate::description::SubscriptionDescription;
+use crate::ids::{EntityId, SequenceNumber};
+use crate::message::Content;
+use crate::rule::RuleDescription;
+use crate::store::{Batch, Key};
+use crate::time::Timestamp;
+use crate::{CorruptRecord, Machine};
+
+impl Topic {
+    pub(super) fn write_records(&self, change: &Change, batch: &mut Batch) {
+        match change {
+            Change::Accepted { sequence, slot, dead_letter_source, content, .. } => {
+                let key = codec::slot_key(self.id, *sequence);
+                batch.put_with_content(&key, content.as_bytes().clone(), |value| {
+                    codec::write_slot(slot, dead_letter_source.as_deref(), value);
+                });
+            }
+            Change::Removed { sequence, overlay_count, .. } => {
+                self.write_removal(*sequence, *overlay_count, batch);
+            }
+            Change::IdRecorded { bucket, id_hash, at, sequence } => {
+                batch.put(&codec::id_key(self.id, *bucket, *id_hash), |value| {
+                    codec::write_acceptance(*at, *sequence, value);
+                });
+            }
+            Change::IdsForgotten { bucket } => {
+                batch.delete_prefix(&codec::id_bucket_key(self.id, *bucket));
+            }
+            Change::PeerTaken { source, taking } => {
+                batch.put(&codec::peer_key(self.id, source, taking.place()), |value| {
+                    codec::write_taking(taking, value);
+                });
+            }
+            Change::PeerForgotten { source } => {
+                batch.delete_prefix(&codec::peer_source_key(self.id, source));
+            }
+            Change::OfTopic(change) => self.write_own(change, batch),
+            Change::Absorbed { origin } => origin.delete(batch),
+            Change::Pending { .. }
+            | Change::Counted { .. }
+            | Change::Abandoned { .. }
+            | Change::Deferred { .. }
+            | Change::DeadLettered { .. }
+            | Change::Departed { .. } => {
+                if let Some(outbox) = &self.outbox {
+                    outbox.records(change, batch);
+                }
+            }
+            // A topic makes no others.
+            Change::Materialised { .. }
+            | Change::SessionStateSet { .. }
+            | Change::Arrived { .. }
+            | Change::Described { .. }
+            | Change::SubscriptionDescribed { .. }
+            | Change::Numbered { .. } => {}
+        }
+    }
+
+    fn write_own(&self, change: &TopicChange, batch: &mut Batch) {
+        match change {
+            TopicChange::Published { content, copies, .. } => match content {
+                PublishedContent::New(content) => write_copies(copies, Source::New(content), batch),
+                PublishedContent::Transferred(origin) => {
+                    write_copies(copies, Source::Of(origin.key), batch);
+                    origin.delete(batch);
+                }
+                PublishedContent::Scheduled(from) => {
+                    let key = codec::slot_key(self.id, *from);
+                    write_copies(copies, Source::Of(key), batch);
+                    self.write_removal(*from, 0, batch);
+                }
+            },
+            TopicChange::Described { .. } => self.write_creation(batch),
+            TopicChange::SubscriptionCreated { id, description, rules, at } => {
+                self.write_subscription(*id, description, rules, *at, batch);
+            }
+            TopicChange::SubscriptionRemoved { id } => {
+                batch.delete(&codec::subscription_entry_key(*id));
+                batch.delete_prefix(&codec::space_key(*id));
+            }
+            TopicChange::RuleSet { subscription, rule, .. } => {
+                self.write_rule(*subscription, rule, batch);
+            }
+            TopicChange::RuleRemoved { subscription, name } => {
+                batch.delete(&codec::rule_key(*subscription, self.rule_hash(name)));
+            }
+        }
+    }
+
+    fn write_removal(&self, sequence: SequenceNumber, overlay_count: u16, batch: &mut Batch) {
+        batch.delete(&codec::slot_key(self.id, sequence));
+        if overlay_count > 0 {
+            batch.delete_prefix(&codec::overlays_key(self.id, sequence));
+        }
+    }
+
+    /// The records that make a subscription exist, for the namespace and for itself (TOP-17).
+    fn write_subscription(
+        &self,
+        id: EntityId,
+        description: &SubscriptionDescription,
+        rules: &[RuleDescription],
+        at: Timestamp,
+        batch: &mut Batch,
+    ) {
+        batch.put(&codec::subscription_entry_key(id), |value| {
+            codec::write_subscription_entry(self.id, &description.name, value);
+        });
+        batch.put(&codec::description_key(id), |value| {
+            codec::write_subscription(description, value);
+        });
+        let counters = Counters {
+            last_sequence: SequenceNumber(0),
+            created_at: at,
+            updated_at: at,
+            last_used_at: Timestamp::NONE,
+        };
+        batch.put(&codec::counters_key(id), |value| codec::write_counters(&counters, value));
+        for rule in rules {
+            self.write_rule(id, rule, batch);
+        }
+    }
+
+    fn write_rule(&self, subscription: EntityId, rule: &RuleDescription, batch: &mut Batch) {
+        batch.put(&codec::rule_key(subscription, self.rule_hash(&rule.name)), |value| {
+            write_rule(rule, value);
+        });
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            last_sequence: self.last_sequence,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            last_used_at: self.usage.last_at,
+        }
+    }
+
+    /// Writes the counters if a number was given since, so that none is ever given twice, or if the
+    /// last use on disk is half a minute old. Those of subscriptions are written by themselves: a copy
+    /// that goes is taken in before, and with it the number that it had.
+    pub(super) fn write_counters(
+        &mut self,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Option<Durability> {
+        let numbered = self.last_sequence != self.stored_sequence;
+        if !numbered && !self.usage.wants_storing(now) {
+            return None;
+        }
+        self.stored_sequence = self.last_sequence;
+        self.usage.stored();
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.counters(), value);
+        });
+        // A number that was told to a sender must not be given again, even if nothing selected its
+        // message; the change that gave it asks for the sync.
+        Some(Durability::Lazy)
+    }
+
+    /// The records that make a new topic exist.
+    pub fn write_creation(&self, batch: &mut Batch) {
+        batch.put(&codec::description_key(self.id), |value| {
+            codec::write_topic(&self.description, value);
+        });
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.counters(), value);
+        });
+    }
+
+    pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
+        let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
+        match codec::read_key(key).map_err(corrupt)? {
+            RecordKey::Description => {
+                self.description = Arc::new(codec::read_topic(value).map_err(corrupt)?);
+                if self.duplicates.is_none() && self.description.requires_duplicate_detection {
+                    self.duplicates = Some(Box::default());
+                }
+            }
+            RecordKey::Counters => {
+                let counters = codec::read_counters(value).map_err(corrupt)?;
+                self.last_sequence = self.last_sequence.max(counters.last_sequence);
+                self.stored_sequence = counters.last_sequence;
+                self.created_at = counters.created_at;
+                self.updated_at = counters.updated_at;
+                self.usage.restore(counters.last_used_at);
+            }
+            RecordKey::Slot(sequence) => {
+                let (slot, source) = codec::read_slot(value).map_err(corrupt)?;
+                if is_in_outbox(&slot) {
+                    return self.with_outbox(Timestamp::NONE, |outbox| outbox.restore(key, value));
+                }
+                if slot.state != crate::slot::SlotState::Scheduled {
+                    return Err(corrupt("a topic holds no messages for receivers"));
+                }
+                self.insert(sequence, slot, source.map(Arc::from));
+            }
+            RecordKey::Id { bucket, id_hash } => {
+                let (at, sequence) = codec::read_acceptance(value).map_err(corrupt)?;
+                if let Some(history) = &mut self.duplicates {
+                    history.record(bucket, id_hash, at, sequence);
+                }
+            }
+            // Overlays are content; the slot counts them.
+            RecordKey::Overlay => {}
+            RecordKey::Peer(source) => {
+                let taking = codec::read_taking(value).map_err(corrupt)?;
+                self.peers.remember(source, taking);
+            }
+            RecordKey::Rule | RecordKey::SessionState => {
+                return Err(corrupt("record of a subscription or a queue in the space of a topic"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the copies have their content from.
+enum Source<'a> {
+    New(&'a Content),
+    Of(Key),
+}
+
+/// Writes the copies: the content once, then by reference; what differs as overlays (DESIGN D8).
+fn write_copies(copies: &[SubscriptionCopy], mut source: Source<'_>, batch: &mut Batch) {
+    for copy in copies {
+        let key = codec::slot_key(copy.subscription, copy.sequence);
+        let write = |value: &mut Vec<u8>| {
+            codec::write_slot(&copy.slot, copy.session.as_deref(), value);
+        };
+        match &source {
+            Source::New(content) => {
+                batch.put_with_content(&key, content.as_bytes().clone(), write);
+                source = Source::Of(key);
+            }
+            Source::Of(first) => batch.put_content_of(&key, first, write),
+        }
+        for (index, overlay) in (0u16..).zip(copy.overlays.iter().flatten()) {
+            let key = codec::overlay_key(copy.subscription, copy.sequence, index);
+            batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+        }
+    }
+}

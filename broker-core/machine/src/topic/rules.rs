@@ -1,0 +1,89 @@
+//! Rules of subscriptions: created, replaced, removed, read, explained (TOP-13 to TOP-24).
+
+use super::Topic;
+use crate::change::{Change, Durability, TopicChange};
+use crate::command::{Outcome, RuleCommand};
+use crate::effect::Answer;
+use crate::error::{Quoted, Rejection};
+use crate::ids::EntityId;
+use crate::rule::RuleDescription;
+use crate::{Ctx, Step};
+
+impl Topic {
+    /// Carries out what is asked about the rules of a subscription.
+    pub(super) fn in_subscription(
+        &mut self,
+        id: EntityId,
+        command: RuleCommand,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if !self.subscriptions.contains_key(&id) {
+            return Err(self.no_subscription());
+        }
+        match command {
+            RuleCommand::Create(rule) => {
+                let rule = RuleDescription { created_at: ctx.now, ..*rule };
+                self.matcher.create_rule(id, rule.clone(), ctx.limits)?;
+                self.set(id, rule, true, ctx, step);
+                Ok(Answer::after_commit(Outcome::Done))
+            }
+            RuleCommand::Update(rule) => {
+                let name = rule.name.clone();
+                self.matcher.update_rule(id, *rule, ctx.limits)?;
+                let Some(rule) = self.matcher.rule(id, &name) else {
+                    return Err(Rejection::internal("the rule is gone"));
+                };
+                self.set(id, rule.description().clone(), false, ctx, step);
+                Ok(Answer::after_commit(Outcome::Done))
+            }
+            RuleCommand::Delete(name) => {
+                if self.matcher.rule(id, &name).is_none() {
+                    return Err(no_rule(&name));
+                }
+                let change = TopicChange::RuleRemoved { subscription: id, name };
+                self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
+                Ok(Answer::after_commit(Outcome::Done))
+            }
+            RuleCommand::Get(name) => {
+                let rule = self.matcher.rule(id, &name).ok_or_else(|| no_rule(&name))?;
+                Ok(Answer::after_commit(Outcome::Rules(vec![rule.description().clone()])))
+            }
+            RuleCommand::List { skip, top } => {
+                let rules = self.matcher.rules(id).skip(skip).take(top);
+                let rules = rules.map(|rule| rule.description().clone()).collect();
+                Ok(Answer::after_commit(Outcome::Rules(rules)))
+            }
+            RuleCommand::Explain(message) => {
+                let content = &message.content;
+                let published = self.published(content, None, self.last_sequence.next(), ctx.now);
+                let rules = self.matcher.rules(id).take(ctx.limits.list_count_max);
+                let explained = rules
+                    .map(|rule| rule.explain(&published, ctx.limits, &mut *ctx.tokens))
+                    .collect();
+                Ok(Answer::after_commit(Outcome::Explained(explained)))
+            }
+        }
+    }
+
+    /// Stores a rule that the matcher has judged. Rules apply to what is accepted afterwards (TOP-09).
+    fn set(
+        &mut self,
+        subscription: EntityId,
+        rule: RuleDescription,
+        is_new: bool,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let rule = Box::new(rule);
+        let change = TopicChange::RuleSet { subscription, rule, is_new, at: ctx.now };
+        self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
+    }
+}
+
+fn no_rule(name: &str) -> Rejection {
+    Rejection::new(
+        crate::condition::Condition::EntityNotFound,
+        format!("there is no rule {}", Quoted(name)),
+    )
+}

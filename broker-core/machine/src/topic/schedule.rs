@@ -1,0 +1,122 @@
+//! Scheduled messages: they wait at the topic, and meet the rules when their instant is reached
+//! (SCH-10).
+//!
+//! The topic keeps no contents, so it asks for those of messages that are due, a bounded number at a
+//! time, and publishes them when they are there.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::Topic;
+use super::publish::Journey;
+use crate::change::{Change, Durability, PublishedContent, Removal};
+use crate::command::Outcome;
+use crate::effect::{Answer, Effect};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::message::{Content, Overlay};
+use crate::time::{TimeSpan, Timestamp};
+use crate::{Ctx, Step};
+
+/// So many messages are loaded at once, and none beyond so many bytes but the first.
+const LOAD_COUNT_MAX: usize = 256;
+const LOAD_BYTES_MAX: u64 = 4 << 20;
+/// When to try again with a message whose content could not be read.
+const LOAD_AGAIN_AFTER: TimeSpan = TimeSpan::from_minutes(1);
+
+impl Topic {
+    /// Removes scheduled messages by number, all or none (SCH-04, SCH-05).
+    pub(super) fn cancel_scheduled(
+        &mut self,
+        sequences: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        let mut seen = BTreeSet::new();
+        for sequence in sequences {
+            if !seen.insert(*sequence) || !self.is_waiting(*sequence) {
+                return Err(Rejection::message_not_found(*sequence));
+            }
+        }
+        for sequence in sequences {
+            let Some(slot) = self.slots.get(*sequence) else { continue };
+            step.bytes_freed += u64::from(slot.size);
+            let change = Change::Removed {
+                sequence: *sequence,
+                overlay_count: slot.overlay_count,
+                reason: Removal::Cancelled,
+            };
+            self.change(change, Durability::Sync, ctx, step);
+        }
+        self.usage.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Remembers when a scheduled message is due.
+    pub(super) fn watch_schedule(&mut self, sequence: SequenceNumber, at: Timestamp) {
+        self.schedule.insert(at, sequence);
+        if self.schedule.is_stale(self.slots.len()) {
+            self.schedule.clear();
+            for (sequence, slot) in self.slots.iter().filter(|(_, slot)| !slot.in_flight) {
+                if !self.loading.contains(&sequence) {
+                    self.schedule.insert(slot.enqueued_at, sequence);
+                }
+            }
+        }
+    }
+
+    /// Asks for the contents of what is due, by instant, then by number (SCH-07), unless it waits for
+    /// some already.
+    pub(super) fn ask_for_due(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+        if !self.loading.is_empty() {
+            return;
+        }
+        let mut bytes = 0u64;
+        while self.loading.len() < LOAD_COUNT_MAX && bytes < LOAD_BYTES_MAX {
+            let Some((_, sequence)) = self.schedule.pop_due(ctx.now) else { break };
+            if !self.is_waiting(sequence) {
+                continue;
+            }
+            bytes += self.slots.get(sequence).map_or(0, |slot| u64::from(slot.size));
+            self.loading.push(sequence);
+        }
+        if !self.loading.is_empty() {
+            step.effects.push(Effect::Load(self.loading.clone()));
+        }
+    }
+
+    /// Publishes what was due, as if it were sent now (SCH-03), by the rules that are in force now
+    /// (TOP-09).
+    pub(super) fn materialise(
+        &mut self,
+        contents: Vec<(SequenceNumber, Option<Bytes>)>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) {
+        self.loading.clear();
+        for (from, bytes) in contents {
+            // It may have been cancelled meanwhile.
+            let Some(slot) = self.slots.get(from).copied() else { continue };
+            let Some(content) = bytes.and_then(|bytes| Content::parse(bytes).ok()) else {
+                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                continue;
+            };
+            let sequence = self.last_sequence.next();
+            let changes = self.sources.get(&from).map(|path| Overlay::dead_letter_source(path));
+            let selection = self.select(&content, changes.as_ref(), sequence, ctx);
+            let journey = Journey {
+                hops: slot.hops,
+                first: slot.enqueued_sequence,
+                changes,
+                never_duplicate: slot.never_duplicate,
+            };
+            let copies = self.copies(&content, sequence, selection, &journey, ctx);
+            step.bytes_freed += u64::from(slot.size);
+            self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);
+            if self.slots.is_empty() {
+                self.usage.touch(ctx.now);
+            }
+        }
+    }
+}

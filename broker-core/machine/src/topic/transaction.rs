@@ -1,0 +1,149 @@
+//! Transactions: what is sent in one is published at its commit, what goes by way of the topic is
+//! entrusted to its outbox, and its transfer dead-letter queue is settled in; all of it or nothing
+//! (TXN-01, TXN-08, TXN-09, TXN-14).
+
+use super::Topic;
+use super::publish::{Journey, Plan};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::{Answer, Gate};
+use crate::error::Rejection;
+use crate::path::SubQueue;
+use crate::queue::Planned;
+use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
+use crate::{Ctx, Step, admission};
+
+/// A part with its number in the transaction.
+type Numbered = (usize, Part);
+
+/// Whether a part is the topic's own: it is published. All others are the outbox's.
+const fn is_published(part: &Part) -> bool {
+    matches!(part.sub_queue, SubQueue::Main)
+        && matches!(part.operation, Operation::Send { .. } | Operation::SendBatch { .. })
+}
+
+impl Topic {
+    /// Says whether an operation would be carried out now, with the error that it would give itself
+    /// (TXN-07).
+    pub(super) fn check(
+        &mut self,
+        operation: Operation,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.admit_part(&Part { member: None, sub_queue: SubQueue::Main, operation }, ctx)?;
+        Ok(Answer::Now(Outcome::Done, Gate::Open))
+    }
+
+    /// Carries all parts out, or none. The messages that are published get consecutive numbers
+    /// (TXN-13); those that only pass through come after them.
+    pub(super) fn commit(
+        &mut self,
+        parts: Vec<Part>,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        for (number, part) in (1usize..).zip(&parts) {
+            let why = format!("operation {number} of the transaction, {}", part.operation.name());
+            self.admit_part(part, ctx).map_err(|rejection| in_transaction(&why, &rejection))?;
+        }
+        let order: Vec<bool> = parts.iter().map(is_published).collect();
+        let (published, others): (Vec<Numbered>, Vec<Numbered>) =
+            (1usize..).zip(parts).partition(|(_, part)| is_published(part));
+        let messages = messages_of(&published);
+        let plans =
+            self.plan_together(&messages, &messages_of(&others), ctx).map_err(|rejection| {
+                in_transaction("the messages of the transaction together", &rejection)
+            })?;
+        let planned = match others.is_empty() {
+            true => Vec::new(),
+            false => self.with_outbox(ctx.now, |outbox| outbox.plan_all(others, ctx))?,
+        };
+        // Nothing is refused from here on.
+        let mut accepted =
+            self.publish_all(published, messages.into_iter().zip(plans), ctx, step).into_iter();
+        let mut carried_out = self.carry_out(planned, ctx, step).into_iter();
+        self.usage.touch(ctx.now);
+        let in_order = order.into_iter().filter_map(|is_published| match is_published {
+            true => accepted.next(),
+            false => carried_out.next(),
+        });
+        Ok(Answer::after_commit(Outcome::Committed(in_order.collect())))
+    }
+
+    /// The checks of what is published and of what passes through, each by itself and both together:
+    /// the quota is one, and so is the atomic step (TXN-07, QUO-07).
+    fn plan_together(
+        &self,
+        published: &[InboundMessage],
+        passing: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        // Their contents are shared, not copied.
+        admission::check_atomic_size(&[published, passing].concat(), ctx)?;
+        if published.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plans = self.admit(published, ctx)?;
+        let copies = published.iter().zip(&plans).map(|(message, plan)| plan.size_bytes(message));
+        let passing = passing.iter().map(|message| u64::from(message.envelope.size));
+        self.refuse_over_quota(copies.chain(passing).fold(0, u64::saturating_add), ctx)?;
+        Ok(plans)
+    }
+
+    fn publish_all(
+        &mut self,
+        parts: Vec<Numbered>,
+        mut planned: impl Iterator<Item = (InboundMessage, Plan)>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Vec<PartOutcome> {
+        let mut outcomes = Vec::with_capacity(parts.len());
+        for (_, part) in parts {
+            let count = part.operation.messages().len();
+            let mut numbers = Vec::with_capacity(count);
+            for (message, plan) in planned.by_ref().take(count) {
+                numbers.push(self.accept(message, plan, Journey::default(), ctx, step));
+            }
+            outcomes.push(match (part.operation, numbers.as_slice()) {
+                (Operation::Send { .. }, [number]) => PartOutcome::Accepted(*number),
+                _ => PartOutcome::AcceptedBatch(numbers),
+            });
+        }
+        outcomes
+    }
+
+    fn carry_out(
+        &mut self,
+        planned: Vec<Planned>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Vec<PartOutcome> {
+        if planned.is_empty() {
+            return Vec::new();
+        }
+        self.with_outbox(ctx.now, |outbox| outbox.carry_all_out(planned, ctx, step))
+    }
+
+    fn admit_part(&mut self, part: &Part, ctx: &mut Ctx<'_>) -> Result<(), Rejection> {
+        self.refuse_sub_queue(part.sub_queue)?;
+        match (part.sub_queue, &part.operation) {
+            (SubQueue::Main, Operation::Send { message }) => {
+                self.admit(std::slice::from_ref(message), ctx).map(drop)
+            }
+            (SubQueue::Main, Operation::SendBatch { messages }) => {
+                self.admit_batch(messages, ctx).map(drop)
+            }
+            (SubQueue::Main, Operation::Settle { .. } | Operation::RenewLock { .. }) => {
+                Err(self.refuse_receiving())
+            }
+            (sub_queue, operation) => {
+                let operation = operation.clone();
+                self.with_outbox(ctx.now, |outbox| outbox.check(sub_queue, operation, ctx))
+                    .map(drop)
+            }
+        }
+    }
+}
+
+fn messages_of(parts: &[Numbered]) -> Vec<InboundMessage> {
+    parts.iter().flat_map(|(_, part)| part.operation.messages()).cloned().collect()
+}

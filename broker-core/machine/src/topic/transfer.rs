@@ -1,0 +1,119 @@
+//! Messages that come to a topic from another entity of the broker: each is published by the rules of a
+//! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
+
+use super::Topic;
+use super::publish::{Journey, Plan};
+use crate::change::{Change, Durability, PublishedContent};
+use crate::command::{InboundMessage, Outcome};
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::message::Overlay;
+use crate::transfer::{Admission, Arrival, WhenFull};
+use crate::{Ctx, Step, take_over};
+
+impl Topic {
+    /// Publishes messages in the order of their source, each by itself, up to the first behind one that
+    /// is refused (FWD-10).
+    pub(super) fn transfer_in(
+        &mut self,
+        messages: Vec<Arrival>,
+        when_full: WhenFull,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
+        let admissions = take_over::arrivals(
+            &mut (&mut *self, &mut *ctx, step),
+            messages,
+            when_full,
+            |(topic, ctx, step), arrival| {
+                let changes = changes_of(arrival);
+                let message = &arrival.message;
+                let plan = topic.admit_arrival(message, changes.as_ref(), step.bytes_added, ctx)?;
+                Ok((plan, changes))
+            },
+            |(topic, ctx, step), arrival, (plan, changes)| {
+                topic.arrive(arrival, plan, changes, ctx, step);
+            },
+        );
+        if admissions.contains(&Admission::Accepted) {
+            self.usage.touch(ctx.now);
+        }
+        Answer::after_commit(Outcome::Admitted(admissions))
+    }
+
+    /// Gives an admitted message its number and its copies, or drops it as a duplicate; either removes
+    /// it from where it was (FWD-22).
+    fn arrive(
+        &mut self,
+        arrival: Arrival,
+        plan: Plan,
+        changes: Option<Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Arrival { message, enqueued_sequence, hops, origin, .. } = arrival;
+        let id_hash = message.envelope.message_id_hash;
+        if self.find_duplicate(id_hash, ctx.now).is_some() {
+            self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            return;
+        }
+        match plan {
+            Plan::Schedule(_) => {
+                // What waits for its instant has no overlays: they become part of its content, but for
+                // what is no property of a message.
+                let message = with_changes(message, changes.as_ref());
+                let journey =
+                    Journey { hops, first: enqueued_sequence, changes, ..Journey::default() };
+                self.accept(message, plan, journey, ctx, step);
+                self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
+            }
+            Plan::Publish(selection) => {
+                let never_duplicate = message.envelope.never_duplicate();
+                let journey = Journey { hops, first: enqueued_sequence, changes, never_duplicate };
+                let sequence = self.last_sequence.next();
+                let copies = self.copies(&message.content, sequence, selection, &journey, ctx);
+                self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
+                self.remember_id(id_hash, None, ctx, step);
+            }
+        }
+    }
+
+    /// The checks of SND-19 that concern a transfer: status, size, quota, ids.
+    fn admit_arrival(
+        &self,
+        message: &InboundMessage,
+        changes: Option<&Overlay>,
+        bytes_added: u64,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Plan, Rejection> {
+        self.refuse_status()?;
+        let size_max = self.description.message_bytes_max();
+        let size = u64::from(message.envelope.size);
+        if size > size_max {
+            return Err(Rejection::message_size_exceeded("message", size, size_max));
+        }
+        let plan = self.plan(message, changes, self.last_sequence.next(), ctx);
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        self.refuse_full_history(std::slice::from_ref(message), ctx)?;
+        Ok(plan)
+    }
+}
+
+/// All that was set on a message since it was sent, and where it was dead-lettered, as one overlay.
+fn changes_of(arrival: &Arrival) -> Option<Overlay> {
+    let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
+    arrival
+        .overlays
+        .iter()
+        .cloned()
+        .chain(source)
+        .reduce(|earlier, later| later.on_top_of(&earlier))
+}
+
+/// The same message with changed properties; as it was if its content cannot be read.
+fn with_changes(message: InboundMessage, changes: Option<&Overlay>) -> InboundMessage {
+    let Some(changes) = changes else { return message };
+    let Ok(mut changed) = message.content.decode() else { return message };
+    changed.apply_overlay(changes);
+    InboundMessage { content: changed.encode(), ..message }
+}

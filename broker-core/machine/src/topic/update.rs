@@ -1,0 +1,47 @@
+//! Updates of the description (ENT-16 to ENT-19).
+
+use super::Topic;
+use crate::change::{Change, Durability, TopicChange};
+use crate::command::Outcome;
+use crate::description::TopicDescription;
+use crate::effect::Answer;
+use crate::error::Rejection;
+use crate::time::Timestamp;
+use crate::{Ctx, Step};
+
+impl Topic {
+    /// Replaces the description. Scheduled messages stay (ENT-19, ENT-26); a changed default TTL applies
+    /// to messages without own TTL in the subscriptions at once (EXP-06, EXP-13).
+    pub(super) fn update(
+        &mut self,
+        description: Box<TopicDescription>,
+        read_at: Option<Timestamp>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        if read_at.is_some_and(|at| at != self.updated_at) {
+            return Err(Rejection::update_conflict(self.path()));
+        }
+        let kept = &self.description;
+        let fixed = [
+            (
+                "RequiresDuplicateDetection",
+                description.requires_duplicate_detection == kept.requires_duplicate_detection,
+            ),
+            ("EnablePartitioning", description.enable_partitioning == kept.enable_partitioning),
+        ];
+        if let Some((property, _)) = fixed.into_iter().find(|(_, same)| !same) {
+            return Err(Rejection::argument(format!(
+                "{property} of `{}` was fixed when it was created",
+                self.path()
+            )));
+        }
+        let change = TopicChange::Described { description, at: ctx.now };
+        self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
+        if let Some(outbox) = &mut self.outbox {
+            outbox.heed_status(step);
+        }
+        self.usage.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+}

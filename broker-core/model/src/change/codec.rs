@@ -1,0 +1,68 @@
+//! Keys and values of the store.
+//!
+//! A key is its space (the entity id, 8 bytes big-endian), a table (1 byte) and the rest, so that a
+//! scan of a space meets the description first and messages in order of their numbers. The namespace
+//! has space 0, whose records say of which kind an entity is.
+//!
+//! | table | rest of the key | value |
+//! |---|---|---|
+//! | 01 description | | properties of the queue, topic or subscription |
+//! | 02 counters | | last number, created, updated, last used |
+//! | 03 rule | keyed hash of the name in lower case (16) | the rule; in the space of its subscription |
+//! | 10 slot | number (8) | the slot; the content is the message |
+//! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
+//! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
+//! | 21 forwarded by a peer | broker (16), entity (8), sub-queue (1), place (2) | ordinal (8), number (8), enqueued at (8), taken at (8) |
+//! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
+//!
+//! In the namespace's space:
+//!
+//! | table | rest of the key | value |
+//! |---|---|---|
+//! | 01 ids | | up to which ids are taken |
+//! | 02 secrets | | the key of hashes |
+//! | 10 queue | id (8) | its path |
+//! | 11 topic | id (8) | its path |
+//! | 12 subscription | id (8) | id of its topic (8), name |
+//!
+//! To change a stored type: give it the next version byte, write only that, and go on reading every
+//! earlier one. Golden records of each version stay in the tests.
+//!
+//! All types are of version 1 but the slot, which has four: 1 for a message without session, 2 for one
+//! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
+//! with the path of its destination. A store without sessions has no version 2 in it, one without
+//! send-via no version 3. At a topic, where nothing is in a session, version 2 is one that comes from a
+//! dead-letter queue, and ends with the path of where it was dead-lettered. Version 4 is any of these
+//! whose sender gave no message id: it ends with a byte that says whether there is such a text, and with
+//! the text if there is.
+
+mod description;
+mod key;
+mod reader;
+mod record;
+mod rule;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+pub use description::{
+    read_description, read_subscription, read_topic, write_description, write_subscription,
+    write_topic,
+};
+pub use key::{NAMESPACE_SPACE, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
+pub use key::{
+    RecordKey, counters_key, description_key, id_bucket_key, id_key, overlay_key, overlays_key,
+    peer_key, peer_source_key, queue_entry_key, read_key, rule_key, session_state_key, slot_key,
+    space_key, subscription_entry_key, topic_entry_key,
+};
+use reader::{Reader, write_text};
+pub use record::{
+    Counters, SessionStateRecord, read_acceptance, read_counters, read_session_state,
+    read_subscription_entry, read_taking, write_acceptance, write_counters, write_session_state,
+    write_subscription_entry, write_taking,
+};
+pub use rule::{read_rule, write_rule};
+pub use slot::{read_slot, write_slot};
+
+/// The version of a type that has one.
+pub(crate) const VERSION: u8 = 1;

@@ -1,0 +1,186 @@
+//! Keys: which record of which entity.
+
+use super::reader::{Read, Reader};
+use super::record::sub_queue_code;
+use crate::ids::{EntityId, SequenceNumber};
+use crate::store::{Key, SPACE_BYTES};
+use crate::time::Timestamp;
+use crate::transfer::peer::PeerSource;
+
+/// The space of the namespace's own records.
+pub const NAMESPACE_SPACE: u64 = 0;
+pub const QUEUE_ENTRY: u8 = 0x10;
+pub const TOPIC_ENTRY: u8 = 0x11;
+pub const SUBSCRIPTION_ENTRY: u8 = 0x12;
+
+const DESCRIPTION: u8 = 0x01;
+const COUNTERS: u8 = 0x02;
+const RULE: u8 = 0x03;
+const SLOT: u8 = 0x10;
+const OVERLAY: u8 = 0x11;
+const ID: u8 = 0x20;
+const PEER: u8 = 0x21;
+const SESSION_STATE: u8 = 0x30;
+
+/// What a key of an entity's space names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKey {
+    /// The description.
+    Description,
+    /// The counters.
+    Counters,
+    /// A rule of a subscription.
+    Rule,
+    /// The slot of a message.
+    Slot(SequenceNumber),
+    /// An overlay of a message.
+    Overlay,
+    /// A message id of the duplicate detection history.
+    Id {
+        /// Start of its bucket.
+        bucket: Timestamp,
+        /// Keyed hash of the id.
+        id_hash: u128,
+    },
+    /// A message that a source at another broker has forwarded.
+    Peer(PeerSource),
+    /// The state of a session.
+    SessionState,
+}
+
+/// The space of an entity: the prefix of all its keys.
+#[must_use]
+pub fn space_key(id: EntityId) -> Key {
+    Key::of_space(id.0)
+}
+
+/// Where the description lies.
+#[must_use]
+pub fn description_key(id: EntityId) -> Key {
+    space_key(id).then(&[DESCRIPTION])
+}
+
+/// Where the counters lie.
+#[must_use]
+pub fn counters_key(id: EntityId) -> Key {
+    space_key(id).then(&[COUNTERS])
+}
+
+/// Where a rule of a subscription lies, by a keyed hash of its name in lower case: a name can be longer
+/// than a key.
+#[must_use]
+pub fn rule_key(subscription: EntityId, name_hash: u128) -> Key {
+    space_key(subscription).then(&[RULE]).then(&name_hash.to_be_bytes())
+}
+
+/// Where a message lies.
+#[must_use]
+pub fn slot_key(id: EntityId, sequence: SequenceNumber) -> Key {
+    space_key(id).then(&[SLOT]).then(&sequence.0.to_be_bytes())
+}
+
+/// Where an overlay of a message lies.
+#[must_use]
+pub fn overlay_key(id: EntityId, sequence: SequenceNumber, index: u16) -> Key {
+    overlays_key(id, sequence).then(&index.to_be_bytes())
+}
+
+/// The prefix of all overlays of a message.
+#[must_use]
+pub fn overlays_key(id: EntityId, sequence: SequenceNumber) -> Key {
+    space_key(id).then(&[OVERLAY]).then(&sequence.0.to_be_bytes())
+}
+
+/// Where a message id lies.
+#[must_use]
+pub fn id_key(id: EntityId, bucket: Timestamp, id_hash: u128) -> Key {
+    id_bucket_key(id, bucket).then(&id_hash.to_be_bytes())
+}
+
+/// The prefix of all message ids of a bucket.
+#[must_use]
+pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
+    space_key(id).then(&[ID]).then(&bucket.ticks().to_be_bytes())
+}
+
+/// Where it lies that a message of another broker was taken, by its place in the ring of its source.
+#[must_use]
+pub fn peer_key(id: EntityId, source: &PeerSource, place: u64) -> Key {
+    let place = u16::try_from(place).unwrap_or(u16::MAX);
+    peer_source_key(id, source).then(&place.to_be_bytes())
+}
+
+/// The prefix of all messages that were taken of a source.
+#[must_use]
+pub fn peer_source_key(id: EntityId, source: &PeerSource) -> Key {
+    space_key(id)
+        .then(&[PEER])
+        .then(&source.broker.to_be_bytes())
+        .then(&source.entity.0.to_be_bytes())
+        .then(&[sub_queue_code(source.sub_queue)])
+}
+
+/// Where the state of a session lies, by a keyed hash of its id: an id can be longer than a key.
+#[must_use]
+pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
+    space_key(id).then(&[SESSION_STATE]).then(&session_hash.to_be_bytes())
+}
+
+/// Where the namespace notes a queue.
+#[must_use]
+pub fn queue_entry_key(id: EntityId) -> Key {
+    entry_key(QUEUE_ENTRY, id)
+}
+
+/// Where the namespace notes a topic.
+#[must_use]
+pub fn topic_entry_key(id: EntityId) -> Key {
+    entry_key(TOPIC_ENTRY, id)
+}
+
+/// Where the namespace notes a subscription.
+#[must_use]
+pub fn subscription_entry_key(id: EntityId) -> Key {
+    entry_key(SUBSCRIPTION_ENTRY, id)
+}
+
+fn entry_key(table: u8, id: EntityId) -> Key {
+    Key::of_space(NAMESPACE_SPACE).then(&[table]).then(&id.0.to_be_bytes())
+}
+
+/// Takes a key of an entity's space apart.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_key(key: &[u8]) -> Read<RecordKey> {
+    let mut reader = Reader::new(key.get(SPACE_BYTES..).ok_or("key without space")?);
+    let found = match reader.u8()? {
+        DESCRIPTION => RecordKey::Description,
+        COUNTERS => RecordKey::Counters,
+        RULE => {
+            reader.u128()?;
+            RecordKey::Rule
+        }
+        SLOT => RecordKey::Slot(SequenceNumber(reader.u64()?)),
+        OVERLAY => {
+            reader.u64()?;
+            reader.u16()?;
+            RecordKey::Overlay
+        }
+        ID => RecordKey::Id { bucket: reader.instant()?, id_hash: reader.u128()? },
+        PEER => {
+            let broker = reader.u128()?;
+            let entity = EntityId(reader.u64()?);
+            let source = PeerSource { broker, entity, sub_queue: reader.sub_queue()? };
+            reader.u16()?;
+            RecordKey::Peer(source)
+        }
+        SESSION_STATE => {
+            reader.u128()?;
+            RecordKey::SessionState
+        }
+        _ => return Err("unknown table"),
+    };
+    reader.end()?;
+    Ok(found)
+}

@@ -1,0 +1,156 @@
+//! A rule as a record, version 1.
+//!
+//! ```text
+//!  version 01 | name | created at (8) | filter | has action (1) [ action ]
+//!  filter:   00 true   01 false   02 SQL text   03 correlation
+//!  SQL text: text, count of parameters (4), for each its name and its value
+//!  correlation: 8 times present (1) and text, in the order of AMQ-24; count of properties (4), for
+//!               each its name and its value
+//!  texts have a length of 4 bytes before them, values too; values are AMQP, numbers big-endian
+//! ```
+//!
+//! To change it: give it the next version byte, write only that, and go on reading every earlier
+//! one. Golden records of each version stay in the tests.
+
+#[cfg(test)]
+mod tests;
+
+use super::{Reader, write_text};
+use crate::message::Value;
+use crate::rule::sql::Parameters;
+use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
+
+const TRUE: u8 = 0;
+const FALSE: u8 = 1;
+const SQL: u8 = 2;
+const CORRELATION: u8 = 3;
+
+/// Writes a rule.
+pub fn write_rule(rule: &RuleDescription, value: &mut Vec<u8>) {
+    let RuleDescription { name, filter, action, created_at } = rule;
+    value.push(super::VERSION);
+    write_text(name, value);
+    value.extend_from_slice(&created_at.ticks().to_be_bytes());
+    match filter {
+        Filter::True => value.push(TRUE),
+        Filter::False => value.push(FALSE),
+        Filter::Sql(sql) => {
+            value.push(SQL);
+            write_sql(sql, value);
+        }
+        Filter::Correlation(filter) => {
+            value.push(CORRELATION);
+            write_correlation(filter, value);
+        }
+    }
+    value.push(u8::from(action.is_some()));
+    if let Some(action) = action {
+        write_sql(action, value);
+    }
+}
+
+/// Reads a rule.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_rule(value: &[u8]) -> Result<RuleDescription, &'static str> {
+    let mut reader = Reader::new(value);
+    reader.version()?;
+    let name = reader.text()?;
+    let created_at = reader.instant()?;
+    let filter = match reader.u8()? {
+        TRUE => Filter::True,
+        FALSE => Filter::False,
+        SQL => Filter::Sql(read_sql(&mut reader)?),
+        CORRELATION => Filter::Correlation(read_correlation(&mut reader)?),
+        _ => return Err("unknown filter"),
+    };
+    let action = if reader.switch()? { Some(read_sql(&mut reader)?) } else { None };
+    reader.end()?;
+    Ok(RuleDescription { name, filter, action, created_at })
+}
+
+fn write_sql(sql: &SqlText, value: &mut Vec<u8>) {
+    write_text(&sql.text, value);
+    let parameters: Vec<_> = sql.parameters.iter().collect();
+    write_pairs(&parameters, value);
+}
+
+fn read_sql(reader: &mut Reader<'_>) -> Result<SqlText, &'static str> {
+    let text = reader.text()?;
+    let parameters = read_pairs(reader)?
+        .into_iter()
+        .fold(Parameters::new(), |parameters, (name, value)| parameters.with(&name, value));
+    Ok(SqlText { text, parameters })
+}
+
+fn write_correlation(filter: &CorrelationFilter, value: &mut Vec<u8>) {
+    let CorrelationFilter {
+        correlation_id,
+        message_id,
+        to,
+        reply_to,
+        subject,
+        session_id,
+        reply_to_session_id,
+        content_type,
+        properties,
+    } = filter;
+    for text in [
+        correlation_id,
+        message_id,
+        to,
+        reply_to,
+        subject,
+        session_id,
+        reply_to_session_id,
+        content_type,
+    ] {
+        value.push(u8::from(text.is_some()));
+        write_text(text.as_deref().unwrap_or_default(), value);
+    }
+    let properties: Vec<_> = properties.iter().map(|(name, value)| (&**name, value)).collect();
+    write_pairs(&properties, value);
+}
+
+fn read_correlation(reader: &mut Reader<'_>) -> Result<CorrelationFilter, &'static str> {
+    Ok(CorrelationFilter {
+        correlation_id: reader.optional_text()?,
+        message_id: reader.optional_text()?,
+        to: reader.optional_text()?,
+        reply_to: reader.optional_text()?,
+        subject: reader.optional_text()?,
+        session_id: reader.optional_text()?,
+        reply_to_session_id: reader.optional_text()?,
+        content_type: reader.optional_text()?,
+        properties: read_pairs(reader)?,
+    })
+}
+
+fn write_pairs(pairs: &[(&str, &Value)], value: &mut Vec<u8>) {
+    write_length(pairs.len(), value);
+    for (name, pair_value) in pairs {
+        write_text(name, value);
+        let mut encoded = Vec::new();
+        pair_value.encode_to(&mut encoded);
+        write_length(encoded.len(), value);
+        value.extend_from_slice(&encoded);
+    }
+}
+
+/// What does not fit was refused for its size long before.
+fn write_length(length: usize, value: &mut Vec<u8>) {
+    value.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+}
+
+fn read_pairs(reader: &mut Reader<'_>) -> Result<Vec<(Box<str>, Value)>, &'static str> {
+    let count = reader.u32()?;
+    let mut pairs = Vec::new();
+    for _ in 0..count {
+        let name = reader.text()?;
+        let length = usize::try_from(reader.u32()?).map_err(|_| "value too long")?;
+        let value = Value::decode(reader.take(length)?).map_err(|_| "value is not AMQP")?;
+        pairs.push((name, value));
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,99 @@
+//! Slots of messages.
+
+use super::VERSION;
+use super::reader::{Read, Reader, write_text};
+use super::record::sub_queue_code;
+use crate::change::slot::{Slot, SlotState};
+use crate::ids::SequenceNumber;
+
+/// The version of a slot whose message belongs to a session.
+const VERSION_IN_SESSION: u8 = 2;
+/// The version of a slot whose message waits for its transfer.
+const VERSION_PENDING: u8 = 3;
+/// The version of a slot whose message is never a duplicate, whatever else it is (DUP-14).
+const VERSION_NEVER_DUPLICATE: u8 = 4;
+
+/// Writes a slot, and the session its message belongs to; of a pending one, its destination instead; of
+/// one that waits at a topic, the entity in which it was dead-lettered. Its lock does not survive a restart, and what is read was durable.
+pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
+    let state = match slot.state {
+        SlotState::Scheduled => 0,
+        SlotState::Active => 1,
+        SlotState::Deferred => 2,
+        SlotState::Pending => 3,
+    };
+    let sub_queue = sub_queue_code(slot.sub_queue);
+    let version = match (slot.state, text) {
+        _ if slot.never_duplicate => VERSION_NEVER_DUPLICATE,
+        (SlotState::Pending, _) => VERSION_PENDING,
+        (_, Some(_)) => VERSION_IN_SESSION,
+        (_, None) => VERSION,
+    };
+    value.extend_from_slice(&[version, state, sub_queue, slot.hops]);
+    value.extend_from_slice(&slot.enqueued_at.ticks().to_be_bytes());
+    value.extend_from_slice(&slot.expires_at.ticks().to_be_bytes());
+    value.extend_from_slice(&slot.enqueued_sequence.0.to_be_bytes());
+    value.extend_from_slice(&slot.size.to_be_bytes());
+    value.extend_from_slice(&slot.header_size.to_be_bytes());
+    value.extend_from_slice(&slot.delivery_count.to_be_bytes());
+    value.extend_from_slice(&slot.overlay_count.to_be_bytes());
+    match version {
+        VERSION => {}
+        VERSION_NEVER_DUPLICATE => {
+            value.push(u8::from(text.is_some()));
+            if let Some(text) = text {
+                write_text(text, value);
+            }
+        }
+        _ => write_text(text.unwrap_or_default(), value),
+    }
+}
+
+/// Reads a slot, and the text beside it that [`write_slot`] was given.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
+    let mut reader = Reader::new(value);
+    let version = reader.u8()?;
+    let state = match reader.u8()? {
+        0 => SlotState::Scheduled,
+        1 => SlotState::Active,
+        2 => SlotState::Deferred,
+        3 => SlotState::Pending,
+        _ => return Err("unknown state"),
+    };
+    let sub_queue = reader.sub_queue()?;
+    let hops = reader.u8()?;
+    let slot = Slot {
+        enqueued_at: reader.instant()?,
+        expires_at: reader.instant()?,
+        enqueued_sequence: SequenceNumber(reader.u64()?),
+        size: reader.u32()?,
+        header_size: reader.u32()?,
+        delivery_count: reader.u32()?,
+        lock: None,
+        overlay_count: reader.u16()?,
+        state,
+        sub_queue,
+        hops,
+        in_flight: false,
+        transferring: false,
+        never_duplicate: version == VERSION_NEVER_DUPLICATE,
+    };
+    let text = match version {
+        VERSION => None,
+        VERSION_NEVER_DUPLICATE if !reader.switch()? => None,
+        VERSION_NEVER_DUPLICATE | VERSION_IN_SESSION | VERSION_PENDING => Some(reader.str()?),
+        _ => return Err("version is not known"),
+    };
+    let has_destination = match version {
+        VERSION_NEVER_DUPLICATE => slot.state == SlotState::Pending && text.is_some(),
+        _ => version == VERSION_PENDING,
+    };
+    if (slot.state == SlotState::Pending) != has_destination {
+        return Err("only a pending message has a destination");
+    }
+    reader.end()?;
+    Ok((slot, text))
+}

@@ -1,0 +1,232 @@
+//! Golden records: what was written once is read for ever.
+
+use super::*;
+use crate::change::slot::{Slot, SlotState};
+use crate::description::{EntityStatus, SubscriptionDescription, TopicDescription};
+use crate::ids::{EntityId, SequenceNumber};
+use crate::path::SubQueue;
+use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::peer::{PeerSource, Taking};
+
+fn slot() -> Slot {
+    Slot {
+        enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        expires_at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+        enqueued_sequence: SequenceNumber(0x21),
+        size: 0x31,
+        header_size: 0x32,
+        delivery_count: 0x33,
+        lock: None,
+        overlay_count: 0x34,
+        state: SlotState::Deferred,
+        sub_queue: SubQueue::Main,
+        hops: 3,
+        in_flight: false,
+        transferring: false,
+        never_duplicate: false,
+    }
+}
+
+/// The fields of a slot, which versions 1 and 2 have in common.
+const SLOT_FIELDS: &[u8] = b"\x02\x00\x03\
+    \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
+    \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x31\x00\x00\x00\x32\x00\x00\x00\x33\x00\x34";
+
+/// DESIGN D11: a slot of a message without session is of version 1.
+#[test]
+fn a_slot_of_version_1_stays_readable() {
+    let golden = [b"\x01", SLOT_FIELDS].concat();
+    let mut written = Vec::new();
+    write_slot(&slot(), None, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((slot(), None)));
+}
+
+/// DESIGN D11: one that belongs to a session is of version 2.
+#[test]
+fn a_slot_of_version_2_stays_readable() {
+    let golden = [b"\x02", SLOT_FIELDS, b"\x00\x00\x00\x05caf\xc3\xa9"].concat();
+    let mut written = Vec::new();
+    write_slot(&slot(), Some("caf\u{e9}"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
+}
+
+/// DESIGN D11: one that waits for its transfer is of version 3, and no other is.
+#[test]
+fn a_slot_of_version_3_stays_readable() {
+    let fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    let golden = [b"\x03", &fields[..], b"\x00\x00\x00\x03a/b"].concat();
+    let pending = Slot { state: SlotState::Pending, ..slot() };
+    let mut written = Vec::new();
+    write_slot(&pending, Some("a/b"), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_slot(&golden), Ok((pending, Some("a/b"))));
+    assert!(read_slot(&[b"\x01", &fields[..]].concat()).is_err());
+    assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
+}
+
+/// DESIGN D11, DUP-14: one whose sender gave no message id is of version 4, whatever else it is.
+#[test]
+fn a_slot_of_version_4_stays_readable() {
+    let fresh = Slot { never_duplicate: true, ..slot() };
+    let pending = Slot { state: SlotState::Pending, ..fresh };
+    let pending_fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    for (slot, text, fields, end) in [
+        (fresh, None, SLOT_FIELDS, &b"\x00"[..]),
+        (fresh, Some("s1"), SLOT_FIELDS, b"\x01\x00\x00\x00\x02s1"),
+        (pending, Some("a/b"), &pending_fields, b"\x01\x00\x00\x00\x03a/b"),
+    ] {
+        let golden = [b"\x04", fields, end].concat();
+        let mut written = Vec::new();
+        write_slot(&slot, text, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_slot(&golden), Ok((slot, text)));
+    }
+    for (fields, end) in [
+        (&pending_fields[..], &b"\x00"[..]),
+        (SLOT_FIELDS, b""),
+        (SLOT_FIELDS, b"\x02"),
+        (SLOT_FIELDS, b"\x01"),
+        (SLOT_FIELDS, b"\x00\x00"),
+    ] {
+        assert!(read_slot(&[b"\x04", fields, end].concat()).is_err());
+    }
+}
+
+/// DESIGN D11: the state of a session.
+#[test]
+fn a_session_state_stays_readable() {
+    let golden = b"\x01\x01\x02\x03\x04\x05\x06\x07\x08\
+        \x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x02s1";
+    let set_at = Timestamp::from_ticks(0x0102_0304_0506_0708);
+    let mut written = Vec::new();
+    write_session_state("s1", set_at, 256, &mut written);
+    assert_eq!(written, golden);
+    let expected = SessionStateRecord { session: "s1".into(), set_at, size: 256 };
+    assert_eq!(read_session_state(golden), Ok(expected));
+    let key = session_state_key(EntityId(7), 0x0f);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x30\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::SessionState));
+}
+
+/// DESIGN D11: a message that another broker forwarded.
+#[test]
+fn a_taking_stays_readable() {
+    let golden = b"\x01\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\0\x2a\
+        \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18";
+    let taking = Taking {
+        ordinal: 1_025,
+        sequence: SequenceNumber(42),
+        enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+    };
+    let mut written = Vec::new();
+    write_taking(&taking, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_taking(golden), Ok(taking));
+    let source =
+        PeerSource { broker: 0xb0b, entity: EntityId(18), sub_queue: SubQueue::DeadLetter };
+    let key = peer_key(EntityId(7), &source, taking.place());
+    assert_eq!(
+        key.as_bytes(),
+        b"\0\0\0\0\0\0\0\x07\x21\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0b\
+          \0\0\0\0\0\0\0\x12\x01\0\x01"
+    );
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Peer(source)));
+}
+
+/// What is shorter, longer or of another version is not guessed at.
+#[test]
+fn what_is_not_a_record_is_refused() {
+    for value in [&[b"\x03", SLOT_FIELDS].concat()[..], &[b"\x02", SLOT_FIELDS].concat(), b""] {
+        assert!(read_slot(value).is_err());
+    }
+    assert!(read_slot(&[b"\x01", SLOT_FIELDS, b"\0"].concat()).is_err());
+    assert!(read_slot(&[b"\x02", SLOT_FIELDS, b"\0\0\0\x01\xff"].concat()).is_err());
+    assert!(read_session_state(b"\x02").is_err());
+}
+
+/// DESIGN D11: the description of a topic.
+#[test]
+fn the_description_of_a_topic_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00\x00\x22\x01\x00\x01\x00\x01\
+        \x00\x00\x00\x0cSendDisabled\x01\x00\x00\x00\x02me";
+    let description = TopicDescription {
+        path: "events".into(),
+        max_size_in_megabytes: 0x21,
+        requires_duplicate_detection: true,
+        duplicate_detection_history_time_window: TimeSpan::from_ticks(0x11),
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        enable_batched_operations: false,
+        status: EntityStatus::SendDisabled,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        enable_partitioning: true,
+        enable_express: false,
+        support_ordering: true,
+        max_message_size_in_kilobytes: 0x22,
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_topic(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_topic(golden), Ok(description));
+    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: the description of a subscription.
+#[test]
+fn the_description_of_a_subscription_stays_readable() {
+    let golden = b"\x01\x00\x00\x00\x06events\x00\x00\x00\x05audit\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12\x00\x00\x00\x00\x00\x00\x00\x13\
+        \x00\x00\x00\x31\x01\x00\x01\x00\
+        \x00\x00\x00\x0fReceiveDisabled\x01\x00\x00\x00\x01q\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02me";
+    let description = SubscriptionDescription {
+        topic: "events".into(),
+        name: "audit".into(),
+        lock_duration: TimeSpan::from_ticks(0x11),
+        requires_session: true,
+        default_message_time_to_live: TimeSpan::from_ticks(0x12),
+        dead_lettering_on_message_expiration: false,
+        enable_dead_lettering_on_filter_evaluation_exceptions: true,
+        max_delivery_count: 0x31,
+        enable_batched_operations: false,
+        status: EntityStatus::ReceiveDisabled,
+        forward_to: Some("q".into()),
+        forward_dead_lettered_messages_to: None,
+        auto_delete_on_idle: TimeSpan::from_ticks(0x13),
+        user_metadata: Some("me".into()),
+    };
+    let mut written = Vec::new();
+    write_subscription(&description, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_subscription(golden), Ok(description));
+    assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11: where a rule lies.
+#[test]
+fn the_key_of_a_rule_stays_the_same() {
+    let key = rule_key(EntityId(7), 0x0f);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
+}
+
+/// DESIGN D11: what the namespace notes of each kind of entity.
+#[test]
+fn the_entries_of_the_namespace_stay_readable() {
+    let golden = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x05audit";
+    let mut written = Vec::new();
+    write_subscription_entry(EntityId(7), "audit", &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_subscription_entry(golden), Ok((EntityId(7), "audit".into())));
+    assert!(read_subscription_entry(&golden[..17]).is_err());
+    let id = EntityId(0x0102);
+    let keys = [queue_entry_key(id), topic_entry_key(id), subscription_entry_key(id)];
+    for (key, table) in keys.iter().zip([0x10, 0x11, 0x12]) {
+        let expected = [&[0; 8][..], &[table], &[0, 0, 0, 0, 0, 0, 1, 2]].concat();
+        assert_eq!(key.as_bytes(), expected);
+    }
+}

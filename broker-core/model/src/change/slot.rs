@@ -1,0 +1,85 @@
+//! What a machine keeps of each message.
+
+use crate::ids::SequenceNumber;
+use crate::message::Overlay;
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+
+/// State of a message in its sub-queue. Locked is not a state of its own: locks do not survive a
+/// restart, so a locked message is an active or deferred one whose slot names a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum SlotState {
+    /// Waits for its instant.
+    Scheduled,
+    /// Available, or locked, or expired and not yet removed.
+    Active,
+    /// Set aside.
+    Deferred,
+    /// Waits for its transfer to the destination that its sender named (VIA-01).
+    Pending,
+}
+
+/// What a machine decides with: at most 48 bytes a message, whatever its size (DESIGN D8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// When it was enqueued; while scheduled, when it will be.
+    pub enqueued_at: Timestamp,
+    /// When it expires by its own TTL; [`Timestamp::NEVER`] without one.
+    pub expires_at: Timestamp,
+    /// Number at the original point of submission, else 0 (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// Stored size, overlays included.
+    pub size: u32,
+    /// Size of all but the body, overlays included.
+    pub header_size: u32,
+    /// Failed deliveries (SET-29).
+    pub delivery_count: u32,
+    /// The lock in the lock table.
+    pub lock: Option<LockIndex>,
+    /// How many overlays the content has.
+    pub overlay_count: u16,
+    /// State in its sub-queue.
+    pub state: SlotState,
+    /// Where it is.
+    pub sub_queue: SubQueue,
+    /// Transfers so far (FWD-13).
+    pub hops: u8,
+    /// Whether a synced change of it is not yet durable; until then it is offered to nobody.
+    pub in_flight: bool,
+    /// Whether it is on its way to another entity (LIF-05). Like a lock, this does not survive a
+    /// restart.
+    pub transferring: bool,
+    /// Whether it is never a duplicate, wherever it goes: the broker made its id (DUP-14).
+    pub never_duplicate: bool,
+}
+
+impl Slot {
+    /// Counts an overlay in.
+    pub fn add_overlay(&mut self, overlay: Option<&Overlay>) {
+        if let Some(overlay) = overlay {
+            self.overlay_count = self.overlay_count.saturating_add(1);
+            self.size = self.size.saturating_add(overlay.size_bytes());
+            self.header_size = self.header_size.saturating_add(overlay.size_bytes());
+        }
+    }
+}
+
+/// Place of a lock in the lock table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockIndex(std::num::NonZeroU32);
+
+impl LockIndex {
+    /// The index for a place in the table.
+    #[must_use]
+    pub fn new(place: usize) -> Option<Self> {
+        std::num::NonZeroU32::new(u32::try_from(place).ok()?.checked_add(1)?).map(Self)
+    }
+
+    /// The place in the table.
+    #[must_use]
+    pub const fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() <= 48, "a slot is at most 48 bytes (DESIGN D8)");

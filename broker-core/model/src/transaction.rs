@@ -1,0 +1,144 @@
+//! What may belong to a transaction, and what it came to (TXN-02).
+
+use std::sync::Arc;
+
+use crate::command::{Command, InboundMessage, Settlement};
+use crate::error::Rejection;
+use crate::ids::{EntityId, LockToken, SequenceNumber};
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+
+/// One operation of a transaction, with the sub-queue that it is for (TXN-14).
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The subscription that it is for, in a transaction that a topic is asked to commit (TXN-08).
+    pub member: Option<EntityId>,
+    /// The sub-queue of the entity that it is for.
+    pub sub_queue: SubQueue,
+    /// What is to be done at commit.
+    pub operation: Operation,
+}
+
+/// What may belong to a transaction (TXN-02).
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Stores one message, now or for its scheduled instant.
+    Send {
+        /// The message.
+        message: InboundMessage,
+    },
+    /// Stores messages that are a batch of their own, with its limit (SND-30).
+    SendBatch {
+        /// The messages, in the order in which they are numbered.
+        messages: Vec<InboundMessage>,
+    },
+    /// Stores messages that are transferred to another entity (TXN-09).
+    SendVia {
+        /// The path of the destination.
+        destination: Arc<str>,
+        /// The messages, in their order.
+        messages: Vec<InboundMessage>,
+    },
+    /// Settles one locked message: complete, abandon, defer or dead-letter.
+    Settle {
+        /// The lock.
+        token: LockToken,
+        /// The decision.
+        settlement: Settlement,
+    },
+    /// Prolongs a lock, counted from the commit.
+    RenewLock {
+        /// The lock.
+        token: LockToken,
+    },
+}
+
+/// What became of one part of a committed transaction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PartOutcome {
+    /// The message is settled.
+    Done,
+    /// The message is stored under this number; 0 for a dropped duplicate, or the number of the
+    /// scheduled message that it repeats (DUP-02, DUP-12).
+    Accepted(SequenceNumber),
+    /// The numbers of a batch, in its order.
+    AcceptedBatch(Vec<SequenceNumber>),
+    /// The messages wait for their transfer to another entity, under these numbers (TXN-10).
+    Pending(Vec<SequenceNumber>),
+    /// The new end of the lock.
+    Renewed(Timestamp),
+}
+
+impl Operation {
+    /// The operation that a command asks for.
+    ///
+    /// # Errors
+    /// `InvalidOperation` for one that may not belong to a transaction (TXN-02).
+    pub fn of(command: Command) -> Result<Self, Rejection> {
+        match command {
+            Command::Send { message } => Ok(Self::Send { message }),
+            Command::SendBatch { messages } => Ok(Self::SendBatch { messages }),
+            Command::SendVia { destination, messages } => {
+                Ok(Self::SendVia { destination, messages })
+            }
+            Command::Settle { token, settlement } if !matches!(settlement, Settlement::Release) => {
+                Ok(Self::Settle { token, settlement })
+            }
+            Command::RenewLock { token } => Ok(Self::RenewLock { token }),
+            _ => Err(Rejection::invalid_operation(
+                "only send, schedule, complete, abandon, defer, dead-letter and renew of a message \
+                 lock can be part of a transaction",
+            )),
+        }
+    }
+
+    /// The messages that it stores.
+    #[must_use]
+    pub const fn messages(&self) -> &[InboundMessage] {
+        match self {
+            Self::Send { message } => std::slice::from_ref(message),
+            Self::SendBatch { messages } | Self::SendVia { messages, .. } => messages.as_slice(),
+            Self::Settle { .. } | Self::RenewLock { .. } => &[],
+        }
+    }
+
+    /// The name of the operation, as a text for people has it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Send { .. } => "send",
+            Self::SendBatch { .. } => "send of a batch",
+            Self::SendVia { .. } => "send to another entity",
+            Self::Settle { settlement, .. } => match settlement {
+                Settlement::Complete => "complete",
+                Settlement::Abandon { .. } => "abandon",
+                Settlement::Defer { .. } => "defer",
+                Settlement::DeadLetter { .. } => "dead-letter",
+                Settlement::Release => "release",
+            },
+            Self::RenewLock { .. } => "renew lock",
+        }
+    }
+
+    /// The bytes of its messages and properties.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let overlay = match self {
+            Self::Settle {
+                settlement:
+                    Settlement::Abandon { properties }
+                    | Settlement::Defer { properties }
+                    | Settlement::DeadLetter { properties },
+                ..
+            } => properties.as_ref().map_or(0, |overlay| u64::from(overlay.size_bytes())),
+            _ => 0,
+        };
+        let messages = self.messages().iter();
+        messages.map(|message| u64::from(message.envelope.size)).sum::<u64>() + overlay
+    }
+}
+
+/// The same reason, and which part of the transaction it concerns.
+pub fn in_transaction(what: &str, rejection: &Rejection) -> Rejection {
+    Rejection::new(rejection.condition(), format!("{what}: {}", rejection.detail()))
+}

@@ -1,0 +1,203 @@
+//! A batch of records in one flat buffer: keys and values are written once and read in place.
+
+use bytes::Bytes;
+
+use crate::Key;
+
+/// Records that are stored together or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    buffer: Vec<u8>,
+    heads: Vec<Head>,
+    contents: Vec<Bytes>,
+    content_bytes: u64,
+    reserved: u64,
+    synced: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    kind: Kind,
+    start: u32,
+    key_length: u8,
+    /// Length of the value, or of the second key.
+    rest_length: u32,
+    content: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Put,
+    PutWithContent,
+    PutKeepContent,
+    PutContentOf,
+    Delete,
+    DeletePrefix,
+}
+
+/// One record, borrowed from its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Sets the value of a key.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its whole new value.
+        value: &'a [u8],
+        /// Its content.
+        content: ContentOp<'a>,
+    },
+    /// Removes a key, its value and its reference to a content.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Removes all keys that begin with a prefix of at least a whole space.
+    DeletePrefix {
+        /// The prefix.
+        prefix: &'a [u8],
+    },
+}
+
+/// What a put says about content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentOp<'a> {
+    /// The key has none.
+    None,
+    /// These bytes.
+    New(&'a Bytes),
+    /// What the key has already.
+    Keep,
+    /// The content that another key has after the records before this one, shared with it.
+    Of(&'a [u8]),
+}
+
+impl Batch {
+    /// Sets a key to the value that `write` appends.
+    pub fn put(&mut self, key: &Key, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(Kind::Put, key, 0, write);
+    }
+
+    /// Sets a key to a value and new content.
+    pub fn put_with_content(
+        &mut self,
+        key: &Key,
+        content: Bytes,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.content_bytes += content.len() as u64;
+        let index = u32::try_from(self.contents.len()).unwrap_or(u32::MAX);
+        self.contents.push(content);
+        self.push(Kind::PutWithContent, key, index, write);
+    }
+
+    /// Sets the value of a key and leaves its content.
+    pub fn put_keep_content(&mut self, key: &Key, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(Kind::PutKeepContent, key, 0, write);
+    }
+
+    /// Sets a key to a value and to the content of `source`.
+    pub fn put_content_of(&mut self, key: &Key, source: &Key, write: impl FnOnce(&mut Vec<u8>)) {
+        let index = u32::try_from(self.contents.len()).unwrap_or(u32::MAX);
+        self.contents.push(Bytes::copy_from_slice(source.as_bytes()));
+        self.push(Kind::PutContentOf, key, index, write);
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, key: &Key) {
+        self.push(Kind::Delete, key, 0, |_| {});
+    }
+
+    /// Removes every key that begins with `prefix`.
+    pub fn delete_prefix(&mut self, prefix: &Key) {
+        self.push(Kind::DeletePrefix, prefix, 0, |_| {});
+    }
+
+    fn push(&mut self, kind: Kind, key: &Key, content: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(key.as_bytes());
+        let value_start = self.buffer.len();
+        write(&mut self.buffer);
+        self.heads.push(Head {
+            kind,
+            start: u32::try_from(start).unwrap_or(u32::MAX),
+            key_length: u8::try_from(value_start - start).unwrap_or(u8::MAX),
+            rest_length: u32::try_from(self.buffer.len() - value_start).unwrap_or(u32::MAX),
+            content,
+        });
+    }
+
+    /// The records in the order in which they were added.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.heads.iter().filter_map(|head| self.record(head))
+    }
+
+    fn record(&self, head: &Head) -> Option<Record<'_>> {
+        let start = head.start as usize;
+        let middle = start + usize::from(head.key_length);
+        let key = self.buffer.get(start..middle)?;
+        let value = self.buffer.get(middle..middle + head.rest_length as usize)?;
+        let content = || self.contents.get(head.content as usize);
+        Some(match head.kind {
+            Kind::Put => Record::Put { key, value, content: ContentOp::None },
+            Kind::PutWithContent => Record::Put { key, value, content: ContentOp::New(content()?) },
+            Kind::PutKeepContent => Record::Put { key, value, content: ContentOp::Keep },
+            Kind::PutContentOf => {
+                Record::Put { key, value, content: ContentOp::Of(content()?.as_ref()) }
+            }
+            Kind::Delete => Record::Delete { key },
+            Kind::DeletePrefix => Record::DeletePrefix { prefix: key },
+        })
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// Bytes of keys, values and new contents.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.buffer.len() as u64 + self.content_bytes
+    }
+
+    /// Marks the batch as one that answers wait for; without it the store may delay the sync.
+    pub const fn require_sync(&mut self) {
+        self.synced = true;
+    }
+
+    /// Whether an answer waits for this batch.
+    #[must_use]
+    pub const fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Adds to the reservation that this batch gives back when it completes.
+    pub const fn carry_reservation(&mut self, bytes: u64) {
+        self.reserved += bytes;
+    }
+
+    /// Takes something off the reservation again.
+    pub const fn drop_reservation(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+
+    /// The same records without the reservation, for a store that submits to another.
+    #[must_use]
+    pub fn without_reservation(&self) -> Self {
+        Self { reserved: 0, ..self.clone() }
+    }
+
+    /// The bytes set aside for this batch.
+    #[must_use]
+    pub const fn reserved(&self) -> u64 {
+        self.reserved
+    }
+}

@@ -1,0 +1,615 @@
+//! The committer: takes everything that was submitted, writes it as one group, syncs once, carries it
+//! out on the index and completes everybody (DESIGN D12).
+//!
+//! It owns the end of the log. One thread drives it, or a test.
+//!
+//! ```text
+//!  moved records first │ parts of large contents │ batches in the order of their shards
+//!  ───────────────────────────── one write, one sync ─────────────────────────────────►
+//!  index, reservations, completions
+//! ```
+//!
+//! While a large group is being written and synced, the next one is put together (see [`flight`]); a
+//! small one is not worth the way to another thread and back.
+//!
+//! Moved records come first in a group because the index is exact there: whether a record is still
+//! the one of its key is judged before anything else of the group can touch the key, and when nothing
+//! is in flight.
+//!
+//! [`flight`]: super::flight
+
+mod encode;
+mod moved;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use super::flight::Pilot;
+use super::format::Place;
+use super::index::{ContentAt, Index, Op};
+use super::log::Log;
+use super::queue::{Job, Move, MoveReply, Queue};
+use super::room::Room;
+use super::segment::{Segment, Segments};
+use crate::{BatchId, Completion, ContentOp, Fence, Key, Record, Shard, StoreError, Submission};
+use encode::Pending;
+
+/// A group is written when it holds this many bytes, though more is waiting.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+/// So many bytes of parts go into one group, so that others do not wait for a large content.
+const PART_BYTES_PER_GROUP: usize = 1 << 20;
+
+/// A group of so many records is written by another thread while the next one is put together.
+const FLIGHT_RECORDS_MIN: usize = 16;
+/// Room for so many operations is kept from group to group.
+const OPS_KEPT: usize = 16 << 10;
+
+/// Writes groups.
+pub(super) struct Committer {
+    log: Log,
+    queue: Arc<Queue>,
+    index: Arc<Index>,
+    segments: Arc<Segments>,
+    room: Arc<Room>,
+    shards: Vec<ShardState>,
+    /// Large contents that are being written ahead of their batches, in turn.
+    large: VecDeque<LargeWrite>,
+    group: Group,
+    /// The group that is being written, or was and is not concluded.
+    leaving: Group,
+    /// The group that is written when that one is.
+    waiting: Group,
+    /// How many of the two there are.
+    flights: usize,
+    flight_records_min: usize,
+    /// What came and is not looked at yet; here, so that everybody is told whatever happens.
+    jobs: VecDeque<Job>,
+    has_answered: bool,
+    has_sealed: bool,
+}
+
+#[derive(Default)]
+struct ShardState {
+    epoch: u64,
+    /// The highest id that was taken into a group.
+    last: u64,
+    /// Submissions behind one whose large contents are being written.
+    held: VecDeque<(Submission, Completion)>,
+    is_writing_large: bool,
+}
+
+/// What is written together.
+#[derive(Default)]
+struct Group {
+    ops: Vec<Op>,
+    /// What the operations so far make of contents; built when somebody asks.
+    pending: Option<Pending>,
+    /// The key that was given new content last, and that, if nothing has changed it since.
+    recent: Option<(Key, Option<ContentAt>)>,
+    done: VecDeque<Done>,
+    moves: Vec<(Sender<MoveReply>, MoveReply)>,
+    /// Parts that are needed by the operations, and were held for them until now.
+    held_parts: Vec<Place>,
+    /// Segments that became full, to be sealed with it.
+    rolled: Vec<Arc<Segment>>,
+    /// Bytes of large contents that were written ahead of their batches.
+    part_bytes: usize,
+    must_sync: bool,
+}
+
+struct Done {
+    completion: Completion,
+    result: Result<(), StoreError>,
+    reserved: u64,
+}
+
+/// A submission whose large contents are being written.
+struct LargeWrite {
+    shard: Shard,
+    submission: Submission,
+    completion: Completion,
+    contents: VecDeque<bytes::Bytes>,
+    /// Bytes of the first content that are written.
+    written: usize,
+    /// The parts of each content, in the order of the records.
+    parts: Vec<Vec<Place>>,
+}
+
+impl Committer {
+    pub(super) fn new(
+        log: Log,
+        queue: Arc<Queue>,
+        index: Arc<Index>,
+        segments: Arc<Segments>,
+        room: Arc<Room>,
+        shard_count: u16,
+    ) -> Self {
+        Self {
+            log,
+            queue,
+            index,
+            segments,
+            room,
+            shards: (0..shard_count).map(|_| ShardState::default()).collect(),
+            large: VecDeque::new(),
+            group: Group::default(),
+            leaving: Group::default(),
+            waiting: Group::default(),
+            flights: 0,
+            flight_records_min: FLIGHT_RECORDS_MIN,
+            jobs: VecDeque::new(),
+            has_answered: false,
+            has_sealed: true,
+        }
+    }
+
+    /// Lets a thread of its own write large groups.
+    pub(super) fn hand_over(&mut self, pilot: Pilot) {
+        self.log.hand_over(pilot);
+    }
+
+    /// Lets groups fly that have so many records.
+    #[cfg(feature = "testing")]
+    pub(super) const fn fly_from(&mut self, records: usize) {
+        self.flight_records_min = records;
+    }
+
+    /// Whether there is work that waits for nothing.
+    pub(super) fn is_busy(&self) -> bool {
+        // A group that waits is taken back for more.
+        let group = if self.flights > 1 { &self.waiting } else { &self.group };
+        !self.large.is_empty() && group.part_bytes < PART_BYTES_PER_GROUP
+    }
+
+    /// Whether large contents are being written.
+    pub(super) fn is_writing_large(&self) -> bool {
+        !self.large.is_empty()
+    }
+
+    /// Goes on with large contents when no job will come any more.
+    pub(super) fn wind_up(&mut self) {
+        if let Err(error) = self.commit() {
+            self.poison(&error);
+        }
+        self.turn(VecDeque::new());
+    }
+
+    /// Whether a group is on its way to the disk.
+    pub(super) const fn is_flying(&self) -> bool {
+        self.flights > 0
+    }
+
+    /// Whether something was written that no sync follows yet.
+    pub(super) const fn is_unsynced(&self) -> bool {
+        self.flights == 0 && self.log.is_unsynced()
+    }
+
+    /// Whether something was written that no mark follows yet.
+    pub(super) const fn is_unmarked(&self) -> bool {
+        self.log.is_unmarked()
+    }
+
+    /// Takes these jobs, and writes. A failure ends the journal: everybody is told, now and from now
+    /// on, and nothing is tried again.
+    pub(super) fn turn(&mut self, jobs: VecDeque<Job>) {
+        self.jobs.extend(jobs);
+        if let Some(error) = self.queue.ended() {
+            // Nothing is written behind a failure.
+            self.poison(&error);
+            return;
+        }
+        if let Err(error) = self.try_turn() {
+            self.poison(&error);
+        }
+    }
+
+    /// Whether the keeper should look: it was answered, or a segment was sealed, since the last call.
+    pub(super) fn has_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_answered) | std::mem::take(&mut self.has_sealed)
+    }
+
+    /// Ends the log in order.
+    pub(super) fn close(&mut self) {
+        if self.queue.ended().is_none()
+            && let Err(error) = self.commit().and_then(|()| self.log.close())
+        {
+            self.poison(&error);
+        }
+    }
+
+    /// Writes a mark, if the journal goes on: a mark behind a failure would vouch for what was lost.
+    pub(super) fn mark(&mut self) {
+        if self.queue.ended().is_none()
+            && let Err(error) = self.commit().and_then(|()| self.log.mark(None))
+        {
+            self.poison(&error);
+        }
+    }
+
+    fn try_turn(&mut self) -> Result<(), StoreError> {
+        self.take_landings()?;
+        self.take_back();
+        let (moves, others) = std::mem::take(&mut self.jobs)
+            .into_iter()
+            .partition::<VecDeque<Job>, _>(|job| matches!(job, Job::Move(..) | Job::MovePart(..)));
+        self.jobs = others;
+        if !moves.is_empty() {
+            self.commit()?;
+        }
+        for job in moves {
+            match job {
+                Job::Move(moved, answer) => self.take_move(moved, answer)?,
+                Job::MovePart(bytes, answer) => {
+                    let place = self.write_part(&bytes)?;
+                    self.group.must_sync = true;
+                    self.group.moves.push((answer, MoveReply::Part(place)));
+                }
+                Job::Submit(..) | Job::Acquire(..) | Job::Mark(..) => {}
+            }
+        }
+        self.write_parts()?;
+        while let Some(job) = self.jobs.pop_front() {
+            match job {
+                Job::Submit(submission, completion) => self.submit(submission, completion)?,
+                Job::Acquire(shard, answer) => {
+                    let acquired = self.commit().and_then(|()| {
+                        let acquired = self.acquire(shard);
+                        self.commit().map(|()| acquired)
+                    });
+                    let ended = acquired.as_ref().err().cloned();
+                    answer.send(acquired.and_then(|acquired| acquired)).ok();
+                    if let Some(error) = ended {
+                        return Err(error);
+                    }
+                }
+                Job::Mark(oldest, answer) => {
+                    self.commit()?;
+                    self.log.mark(oldest)?;
+                    answer.send(MoveReply::Marked).ok();
+                    self.has_answered = true;
+                }
+                Job::Move(..) | Job::MovePart(..) => {}
+            }
+            if self.log.buffered() > GROUP_BYTES_MAX {
+                self.settle()?;
+                self.depart()?;
+            }
+        }
+        self.depart()
+    }
+
+    /// Lets the group leave. Behind one in flight it waits, and more may come with it until that has
+    /// landed; a small one waits here.
+    fn depart(&mut self) -> Result<(), StoreError> {
+        if !self.group.must_sync || self.group.ops.len() < self.flight_records_min {
+            if self.log.is_by_hand() {
+                return self.commit();
+            }
+            self.take_landings()?;
+            return if self.flights > 0 { Ok(()) } else { self.commit() };
+        }
+        if self.flights > 1 {
+            // The second was not taken back, so the first has landed.
+            self.take_landings()?;
+            if self.flights > 1 {
+                self.settle()?;
+            }
+        }
+        self.leave();
+        self.flights += 1;
+        if !self.log.launch()? {
+            // Everything is durable that it rests on, and so is all before it.
+            self.take_landings()?;
+            self.conclude();
+            return Ok(());
+        }
+        self.take_landings()
+    }
+
+    /// Takes the group that waits back, so that more is added to it.
+    fn take_back(&mut self) {
+        if self.flights > 1 && self.log.take_back() {
+            std::mem::swap(&mut self.group, &mut self.waiting);
+            self.flights -= 1;
+        }
+    }
+
+    /// Concludes what has landed.
+    fn take_landings(&mut self) -> Result<(), StoreError> {
+        while self.flights > 0 && self.log.has_landed()? {
+            self.conclude();
+        }
+        Ok(())
+    }
+
+    /// Makes the group durable, and tells everybody.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.settle()?;
+        self.leave();
+        if self.leaving.must_sync {
+            self.log.sync()?;
+        } else {
+            self.log.flush()?;
+        }
+        self.conclude();
+        Ok(())
+    }
+
+    /// Waits until nothing is in flight.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        if self.flights > 0 {
+            self.log.settle()?;
+            self.take_landings()?;
+        }
+        Ok(())
+    }
+
+    /// The group takes nothing more. Behind one in flight it waits.
+    fn leave(&mut self) {
+        let place = if self.flights > 0 { &mut self.waiting } else { &mut self.leaving };
+        std::mem::swap(&mut self.group, place);
+        self.log.take_rolled(&mut place.rolled);
+    }
+
+    /// Carries the group that was written out on the index, and tells everybody.
+    fn conclude(&mut self) {
+        let group = &mut self.leaving;
+        group.must_sync = false;
+        group.part_bytes = 0;
+        (group.pending, group.recent) = (None, None);
+        self.index.apply(&group.ops);
+        group.ops.clear();
+        // A burst does not keep its memory.
+        group.ops.shrink_to(OPS_KEPT);
+        for segment in group.rolled.drain(..) {
+            segment.seal();
+            self.has_sealed = true;
+        }
+        for place in group.held_parts.drain(..) {
+            if let Some(segment) = self.segments.get(place.segment) {
+                segment.release();
+            }
+        }
+        for (answer, reply) in group.moves.drain(..) {
+            answer.send(reply).ok();
+            self.has_answered = true;
+        }
+        // Once, also if a completion panics.
+        let reserved = group.done.iter_mut().map(|done| std::mem::take(&mut done.reserved));
+        self.room.give_back(reserved.sum());
+        // One by one: should a completion panic, the others are still there to be told.
+        while let Some(Done { completion, result, .. }) = group.done.pop_front() {
+            completion(result);
+        }
+        if self.flights > 0 {
+            self.flights -= 1;
+            std::mem::swap(&mut self.leaving, &mut self.waiting);
+        }
+    }
+
+    /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
+    pub(super) fn poison(&mut self, error: &StoreError) {
+        if self.queue.ended().is_none() {
+            tracing::error!(%error, "the journal stops: what could not be written is not tried again");
+        }
+        self.log.forget();
+        let late = self.queue.poison(error);
+        let mut ended: Vec<(u64, Completion)> = Vec::new();
+        for group in [&mut self.leaving, &mut self.waiting, &mut self.group] {
+            ended.extend(group.done.drain(..).map(|done| (done.reserved, done.completion)));
+        }
+        for write in self.large.drain(..) {
+            ended.push((write.submission.batch.reserved(), write.completion));
+        }
+        for shard in &mut self.shards {
+            for (submission, completion) in shard.held.drain(..) {
+                ended.push((submission.batch.reserved(), completion));
+            }
+        }
+        for job in std::mem::take(&mut self.jobs).into_iter().chain(late) {
+            match job {
+                Job::Submit(submission, completion) => {
+                    ended.push((submission.batch.reserved(), completion));
+                }
+                Job::Acquire(_, answer) => {
+                    answer.send(Err(error.clone())).ok();
+                }
+                // Whose answer is dropped learns of the end by that.
+                Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
+            }
+        }
+        (self.leaving, self.waiting) = (Group::default(), Group::default());
+        self.group = Group::default();
+        self.flights = 0;
+        for (reserved, completion) in ended {
+            self.room.give_back(reserved);
+            completion(Err(error.clone()));
+        }
+    }
+
+    fn finish(
+        &mut self,
+        submission: &Submission,
+        completion: Completion,
+        result: Result<(), StoreError>,
+    ) {
+        let reserved = submission.batch.reserved();
+        self.group.done.push_back(Done { completion, result, reserved });
+    }
+
+    /// Takes a submission into the group, or refuses it there, so that completions keep their order.
+    fn submit(&mut self, submission: Submission, completion: Completion) -> Result<(), StoreError> {
+        let order = submission.fences.first().map(|fence| fence.shard);
+        let Some((shard, state)) = order.and_then(|shard| Some((shard, self.state(shard)?))) else {
+            let error = StoreError::Failed("a batch needs the fence of its shard".into());
+            self.finish(&submission, completion, Err(error));
+            return Ok(());
+        };
+        if state.is_writing_large {
+            state.held.push_back((submission, completion));
+            return Ok(());
+        }
+        let fenced = submission.fences.iter().find_map(|fence| {
+            let Some(state) = self.shards.get(usize::from(fence.shard.0)) else {
+                return Some(StoreError::Failed("no such shard".into()));
+            };
+            let (held, current) = (fence.epoch, state.epoch);
+            (held != current).then_some(StoreError::Fenced { held, current })
+        });
+        if let Some(error) = fenced {
+            self.finish(&submission, completion, Err(error));
+            return Ok(());
+        }
+        let Some(state) = self.state(shard) else { return Ok(()) };
+        let id = submission.id.0;
+        if id <= state.last {
+            // A repetition: what it had reserved was given back the first time.
+            self.group.done.push_back(Done { completion, result: Ok(()), reserved: 0 });
+            return Ok(());
+        }
+        if id != state.last + 1 {
+            let error = StoreError::Failed("batch out of order".into());
+            self.finish(&submission, completion, Err(error));
+            return Ok(());
+        }
+        state.last = id;
+        let contents: VecDeque<bytes::Bytes> = submission
+            .batch
+            .records()
+            .filter_map(|record| match record {
+                Record::Put { content: ContentOp::New(bytes), .. } if is_large(bytes) => {
+                    Some(bytes.clone())
+                }
+                _ => None,
+            })
+            .collect();
+        if contents.is_empty() {
+            return self.write_batch(submission, completion, Vec::new());
+        }
+        state.is_writing_large = true;
+        let (written, parts) = (0, vec![Vec::new()]);
+        self.large.push_back(LargeWrite {
+            shard,
+            submission,
+            completion,
+            contents,
+            written,
+            parts,
+        });
+        Ok(())
+    }
+
+    fn state(&mut self, shard: Shard) -> Option<&mut ShardState> {
+        self.shards.get_mut(usize::from(shard.0))
+    }
+
+    /// Raises the epoch of a shard. What waits behind a large content is fenced with it.
+    fn acquire(&mut self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        let Some(state) = self.shards.get_mut(usize::from(shard.0)) else {
+            return Err(StoreError::Failed(format!("no shard {}", shard.0).into()));
+        };
+        let held = state.epoch;
+        state.epoch += 1;
+        let current = state.epoch;
+        let mut fenced: Vec<(Submission, Completion)> = state.held.drain(..).collect();
+        if std::mem::take(&mut state.is_writing_large) {
+            // The batch itself was not written; its id is free again.
+            state.last -= 1;
+        }
+        let fence = Fence { shard, epoch: current };
+        let next = BatchId(state.last + 1);
+        if let Some(at) = self.large.iter().position(|write| write.shard == shard)
+            && let Some(write) = self.large.remove(at)
+        {
+            for place in write.parts.into_iter().flatten() {
+                self.group.held_parts.push(place);
+            }
+            fenced.insert(0, (write.submission, write.completion));
+        }
+        for (submission, completion) in fenced {
+            self.finish(&submission, completion, Err(StoreError::Fenced { held, current }));
+        }
+        Ok((fence, next))
+    }
+
+    /// Writes the next parts of large contents, and the batches whose contents are complete by now.
+    fn write_parts(&mut self) -> Result<(), StoreError> {
+        while self.group.part_bytes < PART_BYTES_PER_GROUP {
+            let Some(mut write) = self.large.pop_front() else { return Ok(()) };
+            let Some(content) = write.contents.front() else {
+                self.end_large(write)?;
+                continue;
+            };
+            let end = (write.written + super::format::PART_BYTES).min(content.len());
+            let piece = content.slice(write.written..end);
+            let is_last = end == content.len();
+            self.group.part_bytes += piece.len();
+            let place = match self.write_part(&piece) {
+                Ok(place) => place,
+                Err(error) => {
+                    // So that its submitter is told with all others.
+                    self.large.push_front(write);
+                    return Err(error);
+                }
+            };
+            if let Some(parts) = write.parts.last_mut() {
+                parts.push(place);
+            }
+            write.written = end;
+            if is_last {
+                write.written = 0;
+                write.contents.pop_front();
+                write.parts.push(Vec::new());
+            }
+            self.large.push_back(write);
+        }
+        Ok(())
+    }
+
+    /// Writes one part. Its segment is held until the batch is applied.
+    fn write_part(&mut self, piece: &[u8]) -> Result<Place, StoreError> {
+        let place =
+            self.log.frame(super::format::FrameKind::Part, piece.len() as u64, |payload| {
+                let place = payload.place();
+                payload.buffer.extend_from_slice(piece);
+                place
+            })?;
+        if let Some(segment) = self.segments.get(place.segment) {
+            segment.need();
+        }
+        Ok(place)
+    }
+
+    /// Writes the batch whose contents are written, and what waits behind it.
+    fn end_large(&mut self, write: LargeWrite) -> Result<(), StoreError> {
+        let LargeWrite { shard, submission, completion, mut parts, .. } = write;
+        parts.pop();
+        self.group.held_parts.extend(parts.iter().flatten());
+        self.write_batch(submission, completion, parts)?;
+        let Some(state) = self.state(shard) else { return Ok(()) };
+        state.is_writing_large = false;
+        let mut held = std::mem::take(&mut state.held);
+        while let Some((submission, completion)) = held.pop_front() {
+            if let Err(error) = self.submit(submission, completion) {
+                if let Some(state) = self.state(shard) {
+                    state.held = held;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_move(&mut self, moved: Move, answer: Sender<MoveReply>) -> Result<(), StoreError> {
+        moved::write(self, moved)?;
+        self.group.must_sync = true;
+        self.group.moves.push((answer, MoveReply::Moved));
+        Ok(())
+    }
+}
+
+/// Whether a content goes ahead of its batch.
+fn is_large(content: &bytes::Bytes) -> bool {
+    content.len() > super::format::PART_BYTES
+}

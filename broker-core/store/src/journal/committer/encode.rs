@@ -1,0 +1,292 @@
+//! A batch as a frame, and what it does to the index.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::super::format::{
+    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, PLACE_BYTES, Place, RECORD_HEAD_MAX,
+    REMOVAL_HEAD, RecordContent,
+};
+use super::super::index::{ContentAt, Entry, Index, Op};
+use super::super::log::Payload;
+use super::{Committer, Done, Group, is_large};
+use crate::{Batch, Completion, ContentOp, Key, Record, StoreError, Submission};
+
+/// What the operations of a group make of contents, before they are carried out on the index.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// How many operations were noted.
+    count: u32,
+    /// The content that a key was given last, and by which operation.
+    contents: HashMap<Key, (u32, Option<ContentAt>)>,
+    /// The last operation that removed all keys with a prefix.
+    prefixes: HashMap<Key, u32>,
+    /// How long prefixes are: of two or three lengths.
+    lengths: BTreeSet<usize>,
+}
+
+impl Pending {
+    fn of(ops: &[Op]) -> Self {
+        let mut pending = Self::default();
+        for op in ops {
+            pending.note(op);
+        }
+        pending
+    }
+
+    fn note(&mut self, op: &Op) {
+        self.count += 1;
+        match op {
+            Op::Put { key, entry, .. } => {
+                self.contents.insert(*key, (self.count, entry.content_at()));
+            }
+            Op::Delete { key } => {
+                self.contents.insert(*key, (self.count, None));
+            }
+            Op::DeletePrefix { prefix } => {
+                self.lengths.insert(prefix.as_bytes().len());
+                self.prefixes.insert(*prefix, self.count);
+            }
+        }
+    }
+
+    /// `None` if the group says nothing about the key.
+    fn content(&self, key: &Key) -> Option<Option<ContentAt>> {
+        let removed = self
+            .lengths
+            .iter()
+            .filter(|length| **length <= key.as_bytes().len())
+            .filter_map(|length| self.prefixes.get(&key.cut(*length)))
+            .max();
+        match (self.contents.get(key), removed) {
+            (Some((given, content)), removed) if removed.is_none_or(|removed| removed < given) => {
+                Some(*content)
+            }
+            (_, Some(_)) => Some(None),
+            (Some(_) | None, None) => None,
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn push(&mut self, op: Op) {
+        if let Some(pending) = &mut self.pending {
+            pending.note(&op);
+        }
+        if self.recent.as_ref().is_some_and(|(key, _)| op.concerns(key)) {
+            self.recent = None;
+        }
+        if let Op::Put { key, entry, content_is_new: true } = &op {
+            self.recent = Some((*key, entry.content_at()));
+        }
+        self.ops.push(op);
+    }
+
+    /// The content that a key has after the operations so far; `None` if they say nothing about it.
+    fn content_of(&mut self, key: &Key) -> Option<Option<ContentAt>> {
+        if self.ops.is_empty() {
+            return None;
+        }
+        if let Some((_, content)) = self.recent.filter(|(recent, _)| recent == key) {
+            return Some(content);
+        }
+        self.pending.get_or_insert_with(|| Pending::of(&self.ops)).content(key)
+    }
+}
+
+/// Everything that says where contents lie: what is put together, what is on its way, what is known.
+struct Sight<'a> {
+    group: &'a mut Group,
+    waiting: &'a mut Group,
+    leaving: &'a mut Group,
+    index: &'a Index,
+}
+
+impl Sight<'_> {
+    /// The content that a key has after everything so far.
+    fn content_of(&mut self, key: &Key) -> Option<ContentAt> {
+        let said = self.group.content_of(key).or_else(|| self.waiting.content_of(key));
+        let said = said.or_else(|| self.leaving.content_of(key));
+        said.unwrap_or_else(|| self.index.get(key.as_bytes())?.content_at())
+    }
+}
+
+impl Committer {
+    /// Writes a batch; the parts of its large contents are written already.
+    pub(super) fn write_batch(
+        &mut self,
+        submission: Submission,
+        completion: Completion,
+        parts: Vec<Vec<Place>>,
+    ) -> Result<(), StoreError> {
+        let batch = Arc::clone(&submission.batch);
+        let reserved = batch.reserved();
+        // First of all, so that whoever waits is told though writing fails.
+        self.group.done.push_back(Done { completion, result: Ok(()), reserved });
+        self.group.must_sync |= batch.is_synced();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (group, waiting) = (&mut self.group, &mut self.waiting);
+        let mut sight = Sight { group, waiting, leaving: &mut self.leaving, index: &self.index };
+        let mut parts = parts.into_iter();
+        self.log.frame(FrameKind::Batch, payload_max(&batch, &mut sight), |payload| {
+            for record in batch.records() {
+                write_record(&record, payload, &mut sight, &mut parts);
+            }
+        })
+    }
+}
+
+/// An upper bound of the bytes of a batch in its frame. Large contents are told by the places of their
+/// parts.
+fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
+    let mut bytes = 0;
+    // The largest content that may be referred to so far: what a record refers to may be stored by
+    // another one of this batch, or be referred to by one.
+    let mut largest = 0;
+    // Copies mostly follow what they refer to.
+    let mut last_new = None;
+    for record in batch.records() {
+        let (key, value, content) = match record {
+            Record::Put { key, value, content } => (key, value, content),
+            Record::Delete { key } | Record::DeletePrefix { prefix: key } => {
+                bytes += REMOVAL_HEAD + key.len();
+                continue;
+            }
+        };
+        bytes += RECORD_HEAD_MAX + key.len() + value.len();
+        let length = match content {
+            ContentOp::None => continue,
+            ContentOp::New(content) => {
+                last_new = Some(key);
+                if !is_large(content) {
+                    bytes += CONTENT_HEAD + content.len();
+                    continue;
+                }
+                content.len()
+            }
+            ContentOp::Of(source) if last_new == Some(source) => 0,
+            ContentOp::Keep => referred(key, sight),
+            ContentOp::Of(source) => referred(source, sight),
+        };
+        largest = largest.max(length);
+        bytes += largest.div_ceil(PART_BYTES).max(1) * PLACE_BYTES;
+    }
+    bytes as u64
+}
+
+/// How long the content is that a record refers to, as far as that was said before this batch.
+fn referred(key: &[u8], sight: &mut Sight<'_>) -> usize {
+    let Some(key) = Key::from_bytes(key) else { return 0 };
+    sight.content_of(&key).map_or(0, |content| content.length as usize)
+}
+
+fn write_record(
+    record: &Record<'_>,
+    payload: &mut Payload<'_>,
+    sight: &mut Sight<'_>,
+    parts: &mut impl Iterator<Item = Vec<Place>>,
+) {
+    match *record {
+        Record::Delete { key } => {
+            LogRecord::Delete { key }.write(payload.buffer, payload.seed);
+            sight.group.push(Op::Delete { key: key_of(key) });
+        }
+        Record::DeletePrefix { prefix } => {
+            LogRecord::DeletePrefix { prefix }.write(payload.buffer, payload.seed);
+            sight.group.push(Op::DeletePrefix { prefix: key_of(prefix) });
+        }
+        Record::Put { key, value, content } => {
+            let known = match content {
+                ContentOp::None => None,
+                ContentOp::New(bytes) if !is_large(bytes) => {
+                    let content = NewContent::Here(bytes);
+                    write_put(key_of(key), value, content, payload, sight.group);
+                    return;
+                }
+                ContentOp::New(bytes) => {
+                    let places = parts.next().unwrap_or_default();
+                    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let content = NewContent::Parts { places, length };
+                    let key = key_of(key);
+                    if let NewContent::Parts { places, .. } = &content {
+                        sight.index.add_large(Arc::from(places.as_slice()));
+                    }
+                    write_put(key, value, content, payload, sight.group);
+                    return;
+                }
+                ContentOp::Keep => sight.content_of(&key_of(key)),
+                ContentOp::Of(source) => sight.content_of(&key_of(source)),
+            };
+            write_put_known(key_of(key), value, known, payload, sight.group, sight.index);
+        }
+    }
+}
+
+/// Content that no record has yet.
+pub(super) enum NewContent<'a> {
+    Here(&'a [u8]),
+    Parts { places: Vec<Place>, length: u32 },
+}
+
+/// Writes a put with new content; returns where that lies.
+pub(super) fn write_put(
+    key: Key,
+    value: &[u8],
+    content: NewContent<'_>,
+    payload: &mut Payload<'_>,
+    group: &mut Group,
+) -> ContentAt {
+    let record = payload.place();
+    let bytes = key.as_bytes();
+    let (record_bytes, content) = match content {
+        NewContent::Here(content) => {
+            let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+            let content = RecordContent::Here(content);
+            let put = LogRecord::Put { key: bytes, value, content };
+            let record_bytes = put.write(payload.buffer, payload.seed);
+            let place = Place { offset: record.offset + record_bytes, ..record };
+            payload.note_content(place, length as usize);
+            (record_bytes, ContentAt { place, length, is_large: false })
+        }
+        NewContent::Parts { places, length } => {
+            let place = places.first().copied().unwrap_or_default();
+            let content = RecordContent::Parts { places, length };
+            let put = LogRecord::Put { key: bytes, value, content };
+            let record_bytes = put.write(payload.buffer, payload.seed);
+            (record_bytes, ContentAt { place, length, is_large: true })
+        }
+    };
+    let entry = Entry::new(record, record_bytes, Some(content));
+    group.push(Op::Put { key, entry, content_is_new: true });
+    content
+}
+
+/// Writes a put whose content lies in the log already, or that has none.
+pub(super) fn write_put_known(
+    key: Key,
+    value: &[u8],
+    known: Option<ContentAt>,
+    payload: &mut Payload<'_>,
+    group: &mut Group,
+    index: &Index,
+) {
+    let record = payload.place();
+    let content = match known {
+        None => RecordContent::None,
+        Some(ContentAt { place, length, is_large: false }) => RecordContent::At { place, length },
+        Some(ContentAt { place, length, is_large: true }) => {
+            let places = index.part_places(place).map(|places| places.to_vec()).unwrap_or_default();
+            RecordContent::Parts { places, length }
+        }
+    };
+    let put = LogRecord::Put { key: key.as_bytes(), value, content };
+    let record_bytes = put.write(payload.buffer, payload.seed);
+    let entry = Entry::new(record, record_bytes, known);
+    group.push(Op::Put { key, entry, content_is_new: false });
+}
+
+fn key_of(key: &[u8]) -> Key {
+    Key::from_bytes(key).unwrap_or_else(|| unreachable!("a batch holds no longer keys"))
+}

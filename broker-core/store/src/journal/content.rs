@@ -1,0 +1,186 @@
+//! Contents that lie in the log: pinned, and read when somebody asks, on a small pool.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::cache::{Cache, Found, Look, Piece};
+use super::format::{CONTENT_HEAD, Place, join};
+use super::index::Pinned;
+use super::segment::Segment;
+use crate::StoreError;
+use crate::content_ref::{ContentRef, StoredContent};
+
+/// Threads that read.
+const READERS: usize = 2;
+/// Reads that wait for a thread; who comes later waits for one of them.
+const READS_MAX: usize = 1_024;
+/// A read from disk takes what lies around too, up to this much.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// A content to read, who wants it, and the place in the queue that it takes.
+type Job = (
+    Arc<PinnedContent>,
+    oneshot::Sender<Result<Bytes, StoreError>>,
+    Result<OwnedSemaphorePermit, AcquireError>,
+);
+
+/// The pool.
+pub(super) struct Readers {
+    cache: Arc<Cache>,
+    room: Arc<Semaphore>,
+    /// `None` without threads: who asks reads.
+    jobs: Mutex<Option<Sender<Job>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Readers {
+    /// A pool without threads.
+    pub(super) fn inline(cache: Arc<Cache>) -> Self {
+        Self {
+            cache,
+            room: Arc::new(Semaphore::new(READS_MAX)),
+            jobs: Mutex::new(None),
+            threads: Mutex::default(),
+        }
+    }
+
+    /// Starts the threads.
+    pub(super) fn start(cache: Arc<Cache>) -> std::io::Result<Self> {
+        let pool = Self::inline(Arc::clone(&cache));
+        let (sender, receiver) = channel();
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut threads = Vec::new();
+        for number in 0..READERS {
+            let (receiver, cache) = (Arc::clone(&receiver), Arc::clone(&cache));
+            let thread = std::thread::Builder::new().name(format!("journal-read-{number}"));
+            threads.push(thread.spawn(move || serve(&receiver, &cache))?);
+        }
+        *pool.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        *pool.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        Ok(pool)
+    }
+
+    /// Ends the threads; what is asked later is read by who asks.
+    pub(super) fn stop(&self) {
+        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            thread.join().ok();
+        }
+    }
+}
+
+fn serve(jobs: &Mutex<Receiver<Job>>, cache: &Cache) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((content, answer, _place)) = job else { return };
+        // Who asked may have gone.
+        answer.send(content.read(cache)).ok();
+    }
+}
+
+/// A content in the log. Its segments stay readable for as long as this lives.
+pub(super) struct PinnedContent {
+    place: Place,
+    length: usize,
+    segment: Arc<Segment>,
+    /// The parts of a large one.
+    parts: Option<Vec<(Place, Arc<Segment>)>>,
+}
+
+impl PinnedContent {
+    pub(super) fn of(pinned: Pinned) -> Self {
+        let Pinned { content, segment, parts } = pinned;
+        Self { place: content.place, length: content.length as usize, segment, parts }
+    }
+
+    /// Reads it on this thread.
+    pub(super) fn read(&self, cache: &Cache) -> Result<Bytes, StoreError> {
+        if let Some(parts) = &self.parts {
+            let read: Result<Vec<Bytes>, StoreError> =
+                parts.iter().map(|(place, segment)| segment.read_part(*place)).collect();
+            let whole = join(read?, self.length);
+            if whole.len() != self.length {
+                let at = u64::from(self.place.offset);
+                return Err(self.segment.damaged(at, super::format::Flaw::Short));
+            }
+            return Ok(whole);
+        }
+        if let Some(found) = self.cached(cache) {
+            return found;
+        }
+        let start = u64::from(self.place.offset);
+        let span = CONTENT_HEAD + self.length;
+        let piece_start = start - start % PIECE_BYTES;
+        let piece_end = (piece_start + PIECE_BYTES).max(start + span as u64);
+        // Behind the end nothing is written yet; it must not be remembered as it is now.
+        let piece_end = piece_end.min(self.segment.end().max(start + span as u64));
+        let length = usize::try_from(piece_end - piece_start).unwrap_or(span);
+        let piece = Bytes::from(self.segment.read(piece_start, length)?);
+        let from = usize::try_from(start - piece_start).unwrap_or(0);
+        let content = self
+            .segment
+            .content_in(piece.get(from..from + span).unwrap_or_default(), self.place)
+            .map(Bytes::copy_from_slice)?;
+        let at = Place { offset: u32::try_from(piece_start).unwrap_or(0), ..self.place };
+        let held = piece.len();
+        drop(cache.insert(at, Piece { bytes: piece, held, is_written: false }));
+        Ok(content)
+    }
+
+    fn cached(&self, cache: &Cache) -> Option<Result<Bytes, StoreError>> {
+        let found = self.look(&mut cache.look())?;
+        Some(self.taken(&found.copied()))
+    }
+
+    /// Where the cache has the content, if it has.
+    pub(super) fn look(&self, look: &mut Look<'_>) -> Option<Found> {
+        if self.parts.is_some() {
+            return None;
+        }
+        look.get(self.place, CONTENT_HEAD + self.length)
+    }
+
+    /// The content that was found. Proven, unless it never was on the disk: a piece that was read
+    /// holds others too.
+    pub(super) fn taken(&self, found: &Found) -> Result<Bytes, StoreError> {
+        if !found.is_written {
+            self.segment.content_in(&found.bytes, self.place)?;
+        }
+        Ok(found.bytes.slice(CONTENT_HEAD.min(found.bytes.len())..))
+    }
+}
+
+/// What a reference to a content on disk holds.
+struct Pin {
+    content: Arc<PinnedContent>,
+    readers: Arc<Readers>,
+}
+
+#[async_trait]
+impl StoredContent for Pin {
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        // What lies beside it may have been read since it was pinned.
+        if let Some(found) = self.content.cached(&self.readers.cache) {
+            return found;
+        }
+        let place = Arc::clone(&self.readers.room).acquire_owned().await;
+        let jobs = self.readers.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(jobs) = jobs else { return self.content.read(&self.readers.cache) };
+        let (answer, answered) = oneshot::channel();
+        let ended = || StoreError::Failed("the store is closed".into());
+        jobs.send((Arc::clone(&self.content), answer, place)).map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())?
+    }
+}
+
+/// A reference to a content on disk.
+pub(super) fn stored(content: PinnedContent, readers: &Arc<Readers>) -> ContentRef {
+    ContentRef::Stored(Arc::new(Pin { content: Arc::new(content), readers: Arc::clone(readers) }))
+}

@@ -1,0 +1,595 @@
+//! Which keys there are, and where in the log their values and contents lie. (All of it in memory.)
+//!
+//! A record costs [`Entry`], 24 bytes, and its share of a map. Keys that end in an 8-byte number
+//! behind one byte, as those of messages do, are kept 64 to a node; the number is not stored.
+//!
+//! The index also keeps the account of the log: how many records and contents of each segment are
+//! still needed, and how many bytes those are altogether. A content that several keys refer to is
+//! counted once.
+
+mod space;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::format::{CONTENT_HEAD, Place};
+use super::segment::{Segment, Segments};
+use crate::tail::space_of;
+use crate::{Key, SPACE_BYTES};
+use space::Space;
+
+/// Spaces are spread over so many locks.
+const LOCKS: u64 = 16;
+
+/// So many operations are carried out before others get the lock.
+const OPS_PER_LOCK: usize = 1_024;
+
+const NO_CONTENT: u32 = u32::MAX;
+const LARGE: u32 = 1 << 31;
+
+/// Where the record of a key lies, and its content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    /// The record.
+    pub(super) record: Place,
+    /// The content, with its checksum; of a large one the payload of the first part.
+    pub(super) content: Place,
+    /// How long the content is; the highest bit tells a large one.
+    content_bytes: u32,
+    /// How long the record is, without a content that it holds.
+    pub(super) record_bytes: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() == 24, "every message has one");
+
+/// Where a content lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ContentAt {
+    pub(super) place: Place,
+    pub(super) length: u32,
+    pub(super) is_large: bool,
+}
+
+impl Entry {
+    pub(super) fn new(record: Place, record_bytes: u32, content: Option<ContentAt>) -> Self {
+        let content_bytes = content.map_or(NO_CONTENT, |content| {
+            content.length | if content.is_large { LARGE } else { 0 }
+        });
+        let content = content.map(|content| content.place).unwrap_or_default();
+        Self { record, content, content_bytes, record_bytes }
+    }
+
+    pub(super) const fn content_length(&self) -> Option<u32> {
+        if self.content_bytes == NO_CONTENT { None } else { Some(self.content_bytes & !LARGE) }
+    }
+
+    pub(super) const fn is_large(&self) -> bool {
+        self.content_bytes != NO_CONTENT && self.content_bytes & LARGE != 0
+    }
+
+    pub(super) fn content_at(&self) -> Option<ContentAt> {
+        let length = self.content_length()?;
+        Some(ContentAt { place: self.content, length, is_large: self.is_large() })
+    }
+
+    /// Whether the content lies in the record itself.
+    pub(super) fn holds_content(&self) -> bool {
+        let Place { segment, offset } = self.record;
+        let behind = Place { segment, offset: offset.saturating_add(self.record_bytes) };
+        self.content_length().is_some() && !self.is_large() && self.content == behind
+    }
+}
+
+/// Something that the log says, to be carried out on the index.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Op {
+    /// The key has a new record. Its content is new, or is the one of another record.
+    Put { key: Key, entry: Entry, content_is_new: bool },
+    /// The key is gone.
+    Delete { key: Key },
+    /// All keys with this prefix are gone.
+    DeletePrefix { prefix: Key },
+}
+
+impl Op {
+    /// Whether it says something about a key.
+    pub(super) fn concerns(&self, key: &Key) -> bool {
+        match self {
+            Self::Put { key: other, .. } | Self::Delete { key: other } => other == key,
+            Self::DeletePrefix { prefix } => key.as_bytes().starts_with(prefix.as_bytes()),
+        }
+    }
+}
+
+/// A content, and what must stay for it to be read.
+pub(super) struct Pinned {
+    pub(super) content: ContentAt,
+    pub(super) segment: Arc<Segment>,
+    /// The parts of a large one.
+    pub(super) parts: Option<Vec<(Place, Arc<Segment>)>>,
+}
+
+/// A large content: the places of its parts' payloads.
+pub(super) type Parts = Arc<[Place]>;
+
+/// The keys of the journal.
+pub(super) struct Index {
+    locks: Vec<Mutex<Spaces>>,
+    contents: Mutex<Contents>,
+    segments: Arc<Segments>,
+    needed_bytes: AtomicU64,
+    dropped_count: AtomicU64,
+}
+
+#[derive(Default)]
+struct Spaces {
+    live: BTreeMap<u64, Space>,
+    /// Dropped spaces, whose records are given up in slices.
+    dropped: VecDeque<(u64, Space)>,
+}
+
+/// What is not told by the entries alone.
+#[derive(Default)]
+struct Contents {
+    /// Contents that more than one key refers to, and how many do.
+    shared: HashMap<Place, u32>,
+    /// Large contents, by the place of their first part.
+    large: HashMap<Place, Parts>,
+}
+
+impl Index {
+    pub(super) fn new(segments: Arc<Segments>) -> Self {
+        Self {
+            locks: (0..LOCKS).map(|_| Mutex::default()).collect(),
+            contents: Mutex::default(),
+            segments,
+            needed_bytes: AtomicU64::new(0),
+            dropped_count: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of records and contents that are still needed.
+    pub(super) fn needed_bytes(&self) -> u64 {
+        self.needed_bytes.load(Ordering::Acquire)
+    }
+
+    fn spaces(&self, space: u64) -> MutexGuard<'_, Spaces> {
+        let index = usize::try_from(space % LOCKS).unwrap_or(0);
+        lock(self.locks.get(index).unwrap_or_else(|| unreachable!("index is below the count")))
+    }
+
+    /// The entry of a key.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
+        self.spaces(space_of(key)).live.get(&space_of(key))?.get(key)
+    }
+
+    /// The contents of many keys, in their order, each with the segments where it lies: readable
+    /// from then on, whatever becomes of the keys.
+    pub(super) fn pin(&self, keys: &[Key], pinned: &mut Vec<Option<Pinned>>) {
+        let mut segments = SegmentCache::new(&self.segments);
+        let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
+        for key in keys {
+            let space = space_of(key.as_bytes());
+            let guard = match &mut held {
+                Some((number, guard)) if *number == space => guard,
+                _ => {
+                    held = None;
+                    &mut held.insert((space, self.spaces(space))).1
+                }
+            };
+            let entry = guard.live.get(&space).and_then(|found| found.get(key.as_bytes()));
+            pinned.push(entry.as_ref().and_then(Entry::content_at).and_then(|content| {
+                let parts = if content.is_large { Some(self.parts(content.place)?) } else { None };
+                let segment = Arc::clone(segments.get(content.place.segment)?);
+                Some(Pinned { content, segment, parts })
+            }));
+        }
+    }
+
+    /// The parts of a large content, each with its segment.
+    pub(super) fn parts(&self, place: Place) -> Option<Vec<(Place, Arc<Segment>)>> {
+        let parts = lock(&self.contents).large.get(&place).map(Arc::clone)?;
+        parts.iter().map(|part| Some((*part, self.segments.get(part.segment)?))).collect()
+    }
+
+    /// The places of the parts of a large content.
+    pub(super) fn part_places(&self, place: Place) -> Option<Parts> {
+        lock(&self.contents).large.get(&place).map(Arc::clone)
+    }
+
+    /// Whether more than one key refers to a content.
+    pub(super) fn is_shared(&self, place: Place) -> bool {
+        lock(&self.contents).shared.contains_key(&place)
+    }
+
+    /// Makes the parts of a new large content known; before the operation that refers to it.
+    pub(super) fn add_large(&self, parts: Parts) {
+        if let Some(first) = parts.first().copied() {
+            lock(&self.contents).large.insert(first, parts);
+        }
+    }
+
+    /// Carries out what the log says, in its order.
+    pub(super) fn apply(&self, ops: &[Op]) {
+        let mut account = Account::new(self);
+        let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
+        for (number, op) in ops.iter().enumerate() {
+            if number % OPS_PER_LOCK == 0 {
+                held = None;
+            }
+            let (Op::Put { key, .. } | Op::Delete { key } | Op::DeletePrefix { prefix: key }) = op;
+            let space = space_of(key.as_bytes());
+            let guard = match &mut held {
+                Some((number, guard)) if *number == space => guard,
+                _ => {
+                    held = None;
+                    &mut held.insert((space, self.spaces(space))).1
+                }
+            };
+            match op {
+                Op::Put { key, entry, content_is_new } => {
+                    let old = guard.live.entry(space).or_default().insert(key.as_bytes(), *entry);
+                    account.put(entry, *content_is_new, old.as_ref());
+                }
+                Op::Delete { key } => {
+                    if let Some(found) = guard.live.get_mut(&space)
+                        && let Some(old) = found.remove(key.as_bytes())
+                    {
+                        account.gone(&old);
+                    }
+                }
+                Op::DeletePrefix { prefix } if prefix.as_bytes().len() <= SPACE_BYTES => {
+                    if let Some(dropped) = guard.live.remove(&space) {
+                        self.dropped_count.fetch_add(1, Ordering::AcqRel);
+                        guard.dropped.push_back((space, dropped));
+                    }
+                }
+                Op::DeletePrefix { prefix } => {
+                    if let Some(found) = guard.live.get_mut(&space) {
+                        let dropped =
+                            found.remove_prefix(prefix.as_bytes(), &mut |old| account.gone(&old));
+                        if let Some(dropped) = dropped {
+                            self.dropped_count.fetch_add(1, Ordering::AcqRel);
+                            guard.dropped.push_back((space, dropped));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives up records of dropped spaces, up to `count` of them. Returns whether there are more.
+    pub(super) fn reap(&self, mut count: usize) -> bool {
+        if self.dropped_count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        for spaces in &self.locks {
+            let mut account = Account::new(self);
+            let mut spaces = lock(spaces);
+            while let Some((_, dropped)) = spaces.dropped.front_mut() {
+                while count > 0 && dropped.pop(&mut |old| account.gone(&old)) {
+                    count -= 1;
+                }
+                if count == 0 {
+                    return true;
+                }
+                spaces.dropped.pop_front();
+                self.dropped_count.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        self.dropped_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Entries under a prefix, ascending by key, those behind `after`; at most `limit`.
+    pub(super) fn page(
+        &self,
+        prefix: &[u8],
+        after: Option<&Key>,
+        limit: usize,
+        page: &mut Vec<(Key, Entry)>,
+    ) {
+        let space = space_of(prefix);
+        if let Some(found) = self.spaces(space).live.get(&space) {
+            found.visit(space, prefix, after, &mut |key, entry| {
+                page.push((key, *entry));
+                page.len() < limit
+            });
+        }
+    }
+
+    /// Looks at up to `limit` entries for those that need a segment. Returns where to go on, or
+    /// `None` when all entries were looked at.
+    pub(super) fn sweep(
+        &self,
+        segment: u32,
+        from: SweepCursor,
+        limit: usize,
+        found: &mut Vec<(Key, Entry)>,
+    ) -> Option<SweepCursor> {
+        let SweepCursor { lock: index, space, after } = from;
+        let spaces = lock(self.locks.get(index)?);
+        let mut seen = 0;
+        let mut after = after;
+        for (space, records) in spaces.live.range(space..) {
+            let mut last = None;
+            let prefix = Key::of_space(*space);
+            records.visit(*space, prefix.as_bytes(), after.as_ref(), &mut |key, entry| {
+                if self.needs(entry, segment) {
+                    found.push((key, *entry));
+                }
+                seen += 1;
+                last = Some(key);
+                seen < limit
+            });
+            if seen >= limit {
+                return Some(SweepCursor { lock: index, space: *space, after: last });
+            }
+            after = None;
+        }
+        (index + 1 < self.locks.len()).then_some(SweepCursor {
+            lock: index + 1,
+            space: 0,
+            after: None,
+        })
+    }
+
+    fn needs(&self, entry: &Entry, segment: u32) -> bool {
+        if entry.record.segment == segment {
+            return true;
+        }
+        if !entry.is_large() {
+            return entry.content_length().is_some() && entry.content.segment == segment;
+        }
+        let contents = lock(&self.contents);
+        let parts = contents.large.get(&entry.content);
+        parts.is_some_and(|parts| parts.iter().any(|part| part.segment == segment))
+    }
+
+    /// Finds out which contents are shared, after the whole log was read into an index that took
+    /// every put for one of a new content.
+    pub(super) fn count_shared(&self) {
+        // Only contents that some record refers to without holding them can be shared.
+        let mut users: HashMap<Place, u32> = HashMap::new();
+        self.each(&mut |_, entry| {
+            if entry.content_length().is_some() && !entry.holds_content() {
+                users.insert(entry.content, 0);
+            }
+        });
+        if users.is_empty() {
+            return;
+        }
+        self.each(&mut |_, entry| {
+            if entry.content_length().is_some()
+                && let Some(count) = users.get_mut(&entry.content)
+            {
+                *count += 1;
+            }
+        });
+        users.retain(|_, count| *count > 1);
+        lock(&self.contents).shared = users;
+    }
+
+    /// Shows every entry.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(Key, &Entry)) {
+        for spaces in &self.locks {
+            for (space, records) in &lock(spaces).live {
+                let prefix = Key::of_space(*space);
+                records.visit(*space, prefix.as_bytes(), None, &mut |key, entry| {
+                    visit(key, entry);
+                    true
+                });
+            }
+        }
+    }
+
+    /// Opens the account, after the whole log was read: counts what is needed of every segment.
+    pub(super) fn open_account(&self) -> Result<(), u32> {
+        self.count_shared();
+        let mut missing = None;
+        let mut account = Account::new(self);
+        let mut counted: HashMap<Place, ()> = HashMap::new();
+        let shared = std::mem::take(&mut lock(&self.contents).shared);
+        self.each(&mut |_, entry| {
+            if account.record(entry).is_none() {
+                missing = Some(entry.record.segment);
+            }
+            let is_first =
+                !shared.contains_key(&entry.content) || counted.insert(entry.content, ()).is_none();
+            if let Some(content) = entry.content_at().filter(|_| is_first)
+                && account.content(&content).is_none()
+            {
+                missing = Some(entry.content.segment);
+            }
+        });
+        drop(account);
+        let mut contents = lock(&self.contents);
+        contents.shared = shared;
+        let used = &mut HashMap::new();
+        drop(contents);
+        self.each(&mut |_, entry| {
+            if entry.is_large() {
+                used.insert(entry.content, ());
+            }
+        });
+        lock(&self.contents).large.retain(|place, _| used.contains_key(place));
+        missing.map_or(Ok(()), Err)
+    }
+
+    /// As [`Index::apply`], while the log is read: nothing is counted.
+    pub(super) fn replay(&self, ops: &[Op]) {
+        for op in ops {
+            let (Op::Put { key, .. } | Op::Delete { key } | Op::DeletePrefix { prefix: key }) = op;
+            let space = space_of(key.as_bytes());
+            let mut spaces = self.spaces(space);
+            match op {
+                Op::Put { key, entry, .. } => {
+                    spaces.live.entry(space).or_default().insert(key.as_bytes(), *entry);
+                }
+                Op::Delete { key } => {
+                    if let Some(found) = spaces.live.get_mut(&space) {
+                        found.remove(key.as_bytes());
+                    }
+                }
+                Op::DeletePrefix { prefix } if prefix.as_bytes().len() <= SPACE_BYTES => {
+                    spaces.live.remove(&space);
+                }
+                Op::DeletePrefix { prefix } => {
+                    if let Some(found) = spaces.live.get_mut(&space) {
+                        found.remove_prefix(prefix.as_bytes(), &mut |_| {});
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where a sweep goes on.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct SweepCursor {
+    lock: usize,
+    space: u64,
+    after: Option<Key>,
+}
+
+/// Keeps the account while entries come and go.
+struct Account<'a> {
+    index: &'a Index,
+    segments: SegmentCache<'a>,
+    added: u64,
+    freed: u64,
+}
+
+impl<'a> Account<'a> {
+    fn new(index: &'a Index) -> Self {
+        Self { index, segments: SegmentCache::new(&index.segments), added: 0, freed: 0 }
+    }
+
+    /// A record is needed.
+    fn record(&mut self, entry: &Entry) -> Option<()> {
+        self.added += u64::from(entry.record_bytes);
+        self.segments.get(entry.record.segment)?.need();
+        Some(())
+    }
+
+    /// A content is needed that was not.
+    fn content(&mut self, content: &ContentAt) -> Option<()> {
+        self.added += CONTENT_HEAD as u64 + u64::from(content.length);
+        if !content.is_large {
+            self.segments.get(content.place.segment)?.need();
+            return Some(());
+        }
+        let parts = lock(&self.index.contents).large.get(&content.place).map(Arc::clone)?;
+        for part in parts.iter() {
+            self.segments.get(part.segment)?.need();
+        }
+        Some(())
+    }
+
+    fn put(&mut self, entry: &Entry, is_new: bool, old: Option<&Entry>) {
+        debug_assert!(
+            self.segments.get(entry.record.segment).is_none_or(|segment| !segment.is_sealed()),
+            "what a sealed segment holds was judged by the index, which did not know this record"
+        );
+        self.record(entry);
+        let content = entry.content_at();
+        let kept = old.and_then(Entry::content_at).filter(|_| !is_new);
+        let is_kept = content.is_some() && kept == content;
+        if let Some(content) = content.filter(|_| !is_kept) {
+            if is_new {
+                self.content(&content);
+            } else {
+                let mut contents = lock(&self.index.contents);
+                *contents.shared.entry(content.place).or_insert(1) += 1;
+            }
+        }
+        if let Some(old) = old {
+            self.freed += u64::from(old.record_bytes);
+            if let Some(segment) = self.segments.get(old.record.segment) {
+                segment.release();
+            }
+            if let Some(content) = old.content_at().filter(|_| !is_kept) {
+                self.drop_content(&content);
+            }
+        }
+    }
+
+    fn gone(&mut self, old: &Entry) {
+        self.freed += u64::from(old.record_bytes);
+        if let Some(segment) = self.segments.get(old.record.segment) {
+            segment.release();
+        }
+        if let Some(content) = old.content_at() {
+            self.drop_content(&content);
+        }
+    }
+
+    fn drop_content(&mut self, content: &ContentAt) {
+        let mut contents = lock(&self.index.contents);
+        if let Some(count) = contents.shared.get_mut(&content.place) {
+            *count -= 1;
+            if *count <= 1 {
+                contents.shared.remove(&content.place);
+            }
+            return;
+        }
+        self.freed += CONTENT_HEAD as u64 + u64::from(content.length);
+        if !content.is_large {
+            drop(contents);
+            if let Some(segment) = self.segments.get(content.place.segment) {
+                segment.release();
+            }
+            return;
+        }
+        let parts = contents.large.remove(&content.place);
+        drop(contents);
+        for part in parts.iter().flat_map(|parts| parts.iter()) {
+            if let Some(segment) = self.segments.get(part.segment) {
+                segment.release();
+            }
+        }
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        self.index.needed_bytes.fetch_add(self.added, Ordering::AcqRel);
+        self.index.needed_bytes.fetch_sub(self.freed, Ordering::AcqRel);
+    }
+}
+
+/// Remembers the segments that were asked for last: most questions are about two of them.
+struct SegmentCache<'a> {
+    segments: &'a Segments,
+    last: [Option<Arc<Segment>>; 2],
+    next: usize,
+}
+
+impl<'a> SegmentCache<'a> {
+    const fn new(segments: &'a Segments) -> Self {
+        Self { segments, last: [None, None], next: 0 }
+    }
+
+    fn get(&mut self, number: u32) -> Option<&Arc<Segment>> {
+        let is_it = |one: &Option<Arc<Segment>>| {
+            one.as_ref().is_some_and(|segment| segment.number() == number)
+        };
+        let place = match self.last.iter().position(is_it) {
+            Some(place) => place,
+            None => {
+                let place = self.next;
+                self.next = 1 - self.next;
+                *self.last.get_mut(place)? = Some(self.segments.get(number)?);
+                place
+            }
+        };
+        self.last.get(place)?.as_ref()
+    }
+}
+
+/// Locks a mutex whose data no panic can leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

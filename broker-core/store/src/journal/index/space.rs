@@ -1,0 +1,273 @@
+//! The entries of one space.
+
+use std::collections::BTreeMap;
+
+use super::Entry;
+use crate::tail::Tail;
+use crate::{Key, SPACE_BYTES};
+
+/// Bytes behind the space of a key that ends in a number: its table and the number.
+const NUMBERED_BYTES: usize = 9;
+/// Numbers of one node.
+const NODE: u64 = 64;
+
+/// A map from keys to entries.
+#[derive(Default)]
+pub(super) struct Space {
+    /// Keys of one byte and a number, by that byte and the number's node.
+    numbered: BTreeMap<(u8, u64), Node>,
+    /// Keys of another form, by their table: so that many of one table can be taken out at once.
+    others: BTreeMap<u8, Table>,
+}
+
+type Table = BTreeMap<Tail, Entry>;
+
+/// So many keys are removed one by one; a range of more is taken out whole.
+const REMOVED_SINGLY_MAX: usize = 64;
+
+/// The entries of 64 successive numbers: a bit for each that is there, and those, in order.
+#[derive(Default)]
+struct Node {
+    present: u64,
+    entries: Vec<Entry>,
+}
+
+impl Node {
+    fn rank(&self, bit: u64) -> usize {
+        (self.present & (bit - 1)).count_ones() as usize
+    }
+
+    fn get(&self, bit: u64) -> Option<Entry> {
+        (self.present & bit != 0).then(|| self.entries.get(self.rank(bit)).copied())?
+    }
+
+    fn insert(&mut self, bit: u64, entry: Entry) -> Option<Entry> {
+        let rank = self.rank(bit);
+        if self.present & bit != 0 {
+            return self.entries.get_mut(rank).map(|old| std::mem::replace(old, entry));
+        }
+        self.present |= bit;
+        self.entries.insert(rank, entry);
+        None
+    }
+
+    fn remove(&mut self, bit: u64) -> Option<Entry> {
+        if self.present & bit == 0 {
+            return None;
+        }
+        let rank = self.rank(bit);
+        self.present &= !bit;
+        let removed = self.entries.remove(rank);
+        // A straggler does not hold the room of those that left.
+        if self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
+        Some(removed)
+    }
+
+    /// The numbers of a node and their entries, ascending.
+    fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
+        let mut left = self.present;
+        self.entries.iter().map(move |entry| {
+            let number = u64::from(left.trailing_zeros());
+            left &= left.wrapping_sub(1);
+            (number, entry)
+        })
+    }
+}
+
+/// The byte and the number of a key that ends in one.
+fn numbered(key: &[u8]) -> Option<(u8, u64)> {
+    let tail: &[u8; NUMBERED_BYTES] = key.get(SPACE_BYTES..)?.try_into().ok()?;
+    let (table, number) = tail.split_first()?;
+    Some((*table, u64::from_be_bytes(number.try_into().ok()?)))
+}
+
+/// The first byte behind the space of a key.
+fn table_of(key: &[u8]) -> u8 {
+    key.get(SPACE_BYTES).copied().unwrap_or(0)
+}
+
+/// The least tail behind all that begin with a prefix; `None` if they are the last there can be.
+fn behind_prefix(prefix: &[u8]) -> Option<Tail> {
+    let mut end = prefix.to_vec();
+    while end.len() > SPACE_BYTES {
+        let last = end.pop()?;
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return Tail::of(&end);
+        }
+    }
+    None
+}
+
+const fn bit_of(number: u64) -> u64 {
+    1 << (number % NODE)
+}
+
+impl Space {
+    pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
+        match numbered(key) {
+            Some((table, number)) => {
+                self.numbered.get(&(table, number / NODE))?.get(bit_of(number))
+            }
+            None => self.others.get(&table_of(key))?.get(&Tail::of(key)?).copied(),
+        }
+    }
+
+    /// Sets the entry of a key and returns the one it had.
+    pub(super) fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
+        match numbered(key) {
+            Some((table, number)) => {
+                let node = self.numbered.entry((table, number / NODE)).or_default();
+                node.insert(bit_of(number), entry)
+            }
+            None => self.others.entry(table_of(key)).or_default().insert(Tail::of(key)?, entry),
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        let Some((table, number)) = numbered(key) else {
+            let table = self.others.get_mut(&table_of(key))?;
+            let old = table.remove(&Tail::of(key)?);
+            if table.is_empty() {
+                self.others.remove(&table_of(key));
+            }
+            return old;
+        };
+        let at = (table, number / NODE);
+        let node = self.numbered.get_mut(&at)?;
+        let old = node.remove(bit_of(number));
+        if node.present == 0 {
+            self.numbered.remove(&at);
+        }
+        old
+    }
+
+    /// Takes any entry away, and shows it. Returns whether there was one.
+    pub(super) fn pop(&mut self, gone: &mut dyn FnMut(Entry)) -> bool {
+        while let Some(mut table) = self.others.first_entry() {
+            if let Some((_, entry)) = table.get_mut().pop_first() {
+                gone(entry);
+                return true;
+            }
+            table.remove();
+        }
+        let Some(mut first) = self.numbered.first_entry() else { return false };
+        let popped = first.get_mut().entries.pop();
+        if first.get().entries.is_empty() {
+            first.remove();
+        }
+        if let Some(entry) = popped {
+            gone(entry);
+        }
+        true
+    }
+
+    /// Removes every key with a prefix, and shows what it had. Many of one table come back instead, to
+    /// be given up in slices.
+    pub(super) fn remove_prefix(
+        &mut self,
+        prefix: &[u8],
+        gone: &mut dyn FnMut(Entry),
+    ) -> Option<Self> {
+        loop {
+            let mut keys = Vec::new();
+            self.visit(0, prefix, None, &mut |key, _| {
+                keys.push(key);
+                keys.len() <= REMOVED_SINGLY_MAX
+            });
+            let has_more = keys.len() > REMOVED_SINGLY_MAX;
+            if has_more && let Some(dropped) = self.take_out(prefix) {
+                // Numbered keys with the prefix may be left.
+                let more = self.remove_prefix(prefix, gone);
+                debug_assert!(more.is_none(), "a table is taken out once");
+                return Some(dropped);
+            }
+            for key in keys {
+                if let Some(old) = self.remove(key.as_bytes()) {
+                    gone(old);
+                }
+            }
+            if !has_more {
+                return None;
+            }
+        }
+    }
+
+    /// Takes out the keys of one table with a prefix that names it, if there are some of no number.
+    fn take_out(&mut self, prefix: &[u8]) -> Option<Self> {
+        let (first, tail) = (Tail::of(prefix)?, prefix.get(SPACE_BYTES..)?);
+        let table = self.others.get_mut(tail.first()?)?;
+        let mut taken = table.split_off(&first);
+        if let Some(behind) = behind_prefix(prefix) {
+            table.append(&mut taken.split_off(&behind));
+        }
+        if taken.is_empty() {
+            return None;
+        }
+        let others = BTreeMap::from([(*tail.first()?, taken)]);
+        Some(Self { numbered: BTreeMap::new(), others })
+    }
+
+    /// Shows the entries under a prefix, ascending by key, those behind `after`, until told to end.
+    pub(super) fn visit(
+        &self,
+        space: u64,
+        prefix: &[u8],
+        after: Option<&Key>,
+        show: &mut dyn FnMut(Key, &Entry) -> bool,
+    ) {
+        let lower = after.map_or(prefix, Key::as_bytes);
+        let (Some(first), tail) = (Tail::of(lower), lower.get(SPACE_BYTES..).unwrap_or_default())
+        else {
+            return;
+        };
+        let prefix_tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
+        let excluded = after.map(|_| first);
+        // The least numbered key that is not below: the tail, cut or filled up with zeros.
+        let mut least = [0; NUMBERED_BYTES];
+        for (to, from) in least.iter_mut().zip(tail) {
+            *to = *from;
+        }
+        let (table, number) = least.split_first().map_or((0, 0), |(table, number)| {
+            (*table, number.first_chunk().map_or(0, |raw| u64::from_be_bytes(*raw)))
+        });
+        let mut numbered = self
+            .numbered
+            .range((table, number / NODE)..)
+            .flat_map(|((table, node), entries)| {
+                entries.iter().map(move |(low, entry)| {
+                    let key = Key::of_space(space)
+                        .then(&[*table])
+                        .then(&(node * NODE + low).to_be_bytes());
+                    (key, entry)
+                })
+            })
+            .filter_map(|(key, entry)| Some((Tail::of(key.as_bytes())?, key, entry)))
+            .skip_while(|(tail, _, _)| *tail < first)
+            .peekable();
+        let mut others = self
+            .others
+            .range(tail.first().copied().unwrap_or(0)..)
+            .flat_map(|(_, table)| table.range(first..))
+            .map(|(tail, entry)| (*tail, tail.key(space), entry))
+            .peekable();
+        loop {
+            let take_numbered = match (numbered.peek(), others.peek()) {
+                (Some((a, _, _)), Some((b, _, _))) => a < b,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => return,
+            };
+            let next = if take_numbered { numbered.next() } else { others.next() };
+            let Some((tail, key, entry)) = next else { return };
+            if excluded == Some(tail) {
+                continue;
+            }
+            if !tail.starts_with(prefix_tail) || !show(key, entry) {
+                return;
+            }
+        }
+    }
+}

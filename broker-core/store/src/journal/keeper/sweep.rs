@@ -1,0 +1,318 @@
+//! A sweep finds what still needs one segment, and has it written again: first by reading the segment,
+//! then, for contents that only records elsewhere refer to, by looking through the index.
+//!
+//! Contents that several keys refer to are kept for the end of the sweep, when all keys are known, and
+//! are written once. Small ones are written once for each key instead.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use bytes::Bytes;
+
+use super::super::format::{HEADER_BYTES, PART_BYTES, Place};
+use super::super::index::{Entry, Index, Op, SweepCursor};
+use super::super::queue::{Job, Move, MoveContent, MoveItem, MoveReply, MovedRecord};
+use super::super::replay::{self, ReplayOp};
+use super::super::segment::{FrameReader, Segment, Segments};
+use crate::{Key, StoreError};
+
+/// Entries that are looked at before others get their turn.
+const ENTRIES_PER_LOOK: usize = 8_192;
+/// Bytes of the segment that are read before others get their turn.
+const BYTES_PER_LOOK: u64 = 1 << 20;
+/// Shared contents up to this size are not worth remembering who shares them.
+const SHARED_BYTES_MIN: u32 = 128;
+
+/// A sweep.
+pub(super) struct Sweep {
+    segment: Arc<Segment>,
+    /// Up to where the segment itself was read.
+    read: u64,
+    /// Where to look on in the index; `None` when all was looked at.
+    cursor: Option<SweepCursor>,
+    has_looked: bool,
+    found: VecDeque<(Key, Entry)>,
+    shared: BTreeMap<Place, Vec<(Key, Entry)>>,
+    large: Option<LargeMove>,
+    has_found: bool,
+}
+
+/// A large content whose parts are being written again.
+struct LargeMove {
+    content: Bytes,
+    written: usize,
+    parts: Vec<Place>,
+    users: Vec<(Key, Entry)>,
+}
+
+/// What comes next.
+pub(super) enum Next {
+    /// The committer has something to do.
+    Post(Box<dyn FnOnce(Sender<MoveReply>) -> Job>),
+    /// The sweep goes on.
+    Looked,
+    /// The sweep has seen everything.
+    End,
+}
+
+impl Sweep {
+    /// A sweep for a segment. Where there is less in the index than in the segment, only that is looked
+    /// through.
+    pub(super) fn of(segment: Arc<Segment>, index_is_small: bool) -> Self {
+        let read = if index_is_small { segment.end() } else { HEADER_BYTES };
+        Self {
+            segment,
+            read,
+            cursor: None,
+            has_looked: false,
+            found: VecDeque::new(),
+            shared: BTreeMap::new(),
+            large: None,
+            has_found: false,
+        }
+    }
+
+    /// Whether there was anything that needs the segment.
+    pub(super) const fn has_found(&self) -> bool {
+        self.has_found
+    }
+
+    /// The parts that were written again and that no record refers to yet.
+    pub(super) fn abandon(self) -> Vec<Place> {
+        self.large.map(|large| large.parts).unwrap_or_default()
+    }
+
+    /// Takes the committer's answer.
+    pub(super) fn answered(&mut self, reply: MoveReply) {
+        if let (MoveReply::Part(place), Some(large)) = (reply, &mut self.large) {
+            large.parts.push(place);
+        }
+    }
+
+    /// Goes one step on; writes about `move_bytes` again at a time.
+    pub(super) fn next(
+        &mut self,
+        index: &Index,
+        segments: &Segments,
+        move_bytes: usize,
+    ) -> Result<Next, StoreError> {
+        if let Some(large) = self.large.take() {
+            return self.go_on_large(large, index, segments);
+        }
+        if !self.found.is_empty() {
+            return self.write_found(index, segments, move_bytes);
+        }
+        if self.read < self.segment.end() {
+            self.read_on(index);
+            return Ok(Next::Looked);
+        }
+        if !self.has_looked {
+            self.has_looked = true;
+            // What is left is needed by records that lie elsewhere; mostly there are none.
+            self.cursor = (self.segment.needed() > 0).then(SweepCursor::default);
+            return Ok(Next::Looked);
+        }
+        if let Some(cursor) = self.cursor.take() {
+            let mut found = Vec::new();
+            self.cursor = index.sweep(self.segment.number(), cursor, ENTRIES_PER_LOOK, &mut found);
+            self.has_found |= !found.is_empty();
+            self.found.extend(found);
+            return Ok(Next::Looked);
+        }
+        if let Some((_, users)) = self.shared.pop_first() {
+            return self.write_users(users, index, segments);
+        }
+        Ok(Next::End)
+    }
+
+    /// Reads the next records of the segment, and keeps those that are still the ones of their keys, or
+    /// hold the content of theirs. What is damaged is left to the look at the index, which finds whether
+    /// anybody needs it.
+    fn read_on(&mut self, index: &Index) {
+        let (segment, end) = (Arc::clone(&self.segment), self.segment.end());
+        let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
+        let stop = self.read + BYTES_PER_LOOK;
+        while self.read < stop.min(end) {
+            let Ok(Ok(frame)) = reader.frame_at(self.read) else {
+                self.read = end;
+                return;
+            };
+            let span = frame.head.span();
+            let read = replay::records(&segment, &frame, |offset, record| {
+                let Some(ReplayOp { op: Op::Put { key, entry: told, .. }, .. }) =
+                    replay::op_in_log(&segment, offset, record)
+                else {
+                    return;
+                };
+                let Some(entry) = index.get(key.as_bytes()) else { return };
+                let holds = entry.content_at().is_some() && entry.content_at() == told.content_at();
+                // Who shares a content is known only when the whole index was looked at.
+                let is_shared = holds && index.is_shared(entry.content);
+                if (entry.record == told.record || holds) && !is_shared {
+                    self.found.push_back((key, entry));
+                }
+            });
+            if read.is_err() {
+                self.read = end;
+                return;
+            }
+            self.read += span;
+        }
+        self.has_found |= !self.found.is_empty();
+    }
+
+    /// Whether the content itself must be written again.
+    fn moves_content(&self, entry: &Entry, index: &Index) -> bool {
+        let Some(content) = entry.content_at() else { return false };
+        if !content.is_large {
+            return content.place.segment == self.segment.number();
+        }
+        index
+            .part_places(content.place)
+            .is_some_and(|parts| parts.iter().any(|part| part.segment == self.segment.number()))
+    }
+
+    fn write_found(
+        &mut self,
+        index: &Index,
+        segments: &Segments,
+        move_bytes: usize,
+    ) -> Result<Next, StoreError> {
+        let mut items = Vec::new();
+        let mut bytes = 0;
+        while bytes < move_bytes {
+            let Some((key, entry)) = self.found.pop_front() else { break };
+            let moves_content = self.moves_content(&entry, index);
+            let length = entry.content_length().unwrap_or(0);
+            if moves_content && length >= SHARED_BYTES_MIN && index.is_shared(entry.content) {
+                self.shared.entry(entry.content).or_default().push((key, entry));
+                continue;
+            }
+            if moves_content && entry.is_large() {
+                if items.is_empty() {
+                    return self.write_users(vec![(key, entry)], index, segments);
+                }
+                self.found.push_front((key, entry));
+                break;
+            }
+            let Some(user) = self.read_user(key, entry, index, segments)? else { continue };
+            bytes += user.value.len() + 64;
+            let content = if moves_content {
+                bytes += length as usize;
+                match self.read_still(&user, index, || {
+                    self.segment.read_content(entry.content, length as usize)
+                })? {
+                    Some(content) => MoveContent::New(content),
+                    None => continue,
+                }
+            } else {
+                MoveContent::Stays
+            };
+            items.push(MoveItem { content, users: vec![user] });
+        }
+        if items.is_empty() {
+            return Ok(Next::Looked);
+        }
+        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+    }
+
+    /// Writes a content again with all who share it.
+    fn write_users(
+        &mut self,
+        users: Vec<(Key, Entry)>,
+        index: &Index,
+        segments: &Segments,
+    ) -> Result<Next, StoreError> {
+        let users: Vec<(Key, Entry)> = users
+            .into_iter()
+            .filter(|(key, entry)| index.get(key.as_bytes()) == Some(*entry))
+            .collect();
+        let Some((key, entry)) = users.first().copied() else { return Ok(Next::Looked) };
+        if entry.is_large() {
+            let Some(parts) = index.parts(entry.content) else { return Ok(Next::Looked) };
+            let mut content = Vec::with_capacity(entry.content_length().unwrap_or(0) as usize);
+            for (place, segment) in parts {
+                content.extend_from_slice(&segment.read_part(place)?);
+            }
+            self.large =
+                Some(LargeMove { content: content.into(), written: 0, parts: Vec::new(), users });
+            return Ok(Next::Looked);
+        }
+        let mut moved = Vec::new();
+        let length = entry.content_length().unwrap_or(0) as usize;
+        let Some(first) = self.read_user(key, entry, index, segments)? else {
+            return Ok(Next::Looked);
+        };
+        let content =
+            self.read_still(&first, index, || self.segment.read_content(entry.content, length))?;
+        moved.push(first);
+        for (key, entry) in users.into_iter().skip(1) {
+            moved.extend(self.read_user(key, entry, index, segments)?);
+        }
+        let Some(content) = content else { return Ok(Next::Looked) };
+        let items = vec![MoveItem { content: MoveContent::New(content), users: moved }];
+        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+    }
+
+    fn go_on_large(
+        &mut self,
+        mut large: LargeMove,
+        index: &Index,
+        segments: &Segments,
+    ) -> Result<Next, StoreError> {
+        if large.written < large.content.len() {
+            let end = (large.written + PART_BYTES).min(large.content.len());
+            let piece = large.content.slice(large.written..end);
+            large.written = end;
+            self.large = Some(large);
+            return Ok(Next::Post(Box::new(|answer| Job::MovePart(piece, answer))));
+        }
+        let mut moved = Vec::new();
+        for (key, entry) in &large.users {
+            match self.read_user(*key, *entry, index, segments) {
+                Ok(user) => moved.extend(user),
+                Err(error) => {
+                    // Its parts are held until somebody ends the sweep.
+                    self.large = Some(large);
+                    return Err(error);
+                }
+            }
+        }
+        let LargeMove { content, parts: places, .. } = large;
+        let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let content = MoveContent::Parts { places, length };
+        let items = vec![MoveItem { content, users: moved }];
+        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+    }
+
+    /// Reads the value of a record, unless it is gone meanwhile.
+    fn read_user(
+        &self,
+        key: Key,
+        entry: Entry,
+        index: &Index,
+        segments: &Segments,
+    ) -> Result<Option<MovedRecord>, StoreError> {
+        let Some(segment) = segments.get(entry.record.segment) else { return Ok(None) };
+        match segment.read_value(&entry, key.as_bytes()) {
+            Ok(value) => Ok(Some(MovedRecord { key, expected: entry, value })),
+            Err(_) if index.get(key.as_bytes()) != Some(entry) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads something of a record, unless it is gone meanwhile.
+    fn read_still(
+        &self,
+        user: &MovedRecord,
+        index: &Index,
+        read: impl FnOnce() -> Result<Bytes, StoreError>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(_) if index.get(user.key.as_bytes()) != Some(user.expected) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

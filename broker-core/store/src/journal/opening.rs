@@ -1,0 +1,289 @@
+//! Opening: from the files to the index, or a refusal that names file and byte (DESIGN D12).
+//!
+//! Every segment but the newest was synced before its successor was begun, and the successor says
+//! where it ends; anything unreadable before that place is damage. In the newest, reading ends at the
+//! first frame, of lsn n, that is not as it should be. If a frame behind it verifies and says that n
+//! was durable when it was written, acknowledged data is damaged. Otherwise nothing from there on was
+//! ever acknowledged, and it is dropped: frames of one unsynced group reach the disk in any order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use super::disk::Disk;
+use super::format::{FRAME_HEAD, Flaw, FrameKind, HEADER_BYTES, SegmentHeader, read_mark};
+use super::index::Index;
+use super::log::is_spare;
+use super::manifest::{Manifest, Told};
+use super::replay::{self, ReplayOp};
+use super::segment::{FrameReader, Segment, Segments, damaged, number_of};
+use super::side;
+use crate::StoreError;
+
+/// What was found.
+pub(super) struct Opened {
+    pub(super) segments: Arc<Segments>,
+    pub(super) index: Arc<Index>,
+    pub(super) manifest: Manifest,
+    /// The header of the newest segment; `None` for a new journal.
+    pub(super) newest: Option<SegmentHeader>,
+    /// Where the log ends in it.
+    pub(super) end: u64,
+    /// Above every lsn that was seen.
+    pub(super) next_lsn: u64,
+    pub(super) oldest: u32,
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogEnd {
+    pub(super) offset: u64,
+    /// Where that begins of which no frame says that it was durable.
+    unproven: u64,
+    /// Above every lsn that was seen, also behind the end.
+    pub(super) next_lsn: u64,
+    /// The oldest segment still needed.
+    pub(super) oldest: u32,
+    /// Bytes behind the end that are not zero, and were never acknowledged.
+    pub(super) dropped: bool,
+}
+
+/// What is written once more is written in pieces of this size.
+const SETTLE_BYTES: usize = 256 << 10;
+
+/// Reads the log. What is not needed any more is removed.
+pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
+    let names = disk.list().map_err(|error| failed("the directory", &error))?;
+    let (manifest, told) = Manifest::open(disk).map_err(|error| failed("the manifest", &error))?;
+    let files = segment_files(disk, &names)?;
+    let segments = Arc::new(Segments::default());
+    let index = Arc::new(Index::new(Arc::clone(&segments)));
+    let Some((_, newest)) = files.last_key_value() else {
+        if told.newest > 0 {
+            return Err(Segments::missing(told.newest));
+        }
+        remove_leftovers(disk, &names, u32::MAX)?;
+        return Ok(Opened {
+            segments,
+            index,
+            manifest,
+            newest: None,
+            end: 0,
+            next_lsn: 1,
+            oldest: 1,
+        });
+    };
+    let log_end = find_end(newest, &told)?;
+    check_chain(&files, log_end.oldest, &told)?;
+    settle(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
+    let needed: Vec<Arc<Segment>> =
+        files.range(log_end.oldest..).map(|(_, segment)| Arc::clone(segment)).collect();
+    for (place, segment) in needed.iter().enumerate() {
+        let end = match needed.get(place + 1) {
+            Some(next) => next.header.previous_end,
+            None => log_end.offset,
+        };
+        segment.set_end(end);
+        segment.seal();
+        segments.insert(Arc::clone(segment));
+        replay_segment(disk, segment, end, &index)?;
+    }
+    index.open_account().map_err(Segments::missing)?;
+    if log_end.dropped {
+        tracing::info!(
+            segment = newest.number(),
+            offset = log_end.offset,
+            "what was being written when the process ended is dropped; it was never acknowledged"
+        );
+    }
+    let header = newest.header;
+    // Nothing is written there any more; restarts, one after the other, must not fill the disk.
+    if let Err(error) = newest.trim(0) {
+        tracing::debug!(%error, "the newest segment could not be trimmed");
+    }
+    remove_leftovers(disk, &names, log_end.oldest)?;
+    Ok(Opened {
+        segments,
+        index,
+        manifest,
+        newest: Some(header),
+        end: log_end.offset,
+        next_lsn: log_end.next_lsn,
+        oldest: log_end.oldest,
+    })
+}
+
+/// Opens all files that have the name of a segment.
+pub(super) fn segment_files(
+    disk: &dyn Disk,
+    names: &[String],
+) -> Result<BTreeMap<u32, Arc<Segment>>, StoreError> {
+    let mut files = BTreeMap::new();
+    for name in names {
+        let Some(number) = number_of(name) else { continue };
+        let file = disk.open(name).map_err(|error| failed(name, &error))?;
+        let mut page = vec![0; usize::try_from(HEADER_BYTES).unwrap_or(0)];
+        let count = file.read_at(&mut page, 0).map_err(|error| failed(name, &error))?;
+        page.truncate(count);
+        let header = SegmentHeader::read(&page)
+            .map_err(|flaw| damaged(name, 0, &format!("the head of the segment: {flaw}")))?;
+        if header.number != number {
+            let what = format!("this is segment {} under another name", header.number);
+            return Err(damaged(name, 0, &what));
+        }
+        files.insert(number, Arc::new(Segment::new(header, file, HEADER_BYTES)));
+    }
+    Ok(files)
+}
+
+/// Finds where the log ends in its newest segment, by the rule above.
+pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreError> {
+    let header = newest.header;
+    let length = newest.file.length().map_err(|error| failed(&newest.name(), &error))?;
+    let mut oldest = header.oldest;
+    let mut reader = FrameReader::new(&*newest.file, header.seed, length);
+    let mut unproven: VecDeque<(u64, u64)> = VecDeque::new();
+    let end = reader.each(HEADER_BYTES, header.first_lsn, |frame| {
+        if frame.head.kind == FrameKind::Mark {
+            let told =
+                read_mark(frame.payload).map_err(|flaw| newest.damaged(frame.offset, flaw))?;
+            oldest = oldest.max(told);
+        }
+        while unproven.front().is_some_and(|(lsn, _)| *lsn <= frame.head.synced) {
+            unproven.pop_front();
+        }
+        unproven.push_back((frame.head.lsn, frame.offset));
+        Ok(())
+    })?;
+    let flaw = end.flaw.unwrap_or(Flaw::Short);
+    if told.newest == header.number && end.offset < told.closed_end {
+        return Err(newest.damaged(end.offset, flaw));
+    }
+    let mut next_lsn = end.next_lsn;
+    let mut dropped = false;
+    let mut from = end.offset;
+    loop {
+        let found = reader.find_from(from).map_err(|error| failed(&newest.name(), &error))?;
+        let Some((offset, head)) = found else { break };
+        if head.synced >= end.next_lsn {
+            return Err(newest.damaged(end.offset, flaw));
+        }
+        dropped = true;
+        next_lsn = next_lsn.max(head.lsn + 1);
+        from = offset + FRAME_HEAD as u64;
+    }
+    let unproven = unproven.front().map_or(end.offset, |(_, offset)| *offset);
+    Ok(LogEnd { offset: end.offset, unproven, next_lsn, oldest, dropped })
+}
+
+/// Makes durable what was read, because it is built upon from now on.
+///
+/// A sync alone is not enough. If one has failed and ended the process before this one, what it did
+/// not write can still be read, out of the page cache, and counts as written: the next sync passes,
+/// and the power takes it. So what no frame proves to be durable is written once more.
+fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
+    let mut piece = vec![0; SETTLE_BYTES];
+    let mut offset = log_end.unproven;
+    while offset < log_end.offset {
+        let left = usize::try_from(log_end.offset - offset).unwrap_or(usize::MAX);
+        let piece = piece.get_mut(..left.min(SETTLE_BYTES)).unwrap_or_default();
+        let count = newest.file.read_at(piece, offset)?;
+        let found = piece.get(..count).filter(|found| !found.is_empty());
+        let found = found.ok_or(io::ErrorKind::UnexpectedEof)?;
+        newest.file.write_at(found, offset)?;
+        offset += found.len() as u64;
+    }
+    newest.file.sync()
+}
+
+/// Whether the segments needed are all there, and are those of one journal.
+pub(super) fn check_chain(
+    files: &BTreeMap<u32, Arc<Segment>>,
+    oldest: u32,
+    told: &Told,
+) -> Result<(), StoreError> {
+    let newest = files.last_key_value().map_or(0, |(number, _)| *number).max(told.newest);
+    if oldest > newest {
+        return Err(Segments::missing(oldest));
+    }
+    let mut journal = None;
+    let mut first_lsn = 0;
+    for number in oldest..=newest {
+        let segment = files.get(&number).ok_or_else(|| Segments::missing(number))?;
+        let name = segment.name();
+        if *journal.get_or_insert(segment.header.journal) != segment.header.journal {
+            return Err(damaged(&name, 0, "the segment belongs to another journal"));
+        }
+        if segment.header.first_lsn < first_lsn {
+            return Err(damaged(&name, 0, "the segment is older than the one before"));
+        }
+        first_lsn = segment.header.first_lsn;
+    }
+    Ok(())
+}
+
+/// Reads what a segment says into the index: from its side file, or from itself.
+fn replay_segment(
+    disk: &dyn Disk,
+    segment: &Segment,
+    end: u64,
+    index: &Index,
+) -> Result<(), StoreError> {
+    let name = segment.name();
+    let carry_out = |found: ReplayOp| {
+        if let Some(parts) = found.parts {
+            index.add_large(parts);
+        }
+        index.replay(&[found.op]);
+    };
+    // Everything in it is proven before the first of it is carried out.
+    let told = side::replay(disk, segment, end, &mut |op| carry_out(op))
+        .map_err(|error| failed(&name, &error))?;
+    match told {
+        Ok(()) => {
+            segment.note_side();
+            return Ok(());
+        }
+        Err(Flaw::Empty) => {}
+        Err(flaw) => tracing::warn!(segment = segment.number(), %flaw, "side file is made again"),
+    }
+    let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
+    let read = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
+        let mut odd = None;
+        replay::records(segment, frame, |offset, record| {
+            match replay::op_in_log(segment, offset, record) {
+                Some(op) => carry_out(op),
+                None => odd = Some(offset),
+            }
+        })?;
+        odd.map_or(Ok(()), |offset| Err(segment.damaged(u64::from(offset), Flaw::Form)))
+    })?;
+    match read.flaw {
+        Some(flaw) => Err(segment.damaged(read.offset, flaw)),
+        // Frames never overlap the end that the next segment tells.
+        None if read.offset != end => Err(segment.damaged(end, Flaw::Order)),
+        None => Ok(()),
+    }
+}
+
+/// Removes files that nothing needs: spares, drafts, and segments below the oldest needed.
+pub(super) fn remove_leftovers(
+    disk: &dyn Disk,
+    names: &[String],
+    oldest: u32,
+) -> Result<(), StoreError> {
+    for name in names {
+        let is_left = is_spare(name)
+            || side::is_draft(name)
+            || number_of(name).is_some_and(|number| number < oldest)
+            || side::segment_of(name).is_some_and(|number| number < oldest);
+        if is_left {
+            disk.remove(name).map_err(|error| failed(name, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn failed(name: &str, error: &io::Error) -> StoreError {
+    StoreError::Failed(format!("{name} cannot be read: {error}").into())
+}

@@ -1,0 +1,184 @@
+//! What waits for the committer. Bounded by the permits and reservations of those who submit.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::format::Place;
+use super::index::Entry;
+use crate::{BatchId, Completion, Fence, Key, Shard, StoreError, Submission, Watcher};
+
+/// Something for the committer to do.
+pub(super) enum Job {
+    /// Appends a batch.
+    Submit(Submission, Completion),
+    /// Raises the epoch of a shard.
+    Acquire(Shard, Sender<Result<(Fence, BatchId), StoreError>>),
+    /// Writes records again.
+    Move(Move, Sender<MoveReply>),
+    /// Writes a part of a content that is to be written again. Its segment is held until a
+    /// [`Job::Move`] names it.
+    MovePart(Bytes, Sender<MoveReply>),
+    /// Writes a mark, which makes everything before it durable; with the oldest segment needed.
+    Mark(Option<u32>, Sender<MoveReply>),
+}
+
+/// Records to be written again.
+pub(super) struct Move {
+    pub(super) items: Vec<MoveItem>,
+}
+
+/// A content, and the records that refer to it.
+pub(super) struct MoveItem {
+    pub(super) content: MoveContent,
+    pub(super) users: Vec<MovedRecord>,
+}
+
+/// A record to be written again, if its key still has the entry expected.
+pub(super) struct MovedRecord {
+    pub(super) key: Key,
+    pub(super) expected: Entry,
+    pub(super) value: Vec<u8>,
+}
+
+/// What becomes of the content of a record that is written again.
+pub(super) enum MoveContent {
+    /// It lies elsewhere and stays there, or there is none.
+    Stays,
+    /// It is written again too.
+    New(Bytes),
+    /// Its parts are written again already.
+    Parts { places: Vec<Place>, length: u32 },
+}
+
+/// What the keeper is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MoveReply {
+    /// The records are durable.
+    Moved,
+    /// The part lies here.
+    Part(Place),
+    /// The mark is durable.
+    Marked,
+}
+
+/// The queue.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    ended: Option<StoreError>,
+    closing: bool,
+    nudged: bool,
+    watchers: Vec<Watcher>,
+}
+
+/// What the committer's thread wakes up for.
+pub(super) enum Arrival {
+    Jobs(VecDeque<Job>),
+    /// Nothing came for the time it was ready to wait.
+    Quiet,
+    /// Nothing will come any more.
+    Closed,
+}
+
+impl Queue {
+    /// Adds a job; gives it back if the journal has ended.
+    pub(super) fn push(&self, job: Job) -> Result<(), (Job, StoreError)> {
+        let mut state = self.lock();
+        if let Some(error) = &state.ended {
+            return Err((job, error.clone()));
+        }
+        if state.closing {
+            return Err((job, StoreError::Failed("the store is closed".into())));
+        }
+        let was_empty = state.jobs.is_empty();
+        state.jobs.push_back(job);
+        drop(state);
+        if was_empty {
+            self.arrived.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Wakes the committer though there may be no job for it.
+    pub(super) fn nudge(&self) {
+        self.lock().nudged = true;
+        self.arrived.notify_one();
+    }
+
+    /// Takes everything there is, nothing after a nudge; `patience` is how long to wait for something, without end if `None`.
+    pub(super) fn take(&self, patience: Option<Duration>) -> Arrival {
+        let mut state = self.lock();
+        loop {
+            let is_nudged = std::mem::take(&mut state.nudged) && state.ended.is_none();
+            if is_nudged || !state.jobs.is_empty() {
+                return Arrival::Jobs(std::mem::take(&mut state.jobs));
+            }
+            if state.closing || state.ended.is_some() {
+                return Arrival::Closed;
+            }
+            let waited = match patience {
+                None => (self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+                Some(patience) if patience.is_zero() => return Arrival::Quiet,
+                Some(patience) => {
+                    let waited = self.arrived.wait_timeout(state, patience);
+                    let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    (state, timeout.timed_out())
+                }
+            };
+            state = waited.0;
+            if waited.1 && state.jobs.is_empty() && !state.closing && !state.nudged {
+                return Arrival::Quiet;
+            }
+        }
+    }
+
+    /// Ends the journal. Returns what came and will not be done.
+    pub(super) fn poison(&self, error: &StoreError) -> VecDeque<Job> {
+        let mut state = self.lock();
+        let why = state.ended.get_or_insert_with(|| error.clone()).clone();
+        let (jobs, watchers) =
+            (std::mem::take(&mut state.jobs), std::mem::take(&mut state.watchers));
+        drop(state);
+        for watcher in watchers {
+            watcher(&why);
+        }
+        jobs
+    }
+
+    /// Lets somebody be told of the end.
+    pub(super) fn watch(&self, watcher: Watcher) {
+        let mut state = self.lock();
+        match state.ended.clone() {
+            Some(error) => {
+                drop(state);
+                watcher(&error);
+            }
+            None => state.watchers.push(watcher),
+        }
+    }
+
+    /// Why the journal has ended.
+    pub(super) fn ended(&self) -> Option<StoreError> {
+        self.lock().ended.clone()
+    }
+
+    /// Takes no more jobs; those that came are done.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.arrived.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

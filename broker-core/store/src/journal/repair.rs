@@ -1,0 +1,434 @@
+//! Repair: what damage has taken is given up, and nothing else.
+//!
+//! ```text
+//!  copy ─► what can be saved is written behind the end ─► side files go ─► gaps become holes ─► open
+//!          (a new segment; the log before is as it was)
+//! ```
+//!
+//! Every step leaves a journal on which repair can be run again: until the holes are made, all that
+//! was found the first time is found again, and what was saved is found behind the end.
+
+mod copy;
+mod patch;
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use self::patch::StandIn;
+use super::disk::Disk;
+use super::format::{HEADER_BYTES, SegmentHeader, join};
+use super::index::{Entry, Index};
+use super::manifest::Manifest;
+use super::opening::Opened;
+use super::segment::{Segments, name_of};
+use super::verify::{Extent, FindingKind, Inspection, Link, Progress, Report, Side, Verdict};
+use super::{Journal, JournalConfig, side};
+use crate::{Batch, BatchId, Fence, Key, Shard, Store as _, StoreError, Submission};
+
+/// What is saved is written in batches of about this size.
+const BATCH_BYTES: u64 = 1 << 20;
+/// The segment that repair writes takes little room: the disk may be full.
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// What is damaged, what would be done about it, and what stands against that.
+pub struct Plan {
+    disk: Arc<dyn Disk>,
+    inspection: Inspection,
+    drop: BTreeSet<u32>,
+    obstacles: Vec<Obstacle>,
+}
+
+/// A segment that cannot be used; repair goes on without it only when told to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Obstacle {
+    /// Its number.
+    pub segment: u32,
+    /// Its file.
+    pub file: String,
+    /// Whether the log goes on without it: all its records are lost then.
+    pub can_be_dropped: bool,
+}
+
+impl Plan {
+    /// Reads the journal and plans. `drop` names segments that are given up whole. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`verify`](super::verify::verify); and when a segment to be dropped can be read.
+    pub fn make(
+        disk: Arc<dyn Disk>,
+        drop: &[u32],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, StoreError> {
+        let inspection = Inspection::of(&*disk, progress)?;
+        let drop: BTreeSet<u32> = drop.iter().copied().collect();
+        for number in &drop {
+            let link = inspection.chain.iter().find(|link| link.number == *number);
+            let what = match link {
+                None => format!("segment {number} is not part of the log"),
+                Some(Link { segment: Some(_), .. }) => {
+                    format!("segment {number} can be read, and is not dropped")
+                }
+                Some(_) => continue,
+            };
+            return Err(StoreError::Failed(what.into()));
+        }
+        let can_be_dropped = inspection.chain.iter().any(|link| link.segment.is_some());
+        let obstacles = inspection
+            .chain
+            .iter()
+            .filter(|link| link.segment.is_none())
+            .filter(|link| !can_be_dropped || !drop.contains(&link.number))
+            .map(|link| {
+                let (segment, file) = (link.number, name_of(link.number));
+                Obstacle { segment, file, can_be_dropped }
+            })
+            .collect();
+        Ok(Self { disk, inspection, drop, obstacles })
+    }
+
+    /// What was found.
+    #[must_use]
+    pub const fn report(&self) -> &Report {
+        &self.inspection.report
+    }
+
+    /// The value of a record, if it can be read.
+    #[must_use]
+    pub fn value(&self, key: &Key) -> Option<Vec<u8>> {
+        self.inspection.value(key)
+    }
+
+    /// What must be decided before anything is done.
+    #[must_use]
+    pub fn obstacles(&self) -> &[Obstacle] {
+        &self.obstacles
+    }
+
+    /// Segments that are given up whole.
+    #[must_use]
+    pub const fn dropped(&self) -> &BTreeSet<u32> {
+        &self.drop
+    }
+
+    /// Whether there is anything to do.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        let report = &self.inspection.report;
+        !report.is_sound()
+            || report.findings.iter().any(|finding| {
+                matches!(
+                    finding.kind,
+                    FindingKind::HeaderCopy | FindingKind::SideFile | FindingKind::Manifest
+                )
+            })
+    }
+
+    /// What would be done, in order, one line each.
+    #[must_use]
+    pub fn steps(&self) -> Vec<String> {
+        let mut steps = Vec::new();
+        let chain = &self.inspection.chain;
+        for link in chain.iter().filter(|link| link.bad_header.is_some()) {
+            steps.push(format!("`{}`: the header is written again", name_of(link.number)));
+        }
+        if self.writes_log() {
+            steps.push("what can be saved is written to a new segment".to_owned());
+        }
+        for link in chain.iter().filter(|link| link.side != Side::Absent && loses_side(link)) {
+            steps.push(format!("`{}` is removed", side::name_of_side(link.number)));
+        }
+        for link in chain {
+            for gap in &link.walked.gaps {
+                let name = name_of(link.number);
+                let (from, to) = (gap.from, gap.to);
+                steps.push(format!("`{name}`: bytes {from} to {to} are given up"));
+            }
+        }
+        for number in &self.drop {
+            steps.push(format!("`{}` is replaced by an empty segment", name_of(*number)));
+        }
+        for stray in &self.inspection.strays {
+            steps.push(format!("`{stray}` is removed"));
+        }
+        if !self.inspection.has_manifest {
+            steps.push("the manifest is made".to_owned());
+        }
+        steps
+    }
+
+    /// How many bytes a copy of the directory may take.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn copy_bytes(&self) -> Result<u64, StoreError> {
+        copy::bytes(&*self.disk)
+    }
+
+    /// Copies the whole directory to another, durably. Comes before [`Plan::apply`].
+    ///
+    /// # Errors
+    /// When there is no room, or it cannot be written. Nothing is changed then.
+    pub fn copy_to(
+        &self,
+        copy: &dyn Disk,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), StoreError> {
+        copy::copy(&*self.disk, copy, progress)
+    }
+
+    /// Carries the plan out, opens the journal as it is then, and closes it in order. When it ends
+    /// early, for whatever reason, planning and applying again goes on.
+    ///
+    /// # Errors
+    /// When there are obstacles, something cannot be written, or the journal does not open after all.
+    pub fn apply(self) -> Result<(), StoreError> {
+        if let Some(obstacle) = self.obstacles.first() {
+            return Err(Segments::missing(obstacle.segment));
+        }
+        let disk = &*self.disk;
+        for link in &self.inspection.chain {
+            if let (Some(at), Some(segment)) = (link.bad_header, &link.segment) {
+                patch::write_header(disk, &segment.header, at)?;
+            }
+        }
+        if self.writes_log() {
+            self.save()?;
+        }
+        for link in self.inspection.chain.iter().filter(|link| loses_side(link)) {
+            side::remove(disk, link.number)
+                .and_then(|()| disk.sync())
+                .map_err(|error| patch::failed(&side::name_of_side(link.number), &error))?;
+        }
+        for link in &self.inspection.chain {
+            if let Some(segment) = &link.segment {
+                patch::make_holes(disk, &segment.header, &link.walked.gaps)?;
+            }
+        }
+        for stand_in in self.stand_ins()? {
+            stand_in.write(disk)?;
+        }
+        for stray in &self.inspection.strays {
+            disk.remove(stray)
+                .and_then(|()| disk.sync())
+                .map_err(|error| patch::failed(stray, &error))?;
+        }
+        Journal::by_hand(Arc::clone(&self.disk), &config(), None)?.close()
+    }
+
+    /// Whether anything is written to the log.
+    fn writes_log(&self) -> bool {
+        let report = &self.inspection.report;
+        !self.drop.is_empty()
+            || !report.affected.is_empty()
+            || self.inspection.chain.iter().any(|link| !link.walked.gaps.is_empty())
+    }
+
+    /// Writes what can be saved behind the end of the log, and deletes what cannot be read.
+    fn save(&self) -> Result<(), StoreError> {
+        let inspection = &self.inspection;
+        let mut verdicts = Vec::new();
+        // First all verdicts: the index changes while they are carried out.
+        inspection.each_verdict(&mut |key, judged, _| {
+            if judged.verdict != Verdict::Keep {
+                verdicts.push((*key, judged.verdict));
+            }
+            Ok(())
+        })?;
+        let mut writer = Writer::new(Journal::by_hand(
+            Arc::clone(&self.disk),
+            &config(),
+            Some(self.opened()?),
+        )?)?;
+        for (key, verdict) in verdicts {
+            match verdict {
+                Verdict::Keep => {}
+                Verdict::Delete => writer.batch.delete(&key),
+                Verdict::Write { entry, is_best } => {
+                    let index = if is_best { &inspection.best } else { &inspection.plain };
+                    let value = self.read_value(&key, &entry)?;
+                    let write = |to: &mut Vec<u8>| to.extend_from_slice(&value);
+                    match self.read_content(index, &entry)? {
+                        None => writer.batch.put(&key, write),
+                        Some(content) => writer.batch.put_with_content(&key, content, write),
+                    }
+                }
+            }
+            if writer.batch.bytes() >= BATCH_BYTES {
+                writer.write()?;
+            }
+        }
+        writer.write()?;
+        writer.journal.close()
+    }
+
+    fn read_value(&self, key: &Key, entry: &Entry) -> Result<Vec<u8>, StoreError> {
+        let number = entry.record.segment;
+        let segment = self.inspection.segments.get(number);
+        segment.ok_or_else(|| Segments::missing(number))?.read_value(entry, key.as_bytes())
+    }
+
+    fn read_content(&self, index: &Index, entry: &Entry) -> Result<Option<Bytes>, StoreError> {
+        let Some(content) = entry.content_at() else { return Ok(None) };
+        let segment = |number: u32| {
+            self.inspection.segments.get(number).ok_or_else(|| Segments::missing(number))
+        };
+        let length = content.length as usize;
+        if !content.is_large {
+            return segment(content.place.segment)?.read_content(content.place, length).map(Some);
+        }
+        let places = index.part_places(content.place).unwrap_or_default();
+        let parts: Result<Vec<Bytes>, StoreError> =
+            places.iter().map(|part| segment(part.segment)?.read_part(*part)).collect();
+        Ok(Some(join(parts?, length)))
+    }
+
+    /// The journal as opening will find it, so that it can be written to before it is.
+    fn opened(&self) -> Result<Opened, StoreError> {
+        let inspection = &self.inspection;
+        let oldest = inspection.chain.first().map_or(1, |link| link.number);
+        // What a crash left is in the way of what is made now.
+        let names = self.disk.list();
+        let names = names.map_err(|error| patch::failed("the directory", &error))?;
+        super::opening::remove_leftovers(&*self.disk, &names, oldest)?;
+        let (manifest, _) = Manifest::open(&*self.disk)
+            .map_err(|error| patch::failed(super::manifest::NAME, &error))?;
+        let number = inspection.chain.last().map_or(0, |link| link.number);
+        let header = self.last_header().ok_or_else(|| Segments::missing(number))?;
+        Ok(Opened {
+            segments: Arc::clone(&inspection.segments),
+            index: Arc::clone(&inspection.plain),
+            manifest,
+            newest: Some(SegmentHeader { number, ..header }),
+            end: inspection.chain.last().map_or(0, end_of),
+            next_lsn: self.next_lsn(),
+            oldest,
+        })
+    }
+
+    fn last_header(&self) -> Option<SegmentHeader> {
+        let chain = self.inspection.chain.iter().rev();
+        chain.filter_map(|link| link.segment.as_ref()).map(|segment| segment.header).next()
+    }
+
+    fn next_lsn(&self) -> u64 {
+        self.inspection.chain.iter().map(|link| link.walked.next_lsn).max().unwrap_or(0).max(1)
+    }
+
+    /// What stands for the segments that are dropped, so that the log is whole.
+    fn stand_ins(&self) -> Result<Vec<StandIn>, StoreError> {
+        let mut stand_ins = Vec::new();
+        let Some(known) = self.last_header() else { return Ok(stand_ins) };
+        let mut random = super::seeds()?;
+        let chain = &self.inspection.chain;
+        let (mut previous_end, mut lsn) = (0, None);
+        for (place, link) in chain.iter().enumerate() {
+            if link.segment.is_some() {
+                previous_end = end_of(link);
+                lsn = Some(link.walked.next_lsn);
+                continue;
+            }
+            let next = chain.iter().skip(place + 1).find_map(|link| link.segment.as_ref());
+            let (end, next_lsn) = match link.extent {
+                Extent::Sealed { end, lsn } => (end.max(HEADER_BYTES), lsn),
+                Extent::Open | Extent::Newest { .. } => {
+                    let next_lsn = next.map_or(0, |segment| segment.header.first_lsn);
+                    (HEADER_BYTES, next_lsn.max(lsn.unwrap_or(1)))
+                }
+            };
+            let first_lsn = lsn.unwrap_or(next_lsn);
+            let header = SegmentHeader {
+                number: link.number,
+                seed: random(),
+                first_lsn,
+                synced: first_lsn.saturating_sub(1),
+                oldest: chain.first().map_or(link.number, |link| link.number),
+                previous_end,
+                ..known
+            };
+            stand_ins.push(StandIn { header, end, next_lsn });
+            (previous_end, lsn) = (end, Some(next_lsn.max(first_lsn)));
+        }
+        Ok(stand_ins)
+    }
+}
+
+/// Where a segment ends, or what stands for it.
+fn end_of(link: &Link) -> u64 {
+    if link.segment.is_some() { link.walked.end } else { HEADER_BYTES }
+}
+
+/// Whether the side file of a segment cannot stay.
+fn loses_side(link: &Link) -> bool {
+    link.segment.is_none() || link.side == Side::Bad || !link.walked.gaps.is_empty()
+}
+
+fn config() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: SEGMENT_BYTES,
+        cache_bytes: 0,
+        free_bytes_min: 0,
+        ..JournalConfig::default()
+    }
+}
+
+/// Writes batches, one after another.
+struct Writer {
+    journal: Journal,
+    fence: Fence,
+    next: BatchId,
+    batch: Batch,
+}
+
+impl Writer {
+    fn new(journal: Journal) -> Result<Self, StoreError> {
+        let (fence, next) = journal.acquire(Shard(0))?;
+        Ok(Self { journal, fence, next, batch: Batch::default() })
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.require_sync();
+        let (answer, answered) = channel();
+        let id = self.next;
+        self.next = BatchId(id.0 + 1);
+        let submission = Submission { id, fences: vec![self.fence], batch: Arc::new(batch) };
+        let completion = move |result| {
+            answer.send(result).ok();
+        };
+        self.journal.submit(submission, Box::new(completion));
+        while self.journal.turn() {}
+        let ended = || Err(StoreError::Failed("the journal has ended".into()));
+        answered.try_recv().unwrap_or_else(|_| ended())
+    }
+}
+
+impl Journal {
+    /// A journal without threads over what was found, or over what opening finds.
+    fn by_hand(
+        disk: Arc<dyn Disk>,
+        config: &JournalConfig,
+        opened: Option<Opened>,
+    ) -> Result<Self, StoreError> {
+        let opened = match opened {
+            Some(opened) => opened,
+            None => super::opening::open(&*disk)?,
+        };
+        let cache = Arc::new(super::cache::Cache::new(config.cache_bytes));
+        let readers = super::content::Readers::inline(Arc::clone(&cache));
+        let randoms = super::randoms()?;
+        let (mut journal, committer, keeper) =
+            Self::assemble(disk, config, randoms, cache, readers, opened)?;
+        let hand = Box::new((committer, keeper));
+        journal.driver = super::Driver::Hand(Mutex::new(Some(hand)));
+        Ok(journal)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! From records of the log to what they do to the index.
+
+use std::sync::Arc;
+
+use super::format::{
+    FRAME_HEAD, LogRecord, Place, Reading, RecordContent, RecordReader, part_count,
+};
+use super::index::{ContentAt, Entry, Op, Parts};
+use super::segment::{FoundFrame, Segment};
+use crate::{Key, StoreError};
+
+/// What a record does, and the parts of its large content.
+#[derive(PartialEq, Eq)]
+pub(super) struct ReplayOp {
+    pub(super) op: Op,
+    pub(super) parts: Option<Parts>,
+}
+
+impl ReplayOp {
+    /// Whether it takes something away.
+    pub(super) const fn is_removal(&self) -> bool {
+        matches!(self.op, Op::Delete { .. } | Op::DeletePrefix { .. })
+    }
+}
+
+/// Shows the records of a frame that was proven, if it holds some, each with the byte of the segment where
+/// it begins.
+pub(super) fn records(
+    segment: &Segment,
+    frame: &FoundFrame<'_>,
+    mut visit: impl FnMut(u32, &Reading<'_>),
+) -> Result<(), StoreError> {
+    if !frame.holds_records() {
+        return Ok(());
+    }
+    let start = frame.offset + FRAME_HEAD as u64;
+    let mut reader = RecordReader::trusting(segment.header.version);
+    let mut at = 0;
+    while let Some(rest) = frame.payload.get(at..).filter(|rest| !rest.is_empty()) {
+        let offset = start + at as u64;
+        let read = reader.read(rest).map_err(|flaw| segment.damaged(offset, flaw))?;
+        visit(u32::try_from(offset).unwrap_or(u32::MAX), &read);
+        at += read.span;
+    }
+    Ok(())
+}
+
+/// What a record of the log does.
+pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> Option<ReplayOp> {
+    let place = Place { segment: segment.number(), offset };
+    op(&read.record, place, read.bytes(), |content| match content {
+        RecordContent::Here(bytes) => {
+            content_behind(place, read.bytes(), u32::try_from(bytes.len()).ok()?)
+        }
+        told => content_of(told),
+    })
+}
+
+/// What a record does that lies at a place and has so many bytes there, without a content that it
+/// holds; `None` for one that makes no sense.
+pub(super) fn op(
+    record: &LogRecord<'_>,
+    place: Place,
+    record_bytes: u32,
+    content_at: impl FnOnce(&RecordContent<'_>) -> Option<ContentAt>,
+) -> Option<ReplayOp> {
+    let mut told_parts = None;
+    let op = match record {
+        LogRecord::Delete { key } => Op::Delete { key: Key::from_bytes(key)? },
+        LogRecord::DeletePrefix { prefix } => Op::DeletePrefix { prefix: Key::from_bytes(prefix)? },
+        LogRecord::Put { key, content, .. } => {
+            let at = match content {
+                RecordContent::None => None,
+                some => Some(content_at(some)?),
+            };
+            if let RecordContent::Parts { places, length } = content {
+                if places.len() != part_count(*length) {
+                    return None;
+                }
+                told_parts = Some(Arc::from(places.as_slice()));
+            }
+            let entry = Entry::new(place, record_bytes, at);
+            Op::Put { key: Key::from_bytes(key)?, entry, content_is_new: true }
+        }
+    };
+    Some(ReplayOp { op, parts: told_parts })
+}
+
+/// Where a content lies that its record holds: behind so many bytes of it.
+pub(super) fn content_behind(record: Place, record_bytes: u32, length: u32) -> Option<ContentAt> {
+    let place = Place { offset: record.offset.checked_add(record_bytes)?, ..record };
+    Some(ContentAt { place, length, is_large: false })
+}
+
+/// Where a content lies that is not in its record.
+pub(super) fn content_of(content: &RecordContent<'_>) -> Option<ContentAt> {
+    match content {
+        RecordContent::None | RecordContent::Here(_) => None,
+        RecordContent::At { place, length } => {
+            Some(ContentAt { place: *place, length: *length, is_large: false })
+        }
+        RecordContent::Parts { places, length } => {
+            Some(ContentAt { place: places.first().copied()?, length: *length, is_large: true })
+        }
+    }
+}

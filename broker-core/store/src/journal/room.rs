@@ -1,0 +1,105 @@
+//! Room: what may still be accepted, and who waits for more (DESIGN D11).
+//!
+//! Sends ask before they are applied. They are refused as Busy while much is on its way to the disk,
+//! and as Full when the journal holds what it may, or when the disk is under its floor. What is not
+//! asked for (settlements, expiry) draws on the floor, which keeps segments free for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::index::Index;
+use crate::{Reserved, Waker};
+
+/// Bytes that may be granted and not yet stored: more than twice the largest message, so that a large
+/// one is not for ever behind small ones.
+const BUSY_BYTES: u64 = 256 << 20;
+/// Wakers that are kept; who is refused beyond them asks again.
+const WAITING_MAX: usize = 1_024;
+
+/// The account of reservations.
+pub(super) struct Room {
+    index: Arc<Index>,
+    capacity_bytes: u64,
+    free_bytes_min: u64,
+    reserved: AtomicU64,
+    /// Bytes the disk had when it was last asked, with what the log has taken and not used.
+    free: AtomicU64,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Room {
+    pub(super) fn new(index: Arc<Index>, capacity_bytes: u64, free_bytes_min: u64) -> Self {
+        Self {
+            index,
+            capacity_bytes,
+            free_bytes_min,
+            reserved: AtomicU64::new(0),
+            free: AtomicU64::new(u64::MAX),
+            waiting: Mutex::default(),
+        }
+    }
+
+    pub(super) fn reserve(&self, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
+        let refusal = self.refusal(before, bytes);
+        let Some(refusal) = refusal else { return Reserved::Granted };
+        self.reserved.fetch_sub(bytes, Ordering::AcqRel);
+        let mut waiting = self.waiting();
+        // Room may have come back before this one was on the list; then nobody would call.
+        let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
+        if self.refusal(before, bytes).is_none() {
+            return Reserved::Granted;
+        }
+        self.reserved.fetch_sub(bytes, Ordering::AcqRel);
+        if waiting.len() < WAITING_MAX {
+            waiting.push(waker());
+        }
+        refusal
+    }
+
+    fn refusal(&self, before: u64, bytes: u64) -> Option<Reserved> {
+        let wanted = before.saturating_add(bytes);
+        if self.index.needed_bytes().saturating_add(wanted) > self.capacity_bytes
+            || self.free.load(Ordering::Acquire) < self.free_bytes_min.saturating_add(wanted)
+        {
+            return Some(Reserved::Full);
+        }
+        // A single one that is larger passes alone.
+        (before > 0 && wanted > BUSY_BYTES).then_some(Reserved::Busy)
+    }
+
+    pub(super) fn give_back(&self, bytes: u64) {
+        if bytes > 0 {
+            let before = self.reserved.fetch_sub(bytes, Ordering::AcqRel);
+            debug_assert!(before >= bytes, "more is given back than was granted");
+            self.wake();
+        }
+    }
+
+    /// Takes note of what the disk has.
+    pub(super) fn set_free(&self, bytes: u64) {
+        let before = self.free.swap(bytes, Ordering::AcqRel);
+        if bytes > before {
+            self.wake();
+        }
+    }
+
+    /// Whether the disk is so full that garbage is worth more work than usual.
+    pub(super) fn is_tight(&self) -> bool {
+        let wanted = self.reserved.load(Ordering::Acquire);
+        self.free.load(Ordering::Acquire) < self.free_bytes_min.saturating_add(wanted)
+            || self.index.needed_bytes().saturating_add(wanted) > self.capacity_bytes
+    }
+
+    /// Calls everybody who was refused; they ask again.
+    pub(super) fn wake(&self) {
+        let waiting = std::mem::take(&mut *self.waiting());
+        for waker in waiting {
+            waker();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,402 @@
+//! Segments: the files of the log, who still needs them, and reading from them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+
+use super::disk::DiskFile;
+use super::format::{
+    ALIGNMENT, CONTENT_HEAD, FRAME_HEAD, FRAME_MAGIC, Flaw, FrameHead, FrameKind, HEADER_BYTES,
+    Place, RecordReader, SegmentHeader, read_content,
+};
+use super::index::Entry;
+use crate::StoreError;
+
+const PREFIX: &str = "segment-";
+const SUFFIX: &str = ".log";
+
+/// The name of the file of a segment.
+pub(super) fn name_of(number: u32) -> String {
+    format!("{PREFIX}{number:010}{SUFFIX}")
+}
+
+/// The segment that a file name names.
+pub(super) fn number_of(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()?;
+    (name_of(number) == name).then_some(number)
+}
+
+/// One file of the log.
+pub(super) struct Segment {
+    pub(super) header: SegmentHeader,
+    pub(super) file: Arc<dyn DiskFile>,
+    /// Up to where frames are written; what lies behind is not part of the log.
+    end: AtomicU64,
+    /// Whether nothing is appended any more.
+    sealed: AtomicBool,
+    /// How many records and contents here are still needed.
+    needed: AtomicU64,
+    /// Whether its side file is durable.
+    has_side: AtomicBool,
+}
+
+impl Segment {
+    pub(super) fn new(header: SegmentHeader, file: Arc<dyn DiskFile>, end: u64) -> Self {
+        Self {
+            header,
+            file,
+            end: AtomicU64::new(end),
+            sealed: AtomicBool::new(false),
+            needed: AtomicU64::new(0),
+            has_side: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) const fn number(&self) -> u32 {
+        self.header.number
+    }
+
+    pub(super) fn name(&self) -> String {
+        name_of(self.header.number)
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// Gives back the end of the file that nothing will be written to, if that is more than so many
+    /// bytes.
+    pub(super) fn trim(&self, more_than: u64) -> io::Result<()> {
+        let (end, length) = (self.end(), self.file.length()?);
+        if length.saturating_sub(end) > more_than {
+            self.file.truncate(end)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_side(&self) -> bool {
+        self.has_side.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_side(&self) {
+        self.has_side.store(true, Ordering::Release);
+    }
+
+    /// How many records and contents here are still needed.
+    pub(super) fn needed(&self) -> u64 {
+        self.needed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn need(&self) {
+        self.needed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn release(&self) {
+        self.needed.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Damage at a byte of this segment, as callers are told.
+    pub(super) fn damaged(&self, offset: u64, flaw: Flaw) -> StoreError {
+        damaged(&self.name(), offset, &flaw.to_string())
+    }
+
+    fn failed(&self, offset: u64, error: &io::Error) -> StoreError {
+        let name = self.name();
+        StoreError::Failed(format!("`{name}` cannot be read at byte {offset}: {error}").into())
+    }
+
+    /// Writes bytes at a place.
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<(), StoreError> {
+        self.file.write_at(bytes, at).map_err(|error| self.unusable("written", &error))
+    }
+
+    /// Makes everything written to it durable. Never tried again.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync().map_err(|error| self.unusable("synced", &error))
+    }
+
+    fn unusable(&self, what: &str, error: &io::Error) -> StoreError {
+        StoreError::Failed(format!("`{}` cannot be {what}: {error}", self.name()).into())
+    }
+
+    /// Reads exactly so many bytes.
+    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = vec![0; length];
+        let count =
+            self.file.read_at(&mut bytes, offset).map_err(|error| self.failed(offset, &error))?;
+        if count < length {
+            return Err(self.damaged(offset + count as u64, Flaw::Short));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the payload of a part frame, which lies at `place`.
+    pub(super) fn read_part(&self, place: Place) -> Result<Bytes, StoreError> {
+        let start = u64::from(place.offset).saturating_sub(FRAME_HEAD as u64);
+        let head = self.read(start, FRAME_HEAD)?;
+        let head = FrameHead::read_alone(&head, self.header.seed);
+        let length = head.map_err(|flaw| self.damaged(start, flaw))?.length as usize;
+        if start + (FRAME_HEAD + length) as u64 > self.end() {
+            return Err(self.damaged(start, Flaw::Short));
+        }
+        let frame = self.read(start, FRAME_HEAD + length)?;
+        let (head, _) =
+            FrameHead::read(&frame, self.header.seed).map_err(|flaw| self.damaged(start, flaw))?;
+        if head.kind != FrameKind::Part {
+            return Err(self.damaged(start, Flaw::Form));
+        }
+        Ok(Bytes::from(frame).slice(FRAME_HEAD..))
+    }
+
+    /// Reads and proves the value of a record.
+    pub(super) fn read_value(&self, entry: &Entry, key: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.read(u64::from(entry.record.offset), entry.record_bytes as usize)?;
+        self.value_in(&bytes, entry, key)
+    }
+
+    /// Proves the value of a record in bytes that begin with it.
+    pub(super) fn value_in(
+        &self,
+        bytes: &[u8],
+        entry: &Entry,
+        key: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        self.reader()
+            .read_value(bytes, key)
+            .map_err(|flaw| self.damaged(u64::from(entry.record.offset), flaw))
+    }
+
+    /// What reads its records.
+    pub(super) const fn reader(&self) -> RecordReader {
+        RecordReader::new(self.header.version, self.header.seed)
+    }
+
+    /// Reads and proves a content that is not in parts.
+    pub(super) fn read_content(&self, place: Place, length: usize) -> Result<Bytes, StoreError> {
+        let bytes = self.read(u64::from(place.offset), CONTENT_HEAD + length)?;
+        self.content_in(&bytes, place)?;
+        Ok(Bytes::from(bytes).slice(CONTENT_HEAD..))
+    }
+
+    /// Proves a content in bytes that are just it and its checksum.
+    pub(super) fn content_in<'a>(
+        &self,
+        bytes: &'a [u8],
+        place: Place,
+    ) -> Result<&'a [u8], StoreError> {
+        read_content(bytes, self.header.seed)
+            .map_err(|flaw| self.damaged(u64::from(place.offset), flaw))
+    }
+}
+
+/// Damage, as callers are told: which file, and where.
+pub(super) fn damaged(file: &str, offset: u64, what: &str) -> StoreError {
+    StoreError::Damaged(format!("`{file}` at byte {offset}: {what}").into())
+}
+
+/// One frame that verified, and where it lies.
+pub(super) struct FoundFrame<'a> {
+    pub(super) offset: u64,
+    pub(super) head: FrameHead,
+    pub(super) payload: &'a [u8],
+}
+
+impl FoundFrame<'_> {
+    /// Whether the payload is records.
+    pub(super) const fn holds_records(&self) -> bool {
+        matches!(self.head.kind, FrameKind::Batch | FrameKind::Moved)
+    }
+}
+
+/// Where reading frames ended, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FramesEnd {
+    pub(super) offset: u64,
+    /// The lsn that should stand there.
+    pub(super) next_lsn: u64,
+    /// What stands there instead; `None` at the limit.
+    pub(super) flaw: Option<Flaw>,
+}
+
+/// Reads a segment piece by piece.
+pub(super) struct FrameReader<'a> {
+    file: &'a dyn DiskFile,
+    seed: u32,
+    /// Nothing at or behind this byte is read.
+    limit: u64,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+}
+
+const READ_BYTES: usize = 1 << 20;
+const ALIGNMENT_BYTES: usize = 8;
+const _: () = assert!(ALIGNMENT_BYTES as u64 == ALIGNMENT);
+
+impl<'a> FrameReader<'a> {
+    pub(super) const fn new(file: &'a dyn DiskFile, seed: u32, limit: u64) -> Self {
+        Self { file, seed, limit, buffer: Vec::new(), buffer_at: 0 }
+    }
+
+    /// The frame at a byte.
+    pub(super) fn frame_at(&mut self, offset: u64) -> io::Result<Result<FoundFrame<'_>, Flaw>> {
+        let seed = self.seed;
+        let head = self.bytes_at(offset, FRAME_HEAD)?;
+        let length = match FrameHead::read_alone(head, seed) {
+            Ok(head) => head.length,
+            Err(flaw) => return Ok(Err(flaw)),
+        };
+        if offset + (FRAME_HEAD as u64) + u64::from(length) > self.limit {
+            return Ok(Err(Flaw::Short));
+        }
+        let bytes = self.bytes_at(offset, FRAME_HEAD + length as usize)?;
+        Ok(FrameHead::read(bytes, seed).map(|(head, payload)| FoundFrame { offset, head, payload }))
+    }
+
+    /// What the head of a frame at a byte claims, proven or not; `None` if no frame begins there.
+    pub(super) fn claim_at(&mut self, offset: u64) -> io::Result<Option<FrameHead>> {
+        Ok(FrameHead::read_claim(self.bytes_at(offset, FRAME_HEAD)?).ok())
+    }
+
+    /// Bytes from a position on; fewer at the limit.
+    pub(super) fn bytes_at(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
+        let wanted =
+            u64::try_from(length).unwrap_or(u64::MAX).min(self.limit.saturating_sub(offset));
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        let buffered = offset >= self.buffer_at
+            && offset + wanted as u64 <= self.buffer_at + self.buffer.len() as u64;
+        if !buffered {
+            let left = usize::try_from(self.limit.saturating_sub(offset)).unwrap_or(usize::MAX);
+            self.buffer.resize(wanted.max(READ_BYTES).min(left), 0);
+            let count = self.file.read_at(&mut self.buffer, offset)?;
+            self.buffer.truncate(count);
+            self.buffer_at = offset;
+        }
+        let start = usize::try_from(offset - self.buffer_at).unwrap_or(0);
+        let end = (start + wanted).min(self.buffer.len());
+        Ok(self.buffer.get(start..end).unwrap_or_default())
+    }
+
+    /// Shows all frames in order from a byte on, up to the first that does not verify or does not
+    /// carry the lsn that follows.
+    pub(super) fn each(
+        &mut self,
+        from: u64,
+        first_lsn: u64,
+        mut visit: impl FnMut(&FoundFrame<'_>) -> Result<(), StoreError>,
+    ) -> Result<FramesEnd, StoreError> {
+        let (mut offset, mut next_lsn) = (from, first_lsn);
+        loop {
+            if offset >= self.limit {
+                return Ok(FramesEnd { offset, next_lsn, flaw: None });
+            }
+            let found = self.frame_at(offset).map_err(|error| {
+                StoreError::Failed(format!("a segment cannot be read: {error}").into())
+            })?;
+            let found = match found {
+                Ok(found) if found.head.lsn == next_lsn => found,
+                Ok(_) => return Ok(FramesEnd { offset, next_lsn, flaw: Some(Flaw::Order) }),
+                Err(flaw) => return Ok(FramesEnd { offset, next_lsn, flaw: Some(flaw) }),
+            };
+            visit(&found)?;
+            next_lsn = match found.head.kind {
+                FrameKind::Hole => super::format::read_hole(found.payload).unwrap_or(next_lsn + 1),
+                FrameKind::Batch | FrameKind::Part | FrameKind::Moved | FrameKind::Mark => {
+                    next_lsn + 1
+                }
+            };
+            offset += found.head.span();
+        }
+    }
+
+    /// What is buffered from a position on, at least the head of a frame; read only where nothing is, so
+    /// that looking at one place after the other reads everything once.
+    fn window_at(&mut self, offset: u64) -> io::Result<&[u8]> {
+        let end = self.buffer_at + self.buffer.len() as u64;
+        let is_here = offset >= self.buffer_at
+            && (offset + FRAME_HEAD as u64 <= end || (offset < end && end >= self.limit));
+        if !is_here {
+            self.bytes_at(offset, READ_BYTES)?;
+        }
+        let start = usize::try_from(offset - self.buffer_at).unwrap_or(0);
+        Ok(self.buffer.get(start..).unwrap_or_default())
+    }
+
+    /// The next frame at or behind a byte that verifies, whatever its lsn.
+    pub(super) fn find_from(&mut self, from: u64) -> io::Result<Option<(u64, FrameHead)>> {
+        let mut offset = from.next_multiple_of(ALIGNMENT);
+        while offset < self.limit {
+            let window = self.window_at(offset)?;
+            let length = (window.len() as u64).next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+            let mut words = window.chunks(ALIGNMENT_BYTES);
+            let Some(skipped) = words.position(|word| word.starts_with(&FRAME_MAGIC)) else {
+                offset += length;
+                continue;
+            };
+            offset += skipped as u64 * ALIGNMENT;
+            if let Ok(found) = self.frame_at(offset)? {
+                return Ok(Some((offset, found.head)));
+            }
+            offset += ALIGNMENT;
+        }
+        Ok(None)
+    }
+}
+
+/// All segments that exist, by number.
+#[derive(Default)]
+pub(super) struct Segments {
+    map: RwLock<BTreeMap<u32, Arc<Segment>>>,
+}
+
+impl Segments {
+    pub(super) fn get(&self, number: u32) -> Option<Arc<Segment>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone)
+    }
+
+    pub(super) fn insert(&self, segment: Arc<Segment>) {
+        let number = segment.number();
+        self.map.write().unwrap_or_else(PoisonError::into_inner).insert(number, segment);
+    }
+
+    pub(super) fn remove(&self, number: u32) -> Option<Arc<Segment>> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
+    /// The oldest one.
+    pub(super) fn oldest(&self) -> Option<Arc<Segment>> {
+        self.map
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .first_key_value()
+            .map(|(_, segment)| Arc::clone(segment))
+    }
+
+    /// All, ascending by number.
+    pub(super) fn all(&self) -> Vec<Arc<Segment>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Damage that only a lost segment explains.
+    pub(super) fn missing(number: u32) -> StoreError {
+        damaged(&name_of(number), HEADER_BYTES, "the segment is missing")
+    }
+}

@@ -1,0 +1,178 @@
+//! The threads of a journal: one commits, one writes large groups for it, one keeps.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::committer::Committer;
+use super::flight::{Pilot, PilotThread};
+use super::keeper::{Keeper, Step};
+use super::queue::{Arrival, Queue};
+use crate::StoreError;
+
+/// After so long without work the log says what is durable.
+const QUIET: Duration = Duration::from_secs(1);
+/// How often the keeper looks whether there is something to do that nobody told it.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
+
+/// The threads.
+pub(super) struct Threads {
+    bell: Arc<Bell>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Wakes the keeper.
+#[derive(Default)]
+struct Bell {
+    state: Mutex<BellState>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct BellState {
+    rung: bool,
+    ended: bool,
+}
+
+impl Threads {
+    pub(super) fn start(
+        queue: Arc<Queue>,
+        mut committer: Committer,
+        keeper: Keeper,
+    ) -> io::Result<Self> {
+        committer.hand_over(Pilot::Thread(PilotThread::start(Arc::clone(&queue))?));
+        let bell: Arc<Bell> = Arc::default();
+        let commit = {
+            let bell = Arc::clone(&bell);
+            let thread = std::thread::Builder::new().name("journal-commit".to_owned());
+            thread.spawn(move || commit(&queue, committer, &bell))?
+        };
+        let keep = {
+            let bell = Arc::clone(&bell);
+            let thread = std::thread::Builder::new().name("journal-keep".to_owned());
+            thread.spawn(move || {
+                if catch_unwind(AssertUnwindSafe(|| keep(keeper, &bell))).is_err() {
+                    // Nothing is lost by that; the log grows until the next opening.
+                    tracing::error!("the keeper panicked: the log is not given back any more");
+                }
+            })?
+        };
+        Ok(Self { bell, handles: Mutex::new(vec![commit, keep]) })
+    }
+
+    /// Waits until both have ended, which they do when the queue is closed.
+    pub(super) fn join(&self) {
+        // Held meanwhile, so that nobody who asks second returns before it is done.
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        for handle in handles.drain(..) {
+            // The last owner may be a completion, on the committer's own thread.
+            let is_own = handle.thread().id() == std::thread::current().id();
+            if !is_own && handle.join().is_err() {
+                tracing::error!("a thread of the journal panicked");
+            }
+            // The committer ends first; then the keeper has nobody to wait for.
+            self.bell.end();
+        }
+    }
+}
+
+/// Drives the committer. Should it panic, the journal ends, and everybody who waits is told.
+fn commit(queue: &Queue, mut committer: Committer, bell: &Bell) {
+    let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, bell)));
+    if driven.is_err() {
+        committer.poison(&StoreError::Failed("the committer panicked".into()));
+    }
+    bell.ring();
+}
+
+fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
+    let mut unsynced_since: Option<Instant> = None;
+    loop {
+        let patience = if committer.is_busy() {
+            Some(Duration::ZERO)
+        } else {
+            committer.is_unmarked().then_some(QUIET)
+        };
+        match queue.take(patience) {
+            Arrival::Jobs(jobs) => committer.turn(jobs),
+            Arrival::Quiet if committer.is_busy() => committer.turn([].into()),
+            Arrival::Quiet => committer.mark(),
+            Arrival::Closed if committer.is_writing_large() => committer.wind_up(),
+            Arrival::Closed => break,
+        }
+        // Changes that nobody waits for must not stay unsynced because more of them come.
+        unsynced_since =
+            committer.is_unsynced().then(|| unsynced_since.unwrap_or_else(Instant::now));
+        if unsynced_since.is_some_and(|since| since.elapsed() >= QUIET) {
+            committer.mark();
+            unsynced_since = None;
+        }
+        if committer.has_news() {
+            bell.ring();
+        }
+    }
+    committer.close();
+}
+
+fn keep(mut keeper: Keeper, bell: &Bell) {
+    keep_on(&mut keeper, bell);
+    keeper.close();
+}
+
+fn keep_on(keeper: &mut Keeper, bell: &Bell) {
+    loop {
+        match keeper.step() {
+            Step::Did => {
+                if bell.has_ended() {
+                    return;
+                }
+            }
+            Step::Waiting => {
+                if bell.wait() == Rung::Ended {
+                    return;
+                }
+            }
+            Step::Idle => match bell.wait() {
+                Rung::Ended => return,
+                Rung::News => {}
+                Rung::Silence => keeper.look_around(),
+            },
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Rung {
+    News,
+    Silence,
+    Ended,
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).rung = true;
+        self.rung.notify_one();
+    }
+
+    fn end(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.rung.notify_one();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended
+    }
+
+    fn wait(&self) -> Rung {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited =
+            self.rung.wait_timeout_while(state, LOOK_AROUND, |state| !state.rung && !state.ended);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.ended {
+            return Rung::Ended;
+        }
+        if std::mem::take(&mut state.rung) { Rung::News } else { Rung::Silence }
+    }
+}

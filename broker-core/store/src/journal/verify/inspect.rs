@@ -1,0 +1,705 @@
+//! Reading a whole journal: what is there, what is wrong with it, and two indexes of it.
+//!
+//! The *plain* index holds what opening finds once every gap is a hole. The *best* one also holds what
+//! can be told in the gaps, record by record, or from side files. Where nothing is damaged they are one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use super::super::disk::{Disk, DiskFile};
+use super::super::format::{
+    CONTENT_HEAD, FRAME_HEAD, Flaw, FrameHead, FrameKind, HEADER_BYTES, HEADER_LENGTH, LogRecord,
+    Place, Reading, RecordContent, SegmentHeader, read_content, read_mark,
+};
+use super::super::index::{Index, Op};
+use super::super::manifest::{self, Told};
+use super::super::replay::{self, ReplayOp};
+use super::super::segment::{FoundFrame, Segment, Segments, name_of, number_of};
+use super::super::{log, side};
+use super::walk::{Extent, Gap, Met, Walked, walk};
+use super::{Affected, Finding, FindingKind, LostFrames, Meter, Progress, Report, Stage, Tolerant};
+use crate::{Key, StoreError};
+
+/// A file of the log, or the place where one should be.
+pub(in super::super) struct Link {
+    pub(in super::super) number: u32,
+    /// `None` if it is missing, or is not what it should be.
+    pub(in super::super) segment: Option<Arc<Segment>>,
+    pub(in super::super) extent: Extent,
+    pub(in super::super) walked: Walked,
+    /// Where a copy of the header is damaged.
+    pub(in super::super) bad_header: Option<u64>,
+    pub(in super::super) side: Side,
+}
+
+/// What is known of a side file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Side {
+    Absent,
+    Good,
+    /// It cannot be used, or must not be.
+    Bad,
+}
+
+/// Everything about a journal.
+pub(in super::super) struct Inspection {
+    pub(in super::super) report: Report,
+    pub(in super::super) told: Told,
+    pub(in super::super) has_manifest: bool,
+    /// From the oldest that is needed to the newest.
+    pub(in super::super) chain: Vec<Link>,
+    /// Files that are in the way of opening, and not part of the log.
+    pub(in super::super) strays: Vec<String>,
+    pub(in super::super) segments: Arc<Segments>,
+    pub(in super::super) plain: Arc<Index>,
+    pub(in super::super) best: Arc<Index>,
+}
+
+/// What a side file says, each with the byte of the segment where that is said.
+type SideItems = Vec<(u32, ReplayOp)>;
+
+/// A file with the name of a segment.
+struct Found {
+    file: Arc<dyn DiskFile>,
+    header: Result<SegmentHeader, Flaw>,
+    bad_header: Option<u64>,
+}
+
+impl Inspection {
+    pub(in super::super) fn of(
+        disk: &dyn Disk,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, StoreError> {
+        let tolerant = Tolerant::new(disk);
+        let names = tolerant.list().map_err(|error| failed("the directory", &error))?;
+        let has_manifest = names.iter().any(|name| name == manifest::NAME);
+        let mut report = Report::default();
+        let told =
+            if has_manifest { read_manifest(&tolerant, &mut report)? } else { Told::default() };
+        let mut found = find_segments(&tolerant, &names)?;
+        if found.is_empty() && !has_manifest {
+            return Err(StoreError::Failed("there is no journal".into()));
+        }
+        if !has_manifest {
+            let what =
+                "it is missing: that the newest segment is lost, or its end, would not be noticed";
+            report.find(finding(manifest::NAME, 0, 0, FindingKind::Manifest, what));
+        }
+        let journal = journal_of(&found);
+        let is_own = |number: u32, one: &Found| {
+            one.header.is_ok_and(|head| head.number == number && Some(head.journal) == journal)
+        };
+        let newest_own = found.iter().rfind(|(number, one)| is_own(**number, one));
+        let newest_own = newest_own.map(|(number, _)| *number);
+        let newest = newest_own.unwrap_or(0).max(told.newest);
+        // Without one header nothing is known, and every file counts.
+        let newest = match newest_own {
+            Some(_) => newest,
+            None => found.keys().next_back().copied().unwrap_or(0).max(newest),
+        };
+        let mut strays = Vec::new();
+        for number in found.range(newest + 1..).map(|(number, _)| *number).collect::<Vec<_>>() {
+            let name = name_of(number);
+            let what = "it is not a segment of this journal, and stands where the log goes on";
+            report.find(finding(&name, 0, 0, FindingKind::Stray, what));
+            strays.push(name);
+            found.remove(&number);
+        }
+        let mut inspection = Self {
+            report,
+            told,
+            has_manifest,
+            chain: Vec::new(),
+            strays,
+            segments: Arc::default(),
+            plain: Arc::new(Index::new(Arc::default())),
+            best: Arc::new(Index::new(Arc::default())),
+        };
+        inspection.plain = Arc::new(Index::new(Arc::clone(&inspection.segments)));
+        inspection.link(found, newest, &is_own)?;
+        inspection.read_log(&tolerant, progress)?;
+        inspection.look_for_leftovers(&names);
+        inspection.judge_all(progress);
+        inspection.explain(&tolerant);
+        Ok(inspection)
+    }
+
+    /// Puts the segments into their order, from the oldest needed on.
+    fn link(
+        &mut self,
+        mut found: BTreeMap<u32, Found>,
+        newest: u32,
+        is_own: &dyn Fn(u32, &Found) -> bool,
+    ) -> Result<(), StoreError> {
+        let headers: BTreeMap<u32, SegmentHeader> = found
+            .iter()
+            .filter(|(number, one)| is_own(**number, one))
+            .filter_map(|(number, one)| Some((*number, one.header.ok()?)))
+            .collect();
+        let extent_of = |number: u32| match headers.get(&(number + 1)) {
+            Some(next) => Extent::Sealed { end: next.previous_end, lsn: next.first_lsn },
+            None if number == newest => {
+                let closed = if self.told.newest == number { self.told.closed_end } else { 0 };
+                Extent::Newest { closed_end: closed }
+            }
+            None => Extent::Open,
+        };
+        let mut oldest = found.keys().next().copied().unwrap_or(newest);
+        if let Some((number, header)) = headers.last_key_value()
+            && let Some(one) = found.get(number)
+        {
+            oldest = header.oldest;
+            let segment = Segment::new(*header, Arc::clone(&one.file), HEADER_BYTES);
+            walk(&segment, extent_of(*number), &mut |met| {
+                if let Met::Frame(frame) = met
+                    && frame.head.kind == FrameKind::Mark
+                {
+                    oldest = oldest.max(read_mark(frame.payload)?);
+                }
+                Ok(())
+            })
+            .map_err(|error| failed(&name_of(*number), &error))?;
+        }
+        // No segment has the number 0.
+        for number in oldest.max(1)..=newest {
+            let one = found.remove(&number);
+            let segment = match (&one, headers.get(&number)) {
+                (Some(one), Some(header)) => {
+                    Some(Arc::new(Segment::new(*header, Arc::clone(&one.file), HEADER_BYTES)))
+                }
+                _ => None,
+            };
+            if segment.is_none() {
+                let (kind, what) = unusable(number, one.as_ref());
+                let mut finding = finding(&name_of(number), 0, 0, kind, &what);
+                finding.segment = Some(number);
+                self.report.find(finding);
+            }
+            let bad_header = one.and_then(|one| one.bad_header).filter(|_| segment.is_some());
+            if let Some(at) = bad_header {
+                let which = if at == 0 { "the header" } else { "the copy of the header" };
+                let what = format!("{which} is damaged; the other one is whole");
+                let bytes = HEADER_LENGTH as u64;
+                self.report.find(finding(
+                    &name_of(number),
+                    at,
+                    bytes,
+                    FindingKind::HeaderCopy,
+                    &what,
+                ));
+            }
+            self.chain.push(Link {
+                number,
+                segment,
+                extent: extent_of(number),
+                walked: Walked::default(),
+                bad_header,
+                side: Side::Absent,
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads all frames and side files.
+    fn read_log(
+        &mut self,
+        disk: &dyn Disk,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), StoreError> {
+        let total = self.chain.iter().map(Link::bytes).sum();
+        let mut meter = Meter::new(Stage::Log, total, progress);
+        let mut chain = std::mem::take(&mut self.chain);
+        for link in &mut chain {
+            let Some(segment) = link.segment.clone() else { continue };
+            let failed = |error: io::Error| failed(&segment.name(), &error);
+            let (told, items) = self.read_side(disk, link, &segment).map_err(failed)?;
+            let mut compared = Compared::new(items);
+            let totals = &mut self.report.totals;
+            link.walked = walk(&segment, link.extent, &mut |met| {
+                let Met::Frame(frame) = met else { return Ok(()) };
+                let ops = prove_frame(&segment, frame)?;
+                totals.frames += 1;
+                totals.holes += u64::from(frame.head.kind == FrameKind::Hole);
+                totals.records += ops.len() as u64;
+                totals.log_bytes += frame.head.span();
+                meter.add(frame.head.span());
+                for (offset, op) in ops {
+                    compared.next(offset, &op);
+                    carry_out(&self.plain, op);
+                }
+                Ok(())
+            })
+            .map_err(failed)?;
+            segment.set_end(link.walked.end);
+            segment.seal();
+            self.segments.insert(Arc::clone(&segment));
+            totals.segments += 1;
+            self.report_segment(link, &segment);
+            self.report_side(link, told, &compared);
+            drop(compared);
+        }
+        self.chain = chain;
+        meter.end();
+        let is_whole = self.chain.iter().all(|link| link.walked.gaps.is_empty());
+        if is_whole && self.report.totals.holes == 0 {
+            self.prove_sides(disk)?;
+            self.best = Arc::clone(&self.plain);
+            return Ok(());
+        }
+        // Where something of the log is lost, side files know what the log does not say any more.
+        self.plain = Arc::new(self.replay(disk, false)?);
+        let is_one = |link: &Link| link.walked.gaps.is_empty();
+        self.best = if self.chain.iter().all(is_one) {
+            Arc::clone(&self.plain)
+        } else {
+            Arc::new(self.replay(disk, true)?)
+        };
+        Ok(())
+    }
+
+    /// Whether side files leave out nothing that is alive: opening would not find it.
+    fn prove_sides(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let mut live: BTreeMap<u32, u64> = BTreeMap::new();
+        self.plain.each(&mut |_, entry| *live.entry(entry.record.segment).or_default() += 1);
+        for link in &mut self.chain {
+            let Some(segment) = link.segment.as_ref().filter(|_| link.side == Side::Good) else {
+                continue;
+            };
+            let mut told = 0;
+            side::replay(disk, segment, link.walked.end, &mut |found| {
+                if let Op::Put { key, entry, .. } = found.op {
+                    told += u64::from(self.plain.get(key.as_bytes()) == Some(entry));
+                }
+            })
+            .map_err(|error| failed(&segment.name(), &error))?
+            .ok();
+            let count = live.get(&link.number).copied().unwrap_or(0);
+            if told != count {
+                link.side = Side::Bad;
+                let name = side::name_of_side(link.number);
+                let what = format!("it leaves out {} live records", count.saturating_sub(told));
+                self.report.find(finding(&name, 0, 0, FindingKind::SideFileDiffers, &what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what the side file of a segment says, if it has one. `Err` tells why it cannot be used.
+    fn read_side(
+        &self,
+        disk: &dyn Disk,
+        link: &Link,
+        segment: &Segment,
+    ) -> io::Result<(Result<(), Flaw>, SideItems)> {
+        let mut items = Vec::new();
+        let end = match link.extent {
+            Extent::Sealed { end, .. } => end,
+            // It was made when the end was known; here it is not, and nothing can be compared.
+            Extent::Open => return Ok((Err(Flaw::Empty), items)),
+            // It was sealed by an opening that got no further.
+            Extent::Newest { .. } => return Ok((Err(Flaw::Empty), items)),
+        };
+        let told = side::items(disk, segment, end, &mut |offset, op| items.push((offset, op)))?;
+        Ok((told, items))
+    }
+
+    /// Tells what is wrong with the frames of a segment.
+    fn report_segment(&mut self, link: &Link, segment: &Segment) {
+        let name = segment.name();
+        if let Some((from, to)) = link.walked.unfinished {
+            let what = "the last write was not finished";
+            let kind = FindingKind::UnfinishedWrite;
+            self.report.find(finding(&name, from, to - from, kind, what));
+        }
+        for gap in &link.walked.gaps {
+            let (told_records, are_all_told) = told_records(segment, gap, &mut |_| {});
+            let what = format!("{}: {}", lsns(gap), gap.flaw);
+            let mut finding =
+                finding(&name, gap.from, gap.to - gap.from, FindingKind::Frames, &what);
+            finding.segment = Some(link.number);
+            finding.frames = Some(LostFrames {
+                first_lsn: gap.first_lsn,
+                last_lsn: gap.last_lsn,
+                told_records,
+                are_all_told,
+            });
+            self.report.find(finding);
+        }
+    }
+
+    /// Tells what is wrong with a side file.
+    fn report_side(&mut self, link: &mut Link, told: Result<(), Flaw>, compared: &Compared) {
+        let name = side::name_of_side(link.number);
+        match told {
+            Err(Flaw::Empty) => {}
+            Err(flaw) => {
+                link.side = Side::Bad;
+                let what = flaw.to_string();
+                self.report.find(finding(&name, 0, 0, FindingKind::SideFile, &what));
+            }
+            // Against a damaged segment only what can be told in it speaks.
+            Ok(()) if !link.walked.gaps.is_empty() || compared.agrees() => link.side = Side::Good,
+            Ok(()) => {
+                link.side = Side::Bad;
+                let what = "it says something else than its segment";
+                self.report.find(finding(&name, 0, 0, FindingKind::SideFileDiffers, what));
+            }
+        }
+    }
+
+    /// Reads the log again as opening does; `with_gaps` with everything that can be told in its gaps.
+    fn replay(&self, disk: &dyn Disk, with_gaps: bool) -> Result<Index, StoreError> {
+        let index = Index::new(Arc::clone(&self.segments));
+        for link in &self.chain {
+            let Some(segment) = &link.segment else { continue };
+            let failed = |error: io::Error| failed(&segment.name(), &error);
+            // Repair removes the side file of a segment with gaps.
+            if link.side == Side::Good && (with_gaps || link.walked.gaps.is_empty()) {
+                side::replay(disk, segment, link.walked.end, &mut |op| carry_out(&index, op))
+                    .map_err(failed)?
+                    .ok();
+            } else {
+                replay_frames(segment, link.extent, &index, with_gaps).map_err(failed)?;
+            }
+        }
+        Ok(index)
+    }
+
+    /// Counts what the next opening removes.
+    fn look_for_leftovers(&mut self, names: &[String]) {
+        let oldest = self.chain.first().map_or(0, |link| link.number);
+        let is_left = |name: &&String| {
+            log::is_spare(name)
+                || name.ends_with(".draft")
+                || number_of(name).is_some_and(|number| number < oldest)
+                || side::segment_of(name).is_some_and(|number| number < oldest)
+        };
+        self.report.totals.leftover_files = names.iter().filter(is_left).count() as u64;
+    }
+
+    /// Judges every key.
+    fn judge_all(&mut self, progress: &mut dyn FnMut(Progress)) {
+        // Opening needs every segment that a key refers to; one that is missing is told already.
+        self.plain.open_account().ok();
+        let mut report = std::mem::take(&mut self.report);
+        report.totals.live_bytes = self.plain.needed_bytes();
+        let mut meter = Meter::new(Stage::Records, report.totals.live_bytes, progress);
+        self.each_verdict(&mut |key, judged, bytes| {
+            meter.add(bytes);
+            report.totals.live_keys += u64::from(bytes > 0);
+            let Some(fate) = judged.fate else { return Ok(()) };
+            let why = judged.flaw.as_ref().map(|(_, error)| error.to_string());
+            if let Some((place, error)) = judged.flaw
+                && self.gap_at(place).is_none()
+                && self.segments.get(place.segment).is_some()
+            {
+                let offset = u64::from(place.offset);
+                let kind = FindingKind::Record;
+                let mut finding =
+                    finding(&name_of(place.segment), offset, 0, kind, &reason(&error));
+                finding.segment = Some(place.segment);
+                report.find(finding);
+            }
+            report.affect(Affected { key: *key, fate, why: why.unwrap_or_default() });
+            Ok(())
+        })
+        .unwrap_or_default();
+        meter.end();
+        self.report = report;
+    }
+
+    /// Shows the verdict on every key, with the bytes that were read for it.
+    pub(in super::super) fn each_verdict(
+        &self,
+        visit: &mut dyn FnMut(&Key, super::judge::Judged, u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let is_one = Arc::ptr_eq(&self.best, &self.plain);
+        let mut result = Ok(());
+        self.best.each(&mut |key, entry| {
+            if result.is_err() {
+                return;
+            }
+            let plain = if is_one { Some(*entry) } else { self.plain.get(key.as_bytes()) };
+            let judged = self.judge(&key, Some(*entry), plain);
+            let content = entry.content_length().map_or(0, |length| length as usize + CONTENT_HEAD);
+            let bytes = u64::from(entry.record_bytes) + content as u64;
+            result = visit(&key, judged, bytes);
+        });
+        if !is_one {
+            self.plain.each(&mut |key, entry| {
+                if result.is_ok() && self.best.get(key.as_bytes()).is_none() {
+                    result = visit(&key, self.judge(&key, None, Some(*entry)), 0);
+                }
+            });
+        }
+        result
+    }
+
+    /// The gap in which a place lies.
+    pub(in super::super) fn gap_at(&self, place: Place) -> Option<&Gap> {
+        let first = self.chain.first()?.number;
+        let link = self.chain.get(place.segment.checked_sub(first)? as usize)?;
+        let offset = u64::from(place.offset);
+        link.walked.gaps.iter().find(|gap| (gap.from..gap.to).contains(&offset))
+    }
+
+    /// Says where the medium itself gives no bytes.
+    fn explain(&mut self, disk: &Tolerant<'_>) {
+        let unreadable = disk.unreadable();
+        for finding in &mut self.report.findings {
+            let end = finding.offset + finding.bytes.max(1);
+            let cause = unreadable.iter().find(|place| {
+                place.file == finding.file
+                    && place.offset < end
+                    && finding.offset < place.offset + place.bytes
+            });
+            if let Some(cause) = cause {
+                let (error, at) = (&cause.error, cause.offset);
+                finding.what.push_str(&format!("; byte {at} cannot be read: {error}"));
+            }
+        }
+    }
+
+    /// The value of a key, if it can be read.
+    pub(in super::super) fn value(&self, key: &Key) -> Option<Vec<u8>> {
+        [&self.best, &self.plain].into_iter().find_map(|index| {
+            let entry = index.get(key.as_bytes())?;
+            self.segments.get(entry.record.segment)?.read_value(&entry, key.as_bytes()).ok()
+        })
+    }
+}
+
+impl Link {
+    /// About how many bytes are read of it.
+    fn bytes(&self) -> u64 {
+        let length = || self.segment.as_ref().and_then(|segment| segment.file.length().ok());
+        let end = match self.extent {
+            Extent::Sealed { end, .. } => end,
+            Extent::Newest { closed_end } if closed_end > 0 => closed_end,
+            Extent::Open | Extent::Newest { .. } => length().unwrap_or(0),
+        };
+        end.saturating_sub(HEADER_BYTES)
+    }
+}
+
+/// Compares a side file with its segment while that is read.
+struct Compared {
+    items: std::iter::Peekable<std::vec::IntoIter<(u32, ReplayOp)>>,
+    differs: bool,
+    removals: u64,
+    told_removals: u64,
+}
+
+impl Compared {
+    fn new(items: SideItems) -> Self {
+        Self { items: items.into_iter().peekable(), differs: false, removals: 0, told_removals: 0 }
+    }
+
+    fn next(&mut self, offset: u32, op: &ReplayOp) {
+        self.removals += u64::from(op.is_removal());
+        let Some((_, told)) = self.items.next_if(|(at, _)| *at == offset) else { return };
+        self.told_removals += u64::from(told.is_removal());
+        self.differs |= told != *op;
+    }
+
+    /// Items that no record answers to are left over; removals are told all, or none if nothing older
+    /// was there.
+    fn agrees(&self) -> bool {
+        let is_used_up = self.items.len() == 0;
+        let tells_removals = self.told_removals == 0 || self.told_removals == self.removals;
+        is_used_up && tells_removals && !self.differs
+    }
+}
+
+/// Proves the records of a frame and their contents, and returns what they do.
+fn prove_frame(segment: &Segment, frame: &FoundFrame<'_>) -> Result<Vec<(u32, ReplayOp)>, Flaw> {
+    match frame.head.kind {
+        FrameKind::Mark => read_mark(frame.payload).map(|_| Vec::new()),
+        FrameKind::Part | FrameKind::Hole => Ok(Vec::new()),
+        FrameKind::Batch | FrameKind::Moved => {
+            let start = frame.offset + FRAME_HEAD as u64;
+            let mut ops = Vec::new();
+            let read =
+                each_record(segment, frame.payload, start, &mut |offset, op, read, whole| {
+                    if let LogRecord::Put { content: RecordContent::Here(_), .. } = read.record {
+                        let content = whole.get(read.known.len()..).unwrap_or_default();
+                        read_content(content, segment.header.seed)?;
+                    }
+                    ops.push((offset, op));
+                    Ok(())
+                });
+            read.map(|()| ops)
+        }
+    }
+}
+
+/// What is shown of a record: where it begins, what it does, itself, and all its bytes.
+type VisitRecord<'v> = &'v mut dyn FnMut(u32, ReplayOp, &Reading<'_>, &[u8]) -> Result<(), Flaw>;
+
+/// Shows records until one cannot be read.
+fn each_record(
+    segment: &Segment,
+    payload: &[u8],
+    start: u64,
+    visit: VisitRecord<'_>,
+) -> Result<(), Flaw> {
+    let mut reader = segment.reader();
+    let mut at = 0;
+    while let Some(rest) = payload.get(at..).filter(|rest| !rest.is_empty()) {
+        let offset = u32::try_from(start + at as u64).map_err(|_| Flaw::Form)?;
+        let read = reader.read(rest)?;
+        let op = replay::op_in_log(segment, offset, &read).ok_or(Flaw::Form)?;
+        visit(offset, op, &read, rest.get(..read.span).unwrap_or_default())?;
+        at += read.span;
+    }
+    Ok(())
+}
+
+/// Reads the frames of a segment into an index; with `with_gaps` also what can be told between them.
+fn replay_frames(
+    segment: &Segment,
+    extent: Extent,
+    index: &Index,
+    with_gaps: bool,
+) -> io::Result<()> {
+    walk(segment, extent, &mut |met| {
+        match met {
+            Met::Frame(frame) => {
+                prove_frame(segment, frame)?.into_iter().for_each(|(_, op)| carry_out(index, op));
+            }
+            Met::Gap(gap) if with_gaps => {
+                told_records(segment, gap, &mut |op| carry_out(index, op));
+            }
+            Met::Gap(_) => {}
+        }
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+/// Shows the records in a gap that can be told one by one. Returns how many there are, and whether
+/// those are all.
+fn told_records(segment: &Segment, gap: &Gap, visit: &mut dyn FnMut(ReplayOp)) -> (u64, bool) {
+    let (mut at, mut lsn, mut count) = (gap.from, gap.first_lsn, 0);
+    let mut are_all = true;
+    while at < gap.to && gap.last_lsn.is_none_or(|last| lsn <= last) {
+        let Some((head, payload)) = claimed_frame(segment, gap, at, lsn) else {
+            return (count, false);
+        };
+        if matches!(head.kind, FrameKind::Batch | FrameKind::Moved) {
+            let start = at + FRAME_HEAD as u64;
+            let read = each_record(segment, &payload, start, &mut |_, op, _, _| {
+                count += 1;
+                visit(op);
+                Ok(())
+            });
+            are_all &= read.is_ok();
+        }
+        at += head.span();
+        lsn += 1;
+    }
+    (count, are_all)
+}
+
+/// The frame that a head claims to begin, if that can be.
+fn claimed_frame(segment: &Segment, gap: &Gap, at: u64, lsn: u64) -> Option<(FrameHead, Vec<u8>)> {
+    let head = FrameHead::read_claim(&segment.read(at, FRAME_HEAD).ok()?).ok()?;
+    if head.lsn != lsn || at + head.span() > gap.to {
+        return None;
+    }
+    let payload = segment.read(at + FRAME_HEAD as u64, head.length as usize).ok()?;
+    Some((head, payload))
+}
+
+fn carry_out(index: &Index, found: ReplayOp) {
+    if let Some(parts) = found.parts {
+        index.add_large(parts);
+    }
+    index.replay(&[found.op]);
+}
+
+/// Opens everything that has the name of a segment.
+fn find_segments(disk: &dyn Disk, names: &[String]) -> Result<BTreeMap<u32, Found>, StoreError> {
+    let mut found = BTreeMap::new();
+    for name in names {
+        let Some(number) = number_of(name) else { continue };
+        let file = disk.open(name).map_err(|error| failed(name, &error))?;
+        let mut page = vec![0; usize::try_from(HEADER_BYTES).unwrap_or(0)];
+        let count = file.read_at(&mut page, 0).map_err(|error| failed(name, &error))?;
+        page.truncate(count);
+        let [(_, first), (copy_at, copy)] = SegmentHeader::read_both(&page);
+        if first == Err(Flaw::Version) || copy == Err(Flaw::Version) {
+            let what = format!("`{name}` was written by a later version of the program");
+            return Err(StoreError::Failed(what.into()));
+        }
+        let bad_header = match (first, copy) {
+            (Err(_), Ok(_)) => Some(0),
+            (Ok(_), Err(_)) => Some(copy_at),
+            _ => None,
+        };
+        found.insert(number, Found { file, header: first.or(copy), bad_header });
+    }
+    Ok(found)
+}
+
+/// The journal that most files belong to.
+fn journal_of(found: &BTreeMap<u32, Found>) -> Option<u128> {
+    let mut counts: BTreeMap<u128, usize> = BTreeMap::new();
+    for header in found.values().filter_map(|one| one.header.ok()) {
+        *counts.entry(header.journal).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(journal, _)| journal)
+}
+
+/// Why a segment cannot be used.
+fn unusable(number: u32, found: Option<&Found>) -> (FindingKind, String) {
+    match found.map(|one| one.header) {
+        None => (FindingKind::Missing, "the segment is missing".to_owned()),
+        Some(Err(flaw)) => {
+            (FindingKind::Header, format!("the header and its copy are damaged: {flaw}"))
+        }
+        Some(Ok(header)) if header.number != number => {
+            let what = format!("this is segment {} under another name", header.number);
+            (FindingKind::Foreign, what)
+        }
+        Some(Ok(_)) => (FindingKind::Foreign, "the segment belongs to another journal".to_owned()),
+    }
+}
+
+fn read_manifest(disk: &dyn Disk, report: &mut Report) -> Result<Told, StoreError> {
+    let failed = |error: io::Error| failed("the manifest", &error);
+    let file = disk.open(manifest::NAME).map_err(failed)?;
+    for at in manifest::damaged_slots(&*file).map_err(failed)? {
+        let what = "one of its two slots is damaged";
+        let bytes = manifest::SLOT_BYTES;
+        report.find(finding(manifest::NAME, at, bytes, FindingKind::Manifest, what));
+    }
+    manifest::read(&*file).map_err(failed)
+}
+
+fn lsns(gap: &Gap) -> String {
+    match gap.last_lsn {
+        Some(last) if last <= gap.first_lsn => format!("frame {}", gap.first_lsn),
+        Some(last) => format!("frames {} to {last}", gap.first_lsn),
+        None => format!("frames from {} on", gap.first_lsn),
+    }
+}
+
+fn finding(file: &str, offset: u64, bytes: u64, kind: FindingKind, what: &str) -> Finding {
+    let (file, what) = (file.to_owned(), what.to_owned());
+    Finding { file, offset, bytes, kind, what, segment: None, frames: None }
+}
+
+/// What is wrong, without where.
+fn reason(error: &StoreError) -> String {
+    let text = match error {
+        StoreError::Damaged(text) | StoreError::Failed(text) => text.to_string(),
+        other => other.to_string(),
+    };
+    text.split_once(": ").map_or(text.clone(), |(_, reason)| reason.to_owned())
+}
+
+fn failed(name: &str, error: &io::Error) -> StoreError {
+    StoreError::Failed(format!("{name} cannot be read: {error}").into())
+}

@@ -1,0 +1,121 @@
+//! What becomes of each key: proven where it lies, saved from what surrounds it, put back to what it
+//! was before, or given up.
+
+use super::super::format::FRAME_HEAD;
+use super::super::format::{Flaw, Place};
+use super::super::index::{Entry, Index};
+use super::super::segment::{Segments, damaged, name_of};
+use super::{Fate, Inspection};
+use crate::{Key, StoreError};
+
+/// What repair does about a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Verdict {
+    /// Nothing.
+    Keep,
+    /// What this entry says is written again; it is of the best index, or of the plain one.
+    Write { entry: Entry, is_best: bool },
+    /// The key is deleted.
+    Delete,
+}
+
+/// A verdict, and what it means; `None` where nothing is wrong.
+pub(in super::super) struct Judged {
+    pub(in super::super) verdict: Verdict,
+    pub(in super::super) fate: Option<Fate>,
+    /// What cannot be read, and why.
+    pub(in super::super) flaw: Option<(Place, StoreError)>,
+}
+
+impl Inspection {
+    /// Judges a key by the best that is known of it, and by what the log says without its gaps.
+    pub(in super::super) fn judge(
+        &self,
+        key: &Key,
+        best: Option<Entry>,
+        plain: Option<Entry>,
+    ) -> Judged {
+        let Some(entry) = best else {
+            let verdict = if plain.is_some() { Verdict::Delete } else { Verdict::Keep };
+            return Judged { verdict, fate: plain.map(|_| Fate::Removed), flaw: None };
+        };
+        let flaw = match prove(&self.best, &self.segments, key, &entry) {
+            Ok(()) if plain == Some(entry) && !self.is_in_gap(&self.best, &entry) => {
+                return Judged { verdict: Verdict::Keep, fate: None, flaw: None };
+            }
+            Ok(()) => {
+                let verdict = Verdict::Write { entry, is_best: true };
+                return Judged { verdict, fate: Some(Fate::Saved), flaw: None };
+            }
+            Err(flaw) => Some(flaw),
+        };
+        let earlier = plain.filter(|plain| *plain != entry);
+        match earlier.filter(|entry| prove(&self.plain, &self.segments, key, entry).is_ok()) {
+            Some(entry) => {
+                let verdict = if self.is_in_gap(&self.plain, &entry) {
+                    Verdict::Write { entry, is_best: false }
+                } else {
+                    Verdict::Keep
+                };
+                Judged { verdict, fate: Some(Fate::Earlier), flaw }
+            }
+            None => {
+                let verdict = if plain.is_some() { Verdict::Delete } else { Verdict::Keep };
+                Judged { verdict, fate: Some(Fate::Lost), flaw }
+            }
+        }
+    }
+
+    /// Whether anything of an entry lies where repair makes a hole.
+    fn is_in_gap(&self, index: &Index, entry: &Entry) -> bool {
+        if self.gap_at(entry.record).is_some() {
+            return true;
+        }
+        match entry.content_at() {
+            None => false,
+            Some(content) if !content.is_large => self.gap_at(content.place).is_some(),
+            Some(content) => index.part_places(content.place).is_none_or(|parts| {
+                parts.iter().any(|part| {
+                    let head = part.offset.saturating_sub(FRAME_HEAD_BYTES);
+                    self.gap_at(Place { offset: head, ..*part }).is_some()
+                })
+            }),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "32")]
+const FRAME_HEAD_BYTES: u32 = FRAME_HEAD as u32;
+
+/// Reads the record of a key and its content, and proves both.
+fn prove(
+    index: &Index,
+    segments: &Segments,
+    key: &Key,
+    entry: &Entry,
+) -> Result<(), (Place, StoreError)> {
+    let at = |place: Place| {
+        let segment = segments.get(place.segment);
+        segment.ok_or_else(|| (place, Segments::missing(place.segment)))
+    };
+    at(entry.record)?.read_value(entry, key.as_bytes()).map_err(|error| (entry.record, error))?;
+    let Some(content) = entry.content_at() else { return Ok(()) };
+    let length = content.length as usize;
+    if !content.is_large {
+        at(content.place)?
+            .read_content(content.place, length)
+            .map_err(|error| (content.place, error))?;
+        return Ok(());
+    }
+    let parts = index.part_places(content.place).unwrap_or_default();
+    let mut read = 0;
+    for part in parts.iter() {
+        read += at(*part)?.read_part(*part).map_err(|error| (*part, error))?.len();
+    }
+    if read != length {
+        let offset = u64::from(content.place.offset);
+        let name = name_of(content.place.segment);
+        return Err((content.place, damaged(&name, offset, &Flaw::Short.to_string())));
+    }
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! A store over a [`MemoryStore`] that completes when its driver says so, and as its driver says:
+//! stored, failed, unknown, fenced; and that answers Busy and Full (DESIGN D11).
+//!
+//! ```text
+//!  submit ──► queue of the shard ──(driver: complete_next with a fate)──► image ──► completion
+//!                   │                                                       │
+//!                   └──────── crash: lost, or a prefix of it lands ─────────┴──► the next broker
+//! ```
+//!
+//! The image is what is durable: a batch enters it when it completes, or when its outcome is said to
+//! be unknown although it landed. Scans and pins see the image alone, so content that is not durable
+//! cannot be read by mistake.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::random::Random;
+use crate::content_ref::ContentRef;
+use crate::{
+    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
+    Visit, Waker,
+};
+
+/// What becomes of the next batch of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It is stored.
+    Store,
+    /// It is not stored, and the shard stores nothing more until it is acquired again.
+    Fail,
+    /// The answer is [`StoreError::Unknown`]; the shard waits until it is submitted again.
+    Unknown {
+        /// Whether it is stored nevertheless.
+        landed: bool,
+        /// Whether those behind it are answered only after it is submitted again; else they are
+        /// answered with the same.
+        holds: bool,
+    },
+}
+
+/// What reservations are answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// As the image has room.
+    Open,
+    /// [`Reserved::Busy`].
+    Busy,
+    /// [`Reserved::Full`].
+    Full,
+}
+
+/// What becomes of batches that were submitted and not completed when the process dies. Either is
+/// legal: nobody was told that they are stored.
+#[derive(Debug)]
+pub enum Crash<'a> {
+    /// They are lost.
+    Loses,
+    /// Those of each shard up to a random one land.
+    KeepsSome(&'a mut Random),
+}
+
+/// How often a batch ends badly, of a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Odds {
+    /// By a failure.
+    pub fail: u64,
+    /// With an unknown outcome.
+    pub unknown: u64,
+}
+
+impl Odds {
+    /// The fate of the next batch.
+    pub const fn draw(&self, random: &mut Random) -> Fate {
+        let drawn = random.below(1_000);
+        if drawn < self.fail {
+            return Fate::Fail;
+        }
+        if drawn < self.fail + self.unknown {
+            return Fate::Unknown { landed: random.one_in(2), holds: random.one_in(2) };
+        }
+        Fate::Store
+    }
+}
+
+/// A store whose driver decides what happens.
+pub struct FaultStore {
+    image: Arc<MemoryStore>,
+    state: Mutex<State>,
+}
+
+struct State {
+    shards: Vec<ShardState>,
+    room: Room,
+    waiting: Vec<Waker>,
+    reserved_bytes: u64,
+    overdrawn: bool,
+    at_once: bool,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct ShardState {
+    epoch: u64,
+    queue: VecDeque<(Submission, Completion)>,
+    failed: bool,
+    unknown: Option<Unknown>,
+    /// Reservations of batches without a definite outcome, by epoch and id.
+    owed: BTreeMap<(u64, u64), u64>,
+    /// The highest id that is stored, and the highest that was said to be.
+    stored: u64,
+    answered: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Unknown {
+    id: BatchId,
+    holds: bool,
+}
+
+impl FaultStore {
+    /// An empty store that stores nothing until it is told to.
+    #[must_use]
+    pub fn new(shard_count: u16, capacity_bytes: u64) -> Arc<Self> {
+        Self::over(Arc::new(MemoryStore::new(shard_count, capacity_bytes)), false)
+    }
+
+    /// An empty store that stores every batch within [`Store::submit`].
+    #[must_use]
+    pub fn at_once(shard_count: u16, capacity_bytes: u64) -> Arc<Self> {
+        Self::over(Arc::new(MemoryStore::new(shard_count, capacity_bytes)), true)
+    }
+
+    fn over(image: Arc<MemoryStore>, at_once: bool) -> Arc<Self> {
+        let shards = (0..image.shard_count()).map(|_| ShardState::default()).collect();
+        let state = State {
+            shards,
+            room: Room::Open,
+            waiting: Vec::new(),
+            reserved_bytes: 0,
+            overdrawn: false,
+            at_once,
+            ended: false,
+        };
+        Arc::new(Self { image, state: Mutex::new(state) })
+    }
+
+    /// What is durable.
+    #[must_use]
+    pub fn image(&self) -> &MemoryStore {
+        &self.image
+    }
+
+    /// Bytes that are set aside.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.lock().reserved_bytes
+    }
+
+    /// Whether more was given back than was set aside.
+    #[must_use]
+    pub fn is_overdrawn(&self) -> bool {
+        self.lock().overdrawn
+    }
+
+    /// How many wakers it was given and has not called.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// How many batches of a shard wait for their fate.
+    #[must_use]
+    pub fn queued(&self, shard: Shard) -> usize {
+        self.lock().shards.get(usize::from(shard.0)).map_or(0, |state| state.queue.len())
+    }
+
+    /// From now on every batch is stored within [`Store::submit`], or waits for the driver.
+    pub fn complete_at_once(&self, at_once: bool) {
+        self.lock().at_once = at_once;
+    }
+
+    /// From now on reservations are answered with this. Who waits is woken when it is `Open`.
+    pub fn set_room(&self, room: Room) {
+        let mut state = self.lock();
+        state.room = room;
+        let waiting = match room {
+            Room::Open => std::mem::take(&mut state.waiting),
+            Room::Busy | Room::Full => Vec::new(),
+        };
+        drop(state);
+        for waker in waiting {
+            waker();
+        }
+    }
+
+    /// Another owner acquires the shard: what is submitted under the present epoch is fenced.
+    pub fn usurp(&self, shard: Shard) {
+        let mut state = self.lock();
+        if let (Ok((fence, _)), Some(of_shard)) =
+            (self.image.acquire(shard), state.shards.get_mut(usize::from(shard.0)))
+        {
+            of_shard.epoch = fence.epoch;
+        }
+    }
+
+    /// Completes the oldest batch of a shard that can be completed. Returns whether there was one.
+    pub fn complete_next(&self, shard: Shard, fate: Fate) -> bool {
+        let mut state = self.lock();
+        let index = usize::from(shard.0);
+        let Some(of_shard) = state.shards.get_mut(index) else { return false };
+        let Some((first, _)) = of_shard.queue.front() else { return false };
+        let (id, epoch) = (first.id, epoch_of(first));
+        let is_current = epoch == of_shard.epoch;
+        // What was said to be stored is repeated, whatever the fate.
+        let fate = if id.0 <= of_shard.answered { Fate::Store } else { fate };
+        if is_current && of_shard.unknown.is_some_and(|unknown| unknown.holds) {
+            return false;
+        }
+        let Some((submission, completion)) = of_shard.queue.pop_front() else { return false };
+        // What is stored cannot fail any more, and cannot be undone by a repetition.
+        let is_stored = id.0 <= of_shard.stored;
+        let result = if !is_current {
+            self.carry_out(submission)
+        } else if of_shard.unknown.is_some() {
+            Err(StoreError::Unknown)
+        } else if of_shard.failed {
+            Err(StoreError::Failed("an earlier batch failed".into()))
+        } else {
+            match fate {
+                Fate::Fail if !is_stored => {
+                    of_shard.failed = true;
+                    Err(StoreError::Failed("as the test wants it".into()))
+                }
+                Fate::Store | Fate::Fail => self.carry_out(submission),
+                Fate::Unknown { landed, holds } => {
+                    let stored = if landed { self.carry_out(submission) } else { Ok(()) };
+                    if landed && stored.is_ok() {
+                        of_shard.stored = of_shard.stored.max(id.0);
+                    }
+                    stored.and_then(|()| {
+                        of_shard.unknown = Some(Unknown { id, holds });
+                        Err(StoreError::Unknown)
+                    })
+                }
+            }
+        };
+        if result.is_ok() {
+            of_shard.stored = of_shard.stored.max(id.0);
+            of_shard.answered = of_shard.answered.max(id.0);
+        }
+        let freed = match &result {
+            Err(StoreError::Unknown) => None,
+            Ok(()) | Err(_) => of_shard.owed.remove(&(epoch, id.0)),
+        };
+        state.give_back(freed.unwrap_or(0));
+        drop(state);
+        self.image.unreserve(shard, freed.unwrap_or(0));
+        completion(result);
+        true
+    }
+
+    /// Completes the next batch of a random shard, by the odds. Returns whether there was one.
+    pub fn step(&self, random: &mut Random, odds: &Odds) -> bool {
+        let count = self.image.shard_count();
+        let first = u16::try_from(random.below(u64::from(count))).unwrap_or(0);
+        let fate = odds.draw(random);
+        (0..count).any(|offset| self.complete_next(Shard((first + offset) % count), fate))
+    }
+
+    /// The process dies. Returns the store that the next one finds.
+    #[must_use]
+    pub fn crash(&self, crash: Crash<'_>) -> Arc<Self> {
+        let mut state = self.lock();
+        state.ended = true;
+        if let Crash::KeepsSome(random) = crash {
+            for of_shard in state.shards.iter_mut().filter(|of_shard| !of_shard.failed) {
+                let count = random.index(of_shard.queue.len() + 1);
+                for (submission, _) in of_shard.queue.drain(..count) {
+                    // Those behind one that is missing are refused by the image.
+                    self.carry_out(submission).ok();
+                }
+            }
+        }
+        for of_shard in &mut state.shards {
+            of_shard.queue.clear();
+        }
+        state.waiting.clear();
+        self.image.unreserve(Shard(0), state.reserved_bytes);
+        state.reserved_bytes = 0;
+        Self::over(Arc::clone(&self.image), state.at_once)
+    }
+
+    fn carry_out(&self, submission: Submission) -> Result<(), StoreError> {
+        let answer = Arc::new(Mutex::new(Ok(())));
+        let completion = Arc::clone(&answer);
+        let batch = Arc::new(submission.batch.without_reservation());
+        self.image.submit(
+            Submission { batch, ..submission },
+            Box::new(move |result| {
+                *completion.lock().unwrap_or_else(PoisonError::into_inner) = result;
+            }),
+        );
+        answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    const fn give_back(&mut self, bytes: u64) {
+        if bytes > self.reserved_bytes {
+            self.overdrawn = true;
+        }
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(bytes);
+    }
+}
+
+impl Store for FaultStore {
+    fn name(&self) -> &'static str {
+        "fault"
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.image.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        let (fence, next) = self.image.acquire(shard)?;
+        let mut state = self.lock();
+        let mut owed = 0;
+        if let Some(of_shard) = state.shards.get_mut(usize::from(shard.0)) {
+            of_shard.epoch = fence.epoch;
+            of_shard.failed = false;
+            of_shard.unknown = None;
+            of_shard.stored = next.0 - 1;
+            of_shard.answered = 0;
+            owed = std::mem::take(&mut of_shard.owed).into_values().sum();
+        }
+        state.give_back(owed);
+        drop(state);
+        self.image.unreserve(shard, owed);
+        Ok((fence, next))
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        let mut state = self.lock();
+        let refusal = match state.room {
+            Room::Open => {
+                let reserved = self.image.reserve(shard, bytes, waker);
+                if reserved == Reserved::Granted {
+                    state.reserved_bytes += bytes;
+                }
+                return reserved;
+            }
+            Room::Busy => Reserved::Busy,
+            Room::Full => Reserved::Full,
+        };
+        state.waiting.push(waker());
+        refusal
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        let mut state = self.lock();
+        if state.ended {
+            return;
+        }
+        state.give_back(bytes);
+        drop(state);
+        self.image.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        let mut state = self.lock();
+        if state.ended {
+            return;
+        }
+        let at_once = state.at_once;
+        let shard = submission.fences.first().map_or(Shard(0), |fence| fence.shard);
+        let Some(of_shard) = state.shards.get_mut(usize::from(shard.0)) else {
+            drop(state);
+            completion(Err(StoreError::Failed("no such shard".into())));
+            return;
+        };
+        let epoch = epoch_of(&submission);
+        let reserved = submission.batch.reserved();
+        if reserved > 0 && !is_repetition(of_shard, epoch, submission.id) {
+            of_shard.owed.insert((epoch, submission.id.0), reserved);
+        }
+        let again = of_shard.unknown.is_some_and(|unknown| unknown.id == submission.id);
+        if again {
+            of_shard.unknown = None;
+            of_shard.queue.push_front((submission, completion));
+        } else {
+            of_shard.queue.push_back((submission, completion));
+        }
+        drop(state);
+        if at_once {
+            while self.complete_next(shard, Fate::Store) {}
+        }
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        self.image.pin(keys, contents);
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.image.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.image.close()
+    }
+}
+
+fn epoch_of(submission: &Submission) -> u64 {
+    submission.fences.first().map_or(0, |fence| fence.epoch)
+}
+
+/// Whether the reservation of a batch was given back, or is noted, already.
+fn is_repetition(of_shard: &ShardState, epoch: u64, id: BatchId) -> bool {
+    of_shard.owed.contains_key(&(epoch, id.0))
+        || (of_shard.epoch == epoch && id.0 <= of_shard.stored)
+}

@@ -1,0 +1,205 @@
+//! What every store must do, as named scenarios: the same for one in memory, a journal and a
+//! database (DESIGN D11).
+//!
+//! A scenario panics where a store breaks the contract of [`crate::store`].
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::content_ref::ContentRef;
+use crate::{
+    Batch, BatchId, Fence, KEY_BYTES_MAX, Key, Reserved, Shard, Store, StoreError, Submission,
+};
+
+mod content;
+mod order;
+mod records;
+mod room;
+
+/// How long a store may take for one batch.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Makes a store that is empty and takes this many bytes.
+pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn Store>;
+/// Closes a store and opens what it kept.
+pub type Reopen<'a> = &'a dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>;
+
+/// One thing that a store must do.
+pub struct Scenario {
+    /// A sentence.
+    pub name: &'static str,
+    run: fn(&Subject<'_>),
+}
+
+/// The store under test.
+pub struct Subject<'a> {
+    make: Make<'a>,
+    reopen: Option<Reopen<'a>>,
+}
+
+/// All scenarios.
+#[must_use]
+pub fn scenarios() -> Vec<Scenario> {
+    [records::SCENARIOS, content::SCENARIOS, order::SCENARIOS, room::SCENARIOS]
+        .into_iter()
+        .flatten()
+        .map(|(name, run)| Scenario { name, run: *run })
+        .collect()
+}
+
+/// Runs all scenarios, each on a store of its own, and again on what is there after a reopening
+/// where the store outlives one. Returns the names of those that failed.
+#[must_use]
+pub fn failures(make: Make<'_>, reopen: Option<Reopen<'_>>) -> Vec<&'static str> {
+    let subject = Subject { make, reopen };
+    scenarios()
+        .into_iter()
+        .filter(|scenario| {
+            let run = std::panic::AssertUnwindSafe(|| (scenario.run)(&subject));
+            std::panic::catch_unwind(run).is_err()
+        })
+        .map(|scenario| scenario.name)
+        .collect()
+}
+
+impl Subject<'_> {
+    fn store(&self) -> Arc<dyn Store> {
+        (self.make)(u64::MAX)
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::of(self.store(), Shard(0))
+    }
+
+    /// Runs a check, and once more after a reopening.
+    fn check_twice(&self, owner: Owner, check: impl Fn(&dyn Store)) {
+        check(&*owner.store);
+        if let Some(reopen) = self.reopen {
+            let shard = owner.fence.shard;
+            let store = reopen(owner.store);
+            check(&*store);
+            // The order goes on where it ended.
+            let mut owner = Owner::of(store, shard);
+            owner.put(&key(999, b"after"), b"reopening");
+            assert_eq!(value(&*owner.store, &key(999, b"after")), Some(b"reopening".to_vec()));
+        }
+    }
+}
+
+type Outcome = Result<(), StoreError>;
+
+/// One who owns a shard and submits to it.
+struct Owner {
+    store: Arc<dyn Store>,
+    fence: Fence,
+    next: BatchId,
+}
+
+impl Owner {
+    fn of(store: Arc<dyn Store>, shard: Shard) -> Self {
+        let (fence, next) = store.acquire(shard).unwrap_or_else(|error| {
+            unreachable!("a shard can be acquired: {error}");
+        });
+        assert_eq!(fence.shard, shard, "the fence is for the shard");
+        Self { store, fence, next }
+    }
+
+    fn send(&self, id: BatchId, fences: Vec<Fence>, batch: Arc<Batch>) -> Receiver<Outcome> {
+        let (sender, receiver) = channel();
+        let completion = Box::new(move |outcome| note(&sender, outcome));
+        self.store.submit(Submission { id, fences, batch }, completion);
+        receiver
+    }
+
+    /// Submits the next batch and waits for its outcome.
+    fn submit(&mut self, batch: Batch) -> Outcome {
+        let receiver = self.send(self.next, vec![self.fence], Arc::new(batch));
+        self.next = BatchId(self.next.0 + 1);
+        outcome_of(&receiver)
+    }
+
+    fn store(&mut self, batch: Batch) {
+        let outcome = self.submit(batch);
+        assert!(outcome.is_ok(), "a legal batch is stored: {outcome:?}");
+    }
+
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        let mut batch = Batch::default();
+        batch.put(key, |to| to.extend_from_slice(value));
+        self.store(batch);
+    }
+
+    fn put_content(&mut self, key: &Key, content: &[u8]) {
+        let mut batch = Batch::default();
+        batch.put_with_content(key, Bytes::copy_from_slice(content), |_| {});
+        self.store(batch);
+    }
+}
+
+fn note(sender: &Sender<Outcome>, outcome: Outcome) {
+    // A test that has failed meanwhile does not listen any more.
+    sender.send(outcome).ok();
+}
+
+fn outcome_of(receiver: &Receiver<Outcome>) -> Outcome {
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        unreachable!("a completion is called exactly once, in time");
+    })
+}
+
+fn key(space: u64, rest: &[u8]) -> Key {
+    Key::of_space(space).then(rest)
+}
+
+fn contents_of(store: &dyn Store, keys: &[Key]) -> Vec<Option<ContentRef>> {
+    let mut contents = Vec::new();
+    store.pin(keys, &mut contents);
+    assert_eq!(contents.len(), keys.len(), "a pin answers for every key");
+    contents
+}
+
+/// Reads pinned content on this thread.
+fn load(content: &ContentRef) -> Vec<u8> {
+    if let Some(bytes) = content.loaded() {
+        return bytes.to_vec();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let loaded = runtime.map(|runtime| runtime.block_on(content.load()));
+    match loaded {
+        Ok(Ok(bytes)) => bytes.to_vec(),
+        other => unreachable!("pinned content can be read: {other:?}"),
+    }
+}
+
+fn content(store: &dyn Store, key: &Key) -> Option<Vec<u8>> {
+    contents_of(store, &[*key]).pop().flatten().as_ref().map(load)
+}
+
+/// Everything under a prefix; asserts that it comes in ascending order.
+fn scan(store: &dyn Store, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let scanned = store.scan(prefix, &mut |key, value| found.push((key.to_vec(), value.to_vec())));
+    assert!(scanned.is_ok(), "a store can be scanned: {scanned:?}");
+    assert!(found.is_sorted_by(|a, b| a.0 < b.0), "a scan ascends by key");
+    assert!(found.iter().all(|(key, _)| key.starts_with(prefix)), "a scan stays in its prefix");
+    found
+}
+
+fn keys_of(store: &dyn Store, space: u64) -> Vec<Vec<u8>> {
+    let prefix = Key::of_space(space);
+    scan(store, prefix.as_bytes())
+        .into_iter()
+        .map(|(key, _)| key.get(crate::SPACE_BYTES..).unwrap_or_default().to_vec())
+        .collect()
+}
+
+fn value(store: &dyn Store, key: &Key) -> Option<Vec<u8>> {
+    scan(store, key.as_bytes())
+        .into_iter()
+        .find(|(found, _)| found == key.as_bytes())
+        .map(|(_, value)| value)
+}

@@ -1,0 +1,133 @@
+//! Descriptions: the settable properties of entities, and the settings of their namespace (ENT).
+//!
+//! A description is a plain value with effective values; updates are values too, so that a refused
+//! one changes nothing. Absent on purpose: runtime counts, which the tree's account has, and
+//! AuthorizationRules, which come with the shared access signature authorizer.
+
+mod bounds;
+mod forwarding;
+mod queue;
+mod status;
+mod subscription;
+#[cfg(test)]
+mod tests;
+mod topic;
+
+pub use forwarding::Destination;
+pub use queue::{QueueDescription, QueueUpdate};
+pub use status::EntityStatus;
+pub use subscription::{SubscriptionDescription, SubscriptionUpdate};
+pub use topic::{TopicDescription, TopicUpdate};
+
+pub use crate::kind::EntityKind;
+
+use crate::error::Rejection;
+use crate::limits::{Limits, Tier};
+use crate::time::TimeSpan;
+
+/// The settings of a namespace that concern entities.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// The name of the namespace (CNT-10).
+    pub name: Box<str>,
+    /// The numbers in force, with the tier (ENT-01, QUO-02).
+    pub limits: Limits,
+    /// AutoDeleteOnIdle of entities created without one (TMP-02); unlimited by default (TMP-04).
+    pub auto_delete_on_idle_default: TimeSpan,
+    /// `locks.release_on_detach`: whether an orderly detach of a link releases the locks taken over
+    /// it, as a broken connection does (SET-21).
+    pub locks_release_on_detach: bool,
+    /// `sessions.expire_whole_session`: whether one expired message of a session expires all its
+    /// active messages that are not in flight (EXP-41, EXP-47); otherwise each expires by itself.
+    pub sessions_expire_whole: bool,
+    /// `forwarding.failure_target`: where messages go that cannot be forwarded (FWD-18).
+    pub forwarding_failure_target: FailureTarget,
+    /// `forwarding.on_destination_full`: what becomes of messages whose destination is full (VIA-03).
+    pub forwarding_on_destination_full: OnDestinationFull,
+}
+
+/// Where messages go that cannot be forwarded (FWD-18).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FailureTarget {
+    /// The transfer dead-letter queue of the entity that holds them.
+    #[default]
+    TransferDeadLetter,
+    /// Its dead-letter queue, as the cloud service does since 2023.
+    DeadLetter,
+}
+
+/// What becomes of a message whose destination is full (FWD-15, VIA-03).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnDestinationFull {
+    /// It goes where messages go that cannot be forwarded.
+    #[default]
+    TransferDeadLetter,
+    /// It stays, with all behind it, until there is room.
+    Hold,
+}
+
+impl Settings {
+    /// The settings of a new namespace of that tier.
+    #[must_use]
+    pub fn new(name: impl Into<Box<str>>, tier: Tier) -> Self {
+        Self {
+            name: name.into(),
+            limits: Limits::of(tier),
+            auto_delete_on_idle_default: TimeSpan::MAX,
+            locks_release_on_detach: false,
+            sessions_expire_whole: true,
+            forwarding_failure_target: FailureTarget::default(),
+            forwarding_on_destination_full: OnDestinationFull::default(),
+        }
+    }
+
+    /// The tier of the namespace (ENT-01).
+    #[must_use]
+    pub const fn tier(&self) -> Tier {
+        self.limits.tier
+    }
+
+    /// A queue with only a path: the tier's defaults (ENT-03) and the namespace's (TMP-02).
+    #[must_use]
+    pub fn new_queue(&self, path: impl Into<Box<str>>) -> QueueDescription {
+        QueueDescription {
+            auto_delete_on_idle: self.auto_delete_on_idle_default,
+            ..QueueDescription::new(path, &self.limits)
+        }
+    }
+
+    /// A topic with only a path, as [`Settings::new_queue`].
+    #[must_use]
+    pub fn new_topic(&self, path: impl Into<Box<str>>) -> TopicDescription {
+        TopicDescription {
+            auto_delete_on_idle: self.auto_delete_on_idle_default,
+            ..TopicDescription::new(path, &self.limits)
+        }
+    }
+
+    /// A subscription with only its names, as [`Settings::new_queue`].
+    #[must_use]
+    pub fn new_subscription(
+        &self,
+        topic: impl Into<Box<str>>,
+        name: impl Into<Box<str>>,
+    ) -> SubscriptionDescription {
+        SubscriptionDescription {
+            auto_delete_on_idle: self.auto_delete_on_idle_default,
+            ..SubscriptionDescription::new(topic, name, &self.limits)
+        }
+    }
+
+    /// Refuses settings under which no entity could be created with its defaults.
+    pub fn validate(&self) -> Result<(), Rejection> {
+        self.limits.validate()?;
+        self.new_queue("default").validate(&self.limits)
+    }
+}
+
+impl Default for Settings {
+    /// The namespace `peeklock` in the tier Premium (ENT-01).
+    fn default() -> Self {
+        Self::new("peeklock", Tier::default())
+    }
+}

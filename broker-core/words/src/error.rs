@@ -1,0 +1,348 @@
+//! What a caller is told when an operation fails.
+//!
+//! The pure machine answers with a [`Rejection`]; `broker.rs` stamps it once with a tracking id,
+//! logs it under that id, and makes the [`BrokerError`] that transports carry. Absent on purpose:
+//! the forms on the wire, which stand in `condition.rs`.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt::{self, Write as _};
+
+use crate::condition::Condition;
+use crate::description::EntityKind;
+use crate::ids::{LockToken, SequenceNumber, TrackingId};
+use crate::time::Timestamp;
+
+#[cfg(test)]
+mod tests;
+
+/// How long clients are asked to stay away from a busy broker (ERR-09).
+const BUSY_WAIT_SECONDS: u8 = 10;
+/// Text of a caller that is repeated to it in a detail is cut after so many characters, enough for
+/// any legal path.
+const QUOTED_CHARS_MAX: usize = 400;
+
+/// A refused operation that changed nothing: a condition and a detail, without any identity.
+///
+/// Details are lowercase, name the thing and the limit, and have no full stop.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{condition}: {detail}")]
+pub struct Rejection {
+    condition: Condition,
+    detail: Box<str>,
+}
+
+/// A failed operation as its caller sees it (SND-05); one pointer wide, so that results stay cheap.
+///
+/// Its text ends with the tracking id, the entity and the instant (SND-06). Its source is for the
+/// broker's log and never sent.
+pub struct BrokerError(Box<Failure>);
+
+struct Failure {
+    rejection: Rejection,
+    tracking_id: TrackingId,
+    entity: Box<str>,
+    at: Timestamp,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Rejection {
+    /// A rejection with a detail of the caller's own making.
+    #[must_use]
+    pub fn new(condition: Condition, detail: impl Into<Box<str>>) -> Self {
+        Self { condition, detail: detail.into() }
+    }
+
+    /// The reason for programs.
+    #[must_use]
+    pub const fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// The reason for people; not stable (ERR-07).
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Whether the same operation can succeed later (SND-04).
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        self.condition.retryable()
+    }
+
+    /// A malformed or unsupported value, a bad name, a bad rule text.
+    #[must_use]
+    pub fn argument(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::ArgumentError, detail)
+    }
+
+    /// A value outside its bounds.
+    #[must_use]
+    pub fn out_of_range(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::ArgumentOutOfRange, detail)
+    }
+
+    /// An operation that is not valid for this entity, state or mode.
+    #[must_use]
+    pub fn invalid_operation(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::InvalidOperation, detail)
+    }
+
+    /// A known operation or property that this version does not support; `what` is a noun phrase.
+    #[must_use]
+    pub fn not_implemented(what: &str) -> Self {
+        Self::new(Condition::NotImplemented, format!("{what} is not supported in this version"))
+    }
+
+    /// No token, a bad one, or a missing right.
+    #[must_use]
+    pub fn unauthorized(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::Unauthorized, detail)
+    }
+
+    /// The address names no entity (ADR-14).
+    #[must_use]
+    pub fn entity_not_found(path: &str) -> Self {
+        Self::new(Condition::EntityNotFound, format!("no entity has the path {}", Quoted(path)))
+    }
+
+    /// The address names an entity of another kind (ADR-12, ADR-14).
+    #[must_use]
+    pub fn entity_is_no(wanted: EntityKind, path: &str, found: EntityKind) -> Self {
+        let (found, wanted) = (found.noun(), wanted.noun());
+        let detail = format!("{} is a {found}, not a {wanted}", Quoted(path));
+        Self::new(Condition::EntityNotFound, detail)
+    }
+
+    /// The path to create is taken (ADR-12, ENT-13).
+    #[must_use]
+    pub fn entity_already_exists(path: &str) -> Self {
+        Self::new(
+            Condition::EntityAlreadyExists,
+            format!("an entity with the path {} exists already", Quoted(path)),
+        )
+    }
+
+    /// The entity's status blocks the operation (ENT-24).
+    #[must_use]
+    pub fn entity_disabled(path: &str, status: impl fmt::Display) -> Self {
+        Self::new(
+            Condition::EntityDisabled,
+            format!("the status of entity {} is {status}", Quoted(path)),
+        )
+    }
+
+    /// There are too many of something.
+    #[must_use]
+    pub fn quota_exceeded(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::QuotaExceeded, detail)
+    }
+
+    /// The entity has no room for the message (SND-24); `kind` is "queue" or "topic".
+    #[must_use]
+    pub fn entity_full(kind: &str, path: &str, bytes: u64, bytes_max: u64) -> Self {
+        Self::quota_exceeded(format!(
+            "{kind} {} is full: {bytes} of {bytes_max} bytes",
+            Quoted(path)
+        ))
+    }
+
+    /// More of something than its limit allows; `what` is a plural, such as "receivers".
+    #[must_use]
+    pub fn too_many(what: &str, path: &str, count_max: usize) -> Self {
+        Self::quota_exceeded(format!("{} has its {count_max} {what} already", Quoted(path)))
+    }
+
+    /// `what`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23, SND-30).
+    #[must_use]
+    pub fn message_size_exceeded(what: &str, bytes: u64, bytes_max: u64) -> Self {
+        Self::new(
+            Condition::MessageSizeExceeded,
+            format!("{what} of {bytes} bytes is larger than the {bytes_max} bytes allowed"),
+        )
+    }
+
+    /// The token locks nothing: unknown, used, expired or released.
+    #[must_use]
+    pub fn message_lock_lost(token: LockToken) -> Self {
+        Self::new(
+            Condition::MessageLockLost,
+            format!("lock {token} does not exist, has expired or was released"),
+        )
+    }
+
+    /// The receiver does not hold the session: its lock ended, or it never had one (SES-15).
+    #[must_use]
+    pub fn session_lock_lost(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::SessionLockLost, detail)
+    }
+
+    /// Another receiver holds the session (SES-06).
+    #[must_use]
+    pub fn session_cannot_be_locked(session: &str) -> Self {
+        Self::new(
+            Condition::SessionCannotBeLocked,
+            format!("session {} is held by another receiver", Quoted(session)),
+        )
+    }
+
+    /// No such deferred or scheduled message, or it is locked.
+    #[must_use]
+    pub fn message_not_found(sequence: SequenceNumber) -> Self {
+        Self::new(
+            Condition::MessageNotFound,
+            format!("message {sequence} does not exist here, is in another state or is locked"),
+        )
+    }
+
+    /// The operation was not finished in time.
+    #[must_use]
+    pub fn timeout(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::ServiceTimeout, detail)
+    }
+
+    /// Overload, before anything was applied (ERR-06).
+    #[must_use]
+    pub fn server_busy(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::ServerBusy, detail)
+    }
+
+    /// The entity changed since the version that the caller stated (ENT-17).
+    #[must_use]
+    pub fn update_conflict(path: &str) -> Self {
+        Self::new(
+            Condition::UpdateConflict,
+            format!("entity {} has changed since the version given", Quoted(path)),
+        )
+    }
+
+    /// Cancelled by the caller or by shutdown.
+    #[must_use]
+    pub fn cancelled(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::OperationCancelled, detail)
+    }
+
+    /// A bug or a failure of the store; the cause goes to the log as a source, not into the detail.
+    #[must_use]
+    pub fn internal(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Condition::InternalError, detail)
+    }
+}
+
+impl BrokerError {
+    /// A rejection with the identity under which the broker logs it.
+    #[must_use]
+    pub fn new(rejection: Rejection, tracking_id: TrackingId, entity: &str, at: Timestamp) -> Self {
+        Self(Box::new(Failure { rejection, tracking_id, entity: entity.into(), at, source: None }))
+    }
+
+    /// This error with what caused it, for the broker's log.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// The reason for programs.
+    #[must_use]
+    pub const fn condition(&self) -> Condition {
+        self.0.rejection.condition
+    }
+
+    /// The reason for people, without the identity that ends the whole text.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.rejection.detail
+    }
+
+    /// Whether the same operation can succeed later (SND-04).
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        self.0.rejection.retryable()
+    }
+
+    /// The id under which operators find this failure in the broker's log (SND-06).
+    #[must_use]
+    pub const fn tracking_id(&self) -> TrackingId {
+        self.0.tracking_id
+    }
+
+    /// The path of the entity asked for.
+    #[must_use]
+    pub fn entity(&self) -> &str {
+        &self.0.entity
+    }
+
+    /// When the broker refused.
+    #[must_use]
+    pub const fn timestamp(&self) -> Timestamp {
+        self.0.at
+    }
+
+    /// The rejection without its identity.
+    #[must_use]
+    pub const fn rejection(&self) -> &Rejection {
+        &self.0.rejection
+    }
+}
+
+impl fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { rejection, tracking_id, entity, at, .. } = &*self.0;
+        write!(f, "{rejection}. ")?;
+        if rejection.condition == Condition::ServerBusy {
+            write!(f, "Please wait {BUSY_WAIT_SECONDS} seconds and try again. ")?;
+        }
+        let entity = tamed(entity);
+        write!(f, "TrackingId:{tracking_id}, Entity:{entity}, Timestamp:{at}")
+    }
+}
+
+impl fmt::Debug for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerError")
+            .field("condition", &self.condition())
+            .field("detail", &self.detail())
+            .field("tracking_id", &self.tracking_id())
+            .field("entity", &self.entity())
+            .field("timestamp", &format_args!("{}", self.timestamp()))
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl Error for BrokerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Text of a caller inside a detail: between backticks, made harmless for logs and headers.
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", tamed(self.0))
+    }
+}
+
+/// The text without control characters and of bounded length: an address may be as long as a frame.
+fn tamed(text: &str) -> Cow<'_, str> {
+    if text.len() <= QUOTED_CHARS_MAX && !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut harmless = String::new();
+    for character in text.chars().take(QUOTED_CHARS_MAX) {
+        if character.is_control() {
+            harmless.extend(character.escape_default());
+        } else {
+            harmless.push(character);
+        }
+    }
+    if let Some(left_out) = text.chars().count().checked_sub(QUOTED_CHARS_MAX).filter(|n| *n > 0) {
+        // Writing into a string cannot fail.
+        write!(harmless, "... and {left_out} characters more").unwrap_or_default();
+    }
+    Cow::Owned(harmless)
+}

@@ -1,0 +1,32 @@
+//! The kinds of entities.
+
+use std::fmt;
+
+/// The kinds of entities.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EntityKind {
+    /// Holds messages for competing receivers.
+    Queue,
+    /// Publishes each message to its subscriptions.
+    Topic,
+    /// Holds its copies of a topic's messages.
+    Subscription,
+}
+
+impl EntityKind {
+    /// What it is called in a text.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Topic => "topic",
+            Self::Subscription => "subscription",
+        }
+    }
+}
+
+impl fmt::Display for EntityKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.noun())
+    }
+}
