@@ -6,7 +6,7 @@
 
 mod measure;
 
-use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::command::{Command, MachineOutcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
@@ -54,7 +54,7 @@ fn main() {
             for _ in 0..LIST {
                 let command = Command::Send { message: inbound.clone() };
                 let answer = queue.apply(Ticket(1), SubQueue::Main, command, &mut ctx, &mut step);
-                assert!(matches!(answer, Ok(Answer::Now(Outcome::Accepted(_), _))));
+                assert!(matches!(answer, Ok(Answer::Now(MachineOutcome::Accepted(_), _))));
             }
             queue.committed(ctx.stage);
             step.changes.clear();
@@ -67,7 +67,7 @@ fn main() {
             };
             queue.apply(Ticket(2), SubQueue::Main, receive, &mut ctx, &mut step).ok();
             queue.serve(&mut ctx, &mut step);
-            let Some(Effect::Answer { result: Ok(Outcome::Received(messages)), .. }) =
+            let Some(Effect::Answer { result: Ok(MachineOutcome::Received(messages)), .. }) =
                 step.effects.pop()
             else {
                 panic!("nothing received")

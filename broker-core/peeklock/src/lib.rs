@@ -33,15 +33,20 @@
 //!
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
 //! - An actix actor becomes a receiver through [`Consumer`]: the outcome of its handler settles.
-//! - [`http`] and [`websocket`] serve the same broker to clients on the network;
-//!   [`websocket::client`] is such a client, [`metrics_prometheus`] renders metrics.
-//! - [`forward_webhook`], [`forward_peeklock`] and [`forward_log`] take messages elsewhere.
+//! - `http` and `websocket` serve the same broker to clients on the network; `websocket::client` is such a
+//!   client, `metrics_prometheus` renders metrics.
+//! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
 //!   what a store does.
 //! - Everything else is `peeklock-core`: words ([`message`], [`time`], [`path`], [`description`],
 //!   [`limits`], [`error`]), the model ([`command`], [`change`], [`effect`]) and what drives it.
 //!
-//! The package has one set of features: what is described here is always there.
+//! # Features
+//!
+//! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `http`,
+//! `websocket`, `websocket-client`, `forward-log`, `forward-peeklock`, `forward-webhook` and `metrics-prometheus`
+//! add the modules of these names; `full` is all of them, `testing` the kit for tests of stores. The program
+//! `peeklock` is the package `peeklock-server`.
 
 #[doc(inline)]
 pub use peeklock_core::*;
@@ -49,36 +54,42 @@ pub use peeklock_core::*;
 pub use peeklock_inproc::*;
 
 /// The HTTP transport: the Service Bus REST data plane and its management.
+#[cfg(feature = "http")]
 pub mod http {
     #[doc(inline)]
     pub use peeklock_http::*;
 }
 
 /// The WebSocket transport and its client.
+#[cfg(feature = "websocket")]
 pub mod websocket {
     #[doc(inline)]
     pub use peeklock_websocket::*;
 }
 
 /// Forwards messages into the log, for destinations such as `log://info`.
+#[cfg(feature = "forward-log")]
 pub mod forward_log {
     #[doc(inline)]
     pub use peeklock_forward_log::*;
 }
 
 /// Forwards messages to other brokers, for destinations such as `peeklock+wss://broker.example.com/orders`.
+#[cfg(feature = "forward-peeklock")]
 pub mod forward_peeklock {
     #[doc(inline)]
     pub use peeklock_forward_peeklock::*;
 }
 
 /// Forwards messages to webhooks, for destinations such as `webhook+https://hooks.example.com/orders`.
+#[cfg(feature = "forward-webhook")]
 pub mod forward_webhook {
     #[doc(inline)]
     pub use peeklock_forward_webhook::*;
 }
 
 /// Metrics in the format of Prometheus.
+#[cfg(feature = "metrics-prometheus")]
 pub mod metrics_prometheus {
     #[doc(inline)]
     pub use peeklock_metrics_prometheus::*;
