@@ -15,6 +15,7 @@ pub mod any;
 pub mod due;
 mod duplicate_history;
 pub mod family;
+mod intake;
 pub mod lock_table;
 pub mod peers;
 pub mod queue;

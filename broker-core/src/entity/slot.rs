@@ -54,6 +54,30 @@ pub struct Slot {
     pub never_duplicate: bool,
 }
 
+impl Slot {
+    /// A message of this size that comes in: active in the main queue, without an end, never delivered, on its
+    /// first way, as the sender has made it.
+    #[must_use]
+    pub const fn arriving(enqueued_at: Timestamp, size: u32, header_size: u32) -> Self {
+        Self {
+            enqueued_at,
+            expires_at: Timestamp::NEVER,
+            enqueued_sequence: SequenceNumber(0),
+            size,
+            header_size,
+            delivery_count: 0,
+            lock: None,
+            overlay_count: 0,
+            state: SlotState::Active,
+            sub_queue: SubQueue::Main,
+            hops: 0,
+            in_flight: false,
+            transferring: false,
+            never_duplicate: false,
+        }
+    }
+}
+
 /// Place of a lock in the lock table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockIndex(std::num::NonZeroU32);
@@ -304,22 +328,7 @@ mod tests {
     use super::*;
 
     fn slot(count: u32) -> Slot {
-        Slot {
-            enqueued_at: Timestamp::NONE,
-            expires_at: Timestamp::NEVER,
-            enqueued_sequence: SequenceNumber(0),
-            size: 1,
-            header_size: 0,
-            delivery_count: count,
-            lock: None,
-            overlay_count: 0,
-            state: SlotState::Active,
-            sub_queue: SubQueue::Main,
-            hops: 0,
-            in_flight: false,
-            transferring: false,
-            never_duplicate: false,
-        }
+        Slot { delivery_count: count, ..Slot::arriving(Timestamp::NONE, 1, 0) }
     }
 
     /// Compares the table with a plain map while numbers are added with gaps and removed at random.

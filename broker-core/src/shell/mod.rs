@@ -308,8 +308,8 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        if parked::needs_room(&request.command) {
-            return self.take_send(request, now, out, turn);
+        if let Some(stored) = request.command.cost().stored {
+            return self.take_send(request, stored, now, out, turn);
         }
         if let Command::TransferIn { passage, .. } = &request.command {
             // A source that has ended offers its messages again, or never.

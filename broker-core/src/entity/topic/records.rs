@@ -11,8 +11,8 @@ use crate::description::SubscriptionDescription;
 use crate::entity::{CorruptRecord, Machine};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::Content;
-use crate::rule::RuleDescription;
 use crate::rule::codec::write_rule;
+use crate::rule::{Rule, RuleDescription};
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
 
@@ -89,7 +89,7 @@ impl Topic {
                 batch.delete_prefix(&codec::space_key(*id));
             }
             TopicChange::RuleSet { subscription, rule, .. } => {
-                self.write_rule(*subscription, rule, batch);
+                self.write_rule(*subscription, rule.description(), batch);
             }
             TopicChange::RuleRemoved { subscription, name } => {
                 batch.delete(&codec::rule_key(*subscription, self.rule_hash(name)));
@@ -109,7 +109,7 @@ impl Topic {
         &self,
         id: EntityId,
         description: &SubscriptionDescription,
-        rules: &[RuleDescription],
+        rules: &[Rule],
         at: Timestamp,
         batch: &mut Batch,
     ) {
@@ -127,7 +127,7 @@ impl Topic {
         };
         batch.put(&codec::counters_key(id), |value| codec::write_counters(&counters, value));
         for rule in rules {
-            self.write_rule(id, rule, batch);
+            self.write_rule(id, rule.description(), batch);
         }
     }
 

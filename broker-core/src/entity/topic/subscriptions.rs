@@ -9,21 +9,7 @@ use crate::entity::family::CopySettings;
 use crate::entity::{Ctx, Step};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber};
-use crate::rule::{Rule, RuleDescription, SubscriptionSettings};
-
-/// How copies are made for a subscription.
-pub(in crate::entity) const fn copy_settings(
-    description: &SubscriptionDescription,
-) -> CopySettings {
-    CopySettings {
-        rules: SubscriptionSettings {
-            dead_lettering_on_filter_errors: description
-                .enable_dead_lettering_on_filter_evaluation_exceptions,
-            requires_session: description.requires_session,
-        },
-        default_message_time_to_live: description.default_message_time_to_live,
-    }
-}
+use crate::rule::{Rule, RuleDescription};
 
 impl Topic {
     /// Stores a subscription with its rules, or nothing if one of them is not valid (TOP-17).
@@ -39,15 +25,10 @@ impl Topic {
         if self.subscriptions.len() >= count_max {
             return Err(Rejection::too_many("subscriptions", self.path(), count_max));
         }
-        let settings = copy_settings(&description);
         let default = RuleDescription::default_rule(ctx.now);
         let rules = rules.into_iter().map(|rule| RuleDescription { created_at: ctx.now, ..rule });
         let rules = rules.collect();
-        // The rules are judged where they will be; what is right is stored, and comes again with the
-        // change.
-        self.matcher.create_subscription(id, settings.rules, rules, default, ctx.limits)?;
-        let rules = self.matcher.rules(id).map(|rule| rule.description().clone()).collect();
-        self.matcher.remove_subscription(id);
+        let rules = self.matcher.judge_subscription(rules, default, ctx.limits)?;
         let change = TopicChange::SubscriptionCreated { id, description, rules, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         self.usage.touch(ctx.now);
@@ -95,7 +76,7 @@ impl Topic {
         last_sequence: SequenceNumber,
         rules: Vec<Rule>,
     ) {
-        self.add(id, copy_settings(description), last_sequence);
+        self.add(id, CopySettings::of(description), last_sequence);
         for rule in rules {
             self.matcher.restore_rule(id, rule);
         }

@@ -6,6 +6,7 @@ use super::Topic;
 use super::publish::{Journey, Plan};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::{Answer, Gate};
+use crate::entity::intake::Intake;
 use crate::entity::queue::Planned;
 use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;

@@ -6,6 +6,7 @@ use super::publish::{Journey, Plan};
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
+use crate::entity::intake::Intake;
 use crate::entity::{Ctx, Step, take_over};
 use crate::error::Rejection;
 use crate::message::Overlay;

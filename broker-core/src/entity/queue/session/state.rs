@@ -10,6 +10,7 @@ use crate::change::codec::session_state_key;
 use crate::change::{Change, Durability};
 use crate::command::{Outcome, StateFacts};
 use crate::effect::{Answer, Gate};
+use crate::entity::intake::Intake;
 use crate::entity::queue::Queue;
 use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
