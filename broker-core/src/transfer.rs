@@ -93,10 +93,10 @@ pub enum Departure {
     Taken,
     /// A forwarder has delivered it; its records are here still.
     Delivered,
-    /// The destination does not take it.
-    Refused(Rejection),
+    /// The destination, an entity of this broker, does not take it.
+    NotAdmitted(Rejection),
     /// A forwarder will never take it (FWD-31).
-    Rejected {
+    Refused {
         /// Becomes DeadLetterReason.
         reason: Box<str>,
         /// Becomes DeadLetterErrorDescription.

@@ -67,7 +67,7 @@ pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Depar
         .into_iter()
         .map(|content| match (content, &absent) {
             (None, _) => Departure::Taken,
-            (Some(_), Some(absent)) => Departure::Refused(absent.clone()),
+            (Some(_), Some(absent)) => Departure::NotAdmitted(absent.clone()),
             (Some(_), None) => Departure::Kept,
         })
         .collect()
@@ -77,7 +77,7 @@ impl From<Admission> for Departure {
     fn from(admission: Admission) -> Self {
         match admission {
             Admission::Accepted => Self::Taken,
-            Admission::Refused(rejection) => Self::Refused(rejection),
+            Admission::Refused(rejection) => Self::NotAdmitted(rejection),
             Admission::NotTried => Self::NotTried,
         }
     }
