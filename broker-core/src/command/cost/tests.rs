@@ -39,6 +39,9 @@ fn overlay() -> Overlay {
     Overlay::encode(&[("cause".to_owned(), Value::from("broken"))]).unwrap()
 }
 
+/// A command, its count and bytes, and of what it stores the bytes and how much is published.
+type Case = (Command, u64, u64, Option<(u64, u64)>);
+
 /// DESIGN D6, D11: count, bytes, and what is stored with which records; `None` where nothing of any size is.
 #[test]
 fn a_command_costs_what_it_brings() {
@@ -47,7 +50,7 @@ fn a_command_costs_what_it_brings() {
     let token = LockToken(1);
     let abandon = || Settlement::Abandon { properties: Some(overlay()) };
     let holder = crate::ids::ReceiverId(1);
-    let cases: Vec<(Command, u64, u64, Option<(u64, u64)>)> = vec![
+    let cases: Vec<Case> = vec![
         (Command::Send { message: message(100) }, 1, one, Some((one + 256, 1))),
         (Command::SendBatch { messages: Vec::new() }, 1, 0, Some((0, 0))),
         (
