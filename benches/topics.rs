@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use peeklock_core::command::{Command, InboundMessage};
+use peeklock_core::command::{Command, InboundMessage, TopicCommand};
 use peeklock_core::description::{
     QueueDescription, Settings, SubscriptionDescription, TopicDescription,
 };
@@ -184,11 +184,11 @@ fn of_topic(count: u64, filters: Filters, settings: &Settings) -> World<Topic> {
             SubscriptionDescription::new("events", number.to_string(), &settings.limits);
         let described = Arc::clone(world.root.machine().description());
         let rules = vec![RuleDescription::new("rule", filter, now())];
-        world.run(std::iter::once(Command::CreateSubscription {
+        world.run(std::iter::once(Command::OfTopic(TopicCommand::CreateSubscription {
             id,
             description: Box::new(description.clone()),
             rules,
-        }));
+        })));
         let queue = Queue::subscription(id, description, described, config(), now());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(1, u64::MAX));
         let shell = shell(queue, &world.tree, &store, settings);

@@ -12,11 +12,11 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::actor::directory::Directory;
 use crate::actor::inlet::Inlet;
-use crate::actor::namespace::{Create, DeleteEntity, NamespaceActor, Root, Stop};
+use crate::actor::namespace::{Answer, Create, DeleteEntity, NamespaceActor, Root, Stop};
 use crate::builder::BrokerBuilder;
 use crate::call::{Call, CallList};
 use crate::clock::Clock;
-use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, SessionCommand};
+use crate::command::{Command, Cost, Described, InboundMessage, Outcome};
 use crate::contract::{Authorizer, Principal, Right};
 use crate::description::{Destination, EntityKind, QueueUpdate, Settings};
 use crate::error::{BrokerError, Rejection};
@@ -27,7 +27,7 @@ use crate::message::{Content, Message};
 use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path};
 use crate::permits::Budget;
 use crate::request::{Release, Request, Way, release_all};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::Timestamp;
 use crate::transaction::Room;
@@ -42,6 +42,9 @@ pub struct Shared {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
+    /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
+    /// room of the other for what has asked them.
+    pub(crate) management: Budget,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
@@ -249,9 +252,8 @@ impl Broker {
             &description.forward_dead_lettered_messages_to,
         ])
         .map_err(refuse)?;
-        let (answer, answered) = oneshot::channel();
-        self.namespace.do_send(Create { root: Root::Queue(description), answer });
-        answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
+        let root = Root::Queue(description);
+        self.ask_namespace(1, |answer| Create { root, answer }).await.map_err(refuse)?;
         self.describe_queue(path).await
     }
 
@@ -299,7 +301,7 @@ impl Broker {
     /// `EntityNotFound`; `InvalidOperation` for a sub-queue, which cannot be managed (DLQ-02).
     pub async fn describe_queue(&self, path: &str) -> Result<Described, BrokerError> {
         let entity = self.manageable(path, EntityKind::Queue)?;
-        match entity.call(Command::Describe).await? {
+        match entity.manage(Command::Describe).await? {
             Outcome::Described(described) => Ok(*described),
             _ => Err(self.refuse(Rejection::internal("unexpected answer"), path)),
         }
@@ -333,7 +335,7 @@ impl Broker {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),
             };
-            match entity.call(command).await {
+            match entity.manage(command).await {
                 Ok(_) => return self.describe_queue(path).await,
                 // Somebody else was faster: without a version of the caller's, apply it to theirs.
                 Err(error)
@@ -361,12 +363,26 @@ impl Broker {
     /// As for [`Broker::delete_entity`]; `EntityNotFound` for one of another kind.
     pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
         let entity = self.manageable(path, kind)?;
-        let (answer, answered) = oneshot::channel();
-        self.namespace.do_send(DeleteEntity { key: entity.0.key.clone(), answer });
-        answered
+        let key = entity.0.key.clone();
+        self.ask_namespace(1, |answer| DeleteEntity { key, answer })
             .await
-            .unwrap_or_else(|_| Err(stopped()))
             .map_err(|rejection| self.refuse(rejection, path))
+    }
+
+    /// Asks the namespace for something that is so many operations, as soon as there is room for them.
+    async fn ask_namespace<M>(
+        &self,
+        count: usize,
+        mail: impl FnOnce(Answer) -> M,
+    ) -> Result<(), Rejection>
+    where
+        M: actix::Message<Result = ()> + Send + 'static,
+        NamespaceActor: actix::Handler<M>,
+    {
+        let permit = self.shared.management.acquire_list(count as u64, 0).await;
+        let (answer, answered) = Answer::new(permit);
+        self.namespace.do_send(mail(answer));
+        answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// The paths of all queues in case-insensitive order, `top` of them after `skip` (ENT-30).
@@ -463,17 +479,23 @@ impl Broker {
     ///
     /// # Errors
     /// When the store could not finish.
-    pub async fn stop(&self, grace: Duration) -> Result<(), crate::store::StoreError> {
+    pub async fn stop(&self, grace: Duration) -> Result<(), StoreError> {
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(Stop { grace, answer });
         answered.await.ok();
-        let result = self.shared.store.close();
-        self.engine.end.notify_one();
-        // The threads end at once: nothing is left for them to do.
-        tokio::task::spawn_blocking(move || thread.join()).await.ok();
-        result
+        let (store, engine) = (Arc::clone(&self.shared.store), Arc::clone(&self.engine));
+        let ended = tokio::task::spawn_blocking(move || {
+            let result = store.close();
+            engine.end.notify_one();
+            // The threads end at once: nothing is left for them to do.
+            thread.join().ok();
+            result
+        });
+        ended.await.unwrap_or_else(|error| {
+            Err(StoreError::Failed(format!("the store did not close: {error}").into()))
+        })
     }
 }
 
@@ -556,23 +578,30 @@ impl Entity {
     /// # Errors
     /// With the condition of the rejection.
     pub async fn call(&self, command: Command) -> Result<Outcome, BrokerError> {
-        let bytes = command_bytes(&command);
+        let Cost { count, bytes, .. } = command.cost();
         let budget = &self.0.broker.shared.budget;
-        let permit = match budget.try_acquire(bytes) {
+        let permit = match budget.try_acquire_list(count, bytes) {
             Some(permit) => permit,
-            None => budget.acquire(bytes).await,
+            None => budget.acquire_list(count, bytes).await,
         };
+        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+    }
+
+    /// As [`Entity::call`], with room of the budget for management.
+    async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
+        let Cost { count, bytes, .. } = command.cost();
+        let permit = self.0.broker.shared.management.acquire_list(count, bytes).await;
         Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
     }
 
     /// Asks several things at once, as one group; the answers come in the order of the commands.
     /// For commands that do not wait: sends, settlements, renewals, peeks.
     pub async fn call_many(&self, commands: Vec<Command>) -> Vec<Result<Outcome, BrokerError>> {
-        let cost = commands
-            .iter()
-            .map(|command| command_bytes(command).max(crate::permits::COMMAND_BYTES))
-            .sum();
-        let permit = self.0.broker.shared.budget.acquire_list(cost).await;
+        let (count, bytes) =
+            commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
+                (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
+            });
+        let permit = self.0.broker.shared.budget.acquire_list(count, bytes).await;
         let results = CallList::start(self, commands, permit).await;
         results
             .into_iter()
@@ -625,26 +654,5 @@ impl Entity {
             .filter_map(|request| request.reply.answer(Err(reason.clone())))
             .collect();
         release_all(&mut releases);
-    }
-}
-
-/// What a command costs of a budget.
-fn command_bytes(command: &Command) -> u64 {
-    match command {
-        Command::Send { message } => u64::from(message.envelope.size),
-        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
-            messages.iter().map(|message| u64::from(message.envelope.size)).sum()
-        }
-        Command::TransferFromPeer { messages, .. } => {
-            messages.iter().map(|arrival| u64::from(arrival.message.envelope.size)).sum()
-        }
-        Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
-            state.len() as u64
-        }
-        Command::Commit { parts } => parts.iter().map(|part| part.operation.bytes()).sum(),
-        Command::InSubscription { command: RuleCommand::Explain(message), .. } => {
-            u64::from(message.envelope.size)
-        }
-        _ => 0,
     }
 }

@@ -134,7 +134,8 @@ impl BrokerBuilder {
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
         let loaded = namespace::load(&*store, entropy()?.next_u128().to_be_bytes())?;
-        let budget = Budget::of_broker(limits.broker_inbound_bytes_max);
+        let budget =
+            Budget::of_broker(limits.broker_inbound_bytes_max, limits.broker_inbound_count_max);
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
             settings: self.settings,
@@ -143,6 +144,7 @@ impl BrokerBuilder {
             directory: Directory::default(),
             authorizer: self.authorizer,
             parking: budget.parking(),
+            management: budget.parking(),
             transactions: Room::new(budget.parking()),
             budget,
             health: Health::new(),

@@ -67,12 +67,7 @@ impl Edge {
     /// An edge with the limits of a namespace and its key for hashes of message ids.
     #[must_use]
     pub fn new(entropy: Entropy, limits: &Limits, duplicate_key: [u8; 16]) -> Self {
-        let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
-        let limits = PropertyLimits {
-            identifier_characters_max: limits.message_id_chars_max,
-            property_bytes_max: narrow(limits.property_bytes_max),
-            header_bytes_max: narrow(limits.header_bytes_max),
-        };
+        let limits = PropertyLimits::of(limits);
         Self { entropy, limits, duplicate_key }
     }
 

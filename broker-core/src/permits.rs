@@ -1,7 +1,8 @@
 //! Permits: room that is granted before something is accepted (DESIGN D6).
 //!
 //! A budget counts bytes. Every command costs at least [`COMMAND_BYTES`], so that a budget of 16 MiB
-//! is also one of 4,096 commands. A command larger than the budget takes all of it and passes alone.
+//! is also one of 4,096 commands; one that is to take fewer than its bytes allow has a higher least cost.
+//! A command larger than the budget takes all of it and passes alone.
 
 use std::sync::Arc;
 
@@ -14,8 +15,10 @@ pub const COMMAND_BYTES: u64 = 4_096;
 #[derive(Clone, Debug)]
 pub struct Budget {
     room: Arc<Semaphore>,
-    bytes_max: u32,
-    /// What one command takes of it at most.
+    bytes_max: u64,
+    /// What one command takes of it at least.
+    command_bytes_min: u64,
+    /// What one command, or a list of them, takes of it at most.
     command_bytes_max: u32,
     /// The budget of the whole broker, which a connection's draws on too.
     parent: Option<Box<Self>>,
@@ -32,24 +35,42 @@ impl Budget {
     /// A budget of its own.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
-        let bytes_max = u32::try_from(bytes_max.max(COMMAND_BYTES)).unwrap_or(u32::MAX >> 3);
-        let room = Arc::new(Semaphore::new(bytes_max as usize));
-        Self { room, bytes_max, command_bytes_max: bytes_max, parent: None }
+        let room = usize::try_from(bytes_max.max(COMMAND_BYTES)).unwrap_or(usize::MAX);
+        let room = room.min(Semaphore::MAX_PERMITS);
+        Self {
+            room: Arc::new(Semaphore::new(room)),
+            bytes_max: room as u64,
+            command_bytes_min: COMMAND_BYTES,
+            command_bytes_max: u32::try_from(room).unwrap_or(u32::MAX),
+            parent: None,
+        }
     }
 
-    /// The budget of a whole broker. A command, or a list of them, takes at most three quarters of it:
-    /// what is larger passes alone among the large, and the small may pass beside it.
+    /// The budget of a whole broker, for so many bytes and so many commands. A command, or a list of them,
+    /// takes at most three quarters of it: what is larger passes alone among the large, and the small may
+    /// pass beside it.
     #[must_use]
-    pub fn of_broker(bytes_max: u64) -> Self {
-        let whole = Self::new(bytes_max);
-        Self { command_bytes_max: whole.bytes_max - whole.bytes_max / 4, ..whole }
+    pub fn of_broker(bytes_max: u64, count_max: usize) -> Self {
+        let count_max = (count_max as u64).max(1);
+        let share = bytes_max.div_ceil(count_max).max(COMMAND_BYTES);
+        let whole = match share {
+            COMMAND_BYTES => Self::new(bytes_max),
+            // Up to whole shares, so that all of them fit.
+            _ => Self::new(share.saturating_mul(count_max)),
+        };
+        let most = whole.bytes_max - whole.bytes_max / 4;
+        Self {
+            command_bytes_min: share,
+            command_bytes_max: u32::try_from(most).unwrap_or(u32::MAX),
+            ..whole
+        }
     }
 
     /// A budget for what waits for the store while it holds permits of this one: half as large, so
     /// that everything else has the other half.
     #[must_use]
     pub fn parking(&self) -> Self {
-        Self::new(u64::from(self.bytes_max / 2))
+        Self::new(self.bytes_max / 2)
     }
 
     /// A budget that also draws on this one.
@@ -60,14 +81,15 @@ impl Budget {
 
     /// Waits for room for one command of so many bytes. Dropping the future gives up the place.
     pub async fn acquire(&self, bytes: u64) -> Permit {
-        self.acquire_list(bytes.max(COMMAND_BYTES)).await
+        self.acquire_list(1, bytes).await
     }
 
-    /// Waits for room for a list of commands of this cost altogether; see [`COMMAND_BYTES`].
-    pub async fn acquire_list(&self, cost: u64) -> Permit {
-        let own = take(&self.room, self.cost(cost)).await;
+    /// Waits for room for so many commands, as [`crate::command::Cost`] counts them, of so many bytes
+    /// together.
+    pub async fn acquire_list(&self, count: u64, bytes: u64) -> Permit {
+        let own = take(&self.room, self.cost(count, bytes)).await;
         let parent = match &self.parent {
-            Some(parent) => Some(take(&parent.room, parent.cost(cost)).await),
+            Some(parent) => Some(take(&parent.room, parent.cost(count, bytes)).await),
             None => None,
         };
         Permit { _own: own, _parent: parent }
@@ -76,23 +98,37 @@ impl Budget {
     /// Takes room if there is some at once.
     #[must_use]
     pub fn try_acquire(&self, bytes: u64) -> Option<Permit> {
-        self.try_keep(bytes.max(COMMAND_BYTES))
+        self.try_acquire_list(1, bytes)
+    }
+
+    /// Takes room for so many commands of so many bytes together, if there is some at once.
+    #[must_use]
+    pub fn try_acquire_list(&self, count: u64, bytes: u64) -> Option<Permit> {
+        self.try_take(|budget| budget.cost(count, bytes))
     }
 
     /// Takes room at its own cost for what is kept and is no command, if there is some at once.
     #[must_use]
     pub fn try_keep(&self, bytes: u64) -> Option<Permit> {
-        let own = Arc::clone(&self.room).try_acquire_many_owned(self.cost(bytes)).ok()?;
+        self.try_take(|budget| budget.capped(bytes))
+    }
+
+    fn try_take(&self, cost: impl Fn(&Self) -> u32) -> Option<Permit> {
+        let own = Arc::clone(&self.room).try_acquire_many_owned(cost(self)).ok()?;
         let parent = match &self.parent {
             Some(parent) => {
-                Some(Arc::clone(&parent.room).try_acquire_many_owned(parent.cost(bytes)).ok()?)
+                Some(Arc::clone(&parent.room).try_acquire_many_owned(cost(parent)).ok()?)
             }
             None => None,
         };
         Some(Permit { _own: own, _parent: parent })
     }
 
-    fn cost(&self, bytes: u64) -> u32 {
+    fn cost(&self, count: u64, bytes: u64) -> u32 {
+        self.capped(bytes.max(self.command_bytes_min.saturating_mul(count)))
+    }
+
+    fn capped(&self, bytes: u64) -> u32 {
         u32::try_from(bytes).unwrap_or(u32::MAX).min(self.command_bytes_max)
     }
 }
@@ -102,5 +138,47 @@ async fn take(room: &Arc<Semaphore>, cost: u32) -> OwnedSemaphorePermit {
         Ok(permit) => permit,
         // A budget is never closed; if it were, its users would be gone too.
         Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// How many commands of that size a budget takes before it is full.
+    fn taken(budget: &Budget, bytes: u64) -> usize {
+        let permits = std::iter::from_fn(|| budget.try_acquire(bytes));
+        permits.take(100_000).collect::<Vec<Permit>>().len()
+    }
+
+    /// DESIGN D6: a larger budget takes more, whatever its size.
+    #[test]
+    fn a_budget_above_four_gib_is_as_large_as_it_says() {
+        for (gib, expected) in [(1, 1), (3, 3), (4, 4), (5, 5), (64, 64)] {
+            assert_eq!(taken(&Budget::new(gib * GIB), GIB), expected, "{gib} GiB");
+        }
+        let broker = Budget::of_broker(5 * GIB, usize::MAX);
+        assert_eq!(taken(&broker, GIB), 5);
+        assert_eq!(taken(&broker.parking(), GIB), 2, "half of it is for what waits");
+        assert_eq!(taken(&broker.connection(64 * GIB), GIB), 5, "a connection draws on the whole");
+        assert_eq!(taken(&Budget::new(u64::MAX), u64::MAX), 100_000);
+    }
+
+    /// QUO-02, DESIGN D6: no more commands are on their way in than the broker may have, however small they
+    /// are; and its bytes are not exceeded by few large ones.
+    #[test]
+    fn a_broker_takes_so_many_commands_and_so_many_bytes() {
+        let budget = Budget::of_broker(1 << 20, 10);
+        assert_eq!(taken(&budget, 1), 10);
+        assert_eq!(taken(&budget, 1 << 19), 2);
+        let held = budget.try_acquire_list(8, 1);
+        assert!(held.is_some());
+        assert_eq!(taken(&budget.connection(1 << 20), 1), 2, "of a connection too");
+        drop(held);
+        // What its bytes do not allow, a higher count does not either.
+        assert_eq!(taken(&Budget::of_broker(1 << 20, usize::MAX), 1), 256);
+        assert_eq!(taken(&Budget::of_broker(1 << 20, 0), 1), 1);
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode};
+use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode, TopicCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
@@ -534,7 +534,10 @@ async fn nobody_gives_the_brokers_own_commands() {
     let world = World::new().await;
     let broker = &world.broker;
     let (audit, topic) = (broker.entity(AUDIT).unwrap(), broker.entity("events").unwrap());
-    let error = topic.call(Command::RemoveSubscription { id: audit.id() }).await.unwrap_err();
+    let error = topic
+        .call(Command::OfTopic(TopicCommand::RemoveSubscription { id: audit.id() }))
+        .await
+        .unwrap_err();
     assert_eq!(error.condition(), Condition::InvalidOperation);
     assert_eq!(broker.describe_topic("events").await.unwrap().subscription_count, 2);
     broker.stop(Duration::ZERO).await.unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::StageNumber;
 use super::slot::Slot;
 use crate::change::{SubscriptionCopy, TopicChange};
-use crate::description::TopicDescription;
+use crate::description::{SubscriptionDescription, TopicDescription};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::rule::SubscriptionSettings;
 use crate::time::{TimeSpan, Timestamp};
@@ -64,6 +64,20 @@ pub struct CopySettings {
     pub rules: SubscriptionSettings,
     /// Its own ceiling of the time to live (EXP-07).
     pub default_message_time_to_live: TimeSpan,
+}
+
+impl CopySettings {
+    /// What a description says of it.
+    #[must_use]
+    pub const fn of(description: &SubscriptionDescription) -> Self {
+        let dead_lettering_on_filter_errors =
+            description.enable_dead_lettering_on_filter_evaluation_exceptions;
+        let requires_session = description.requires_session;
+        Self {
+            rules: SubscriptionSettings { dead_lettering_on_filter_errors, requires_session },
+            default_message_time_to_live: description.default_message_time_to_live,
+        }
+    }
 }
 
 /// How a subscription is used.

@@ -16,6 +16,7 @@ pub mod config;
 pub mod due;
 mod duplicate_history;
 pub mod family;
+mod intake;
 pub mod lock_table;
 pub mod peers;
 pub mod queue;

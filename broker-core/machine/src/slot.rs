@@ -238,22 +238,7 @@ mod tests {
     use crate::time::Timestamp;
 
     fn slot(count: u32) -> Slot {
-        Slot {
-            enqueued_at: Timestamp::NONE,
-            expires_at: Timestamp::NEVER,
-            enqueued_sequence: SequenceNumber(0),
-            size: 1,
-            header_size: 0,
-            delivery_count: count,
-            lock: None,
-            overlay_count: 0,
-            state: SlotState::Active,
-            sub_queue: SubQueue::Main,
-            hops: 0,
-            in_flight: false,
-            transferring: false,
-            never_duplicate: false,
-        }
+        Slot { delivery_count: count, ..Slot::arriving(Timestamp::NONE, 1, 0) }
     }
 
     /// Compares the table with a plain map while numbers are added with gaps and removed at random.

@@ -16,7 +16,7 @@ use crate::description::{QueueDescription, SubscriptionDescription, TopicDescrip
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
-use crate::rule::RuleDescription;
+use crate::rule::Rule;
 use crate::time::Timestamp;
 use crate::transfer::Origin;
 use crate::transfer::peer::{PeerSource, Taking};
@@ -226,8 +226,8 @@ pub enum TopicChange {
         id: EntityId,
         /// Its description.
         description: Box<SubscriptionDescription>,
-        /// Its rules.
-        rules: Vec<RuleDescription>,
+        /// Its rules, judged.
+        rules: Vec<Rule>,
         /// When.
         at: Timestamp,
     },
@@ -240,8 +240,8 @@ pub enum TopicChange {
     RuleSet {
         /// The subscription.
         subscription: EntityId,
-        /// The rule.
-        rule: Box<RuleDescription>,
+        /// The rule, judged.
+        rule: Box<Rule>,
         /// Whether it is a new one, which counts as use of the subscription (TMP-11).
         is_new: bool,
         /// When.

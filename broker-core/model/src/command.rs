@@ -4,6 +4,8 @@
 //! A [`Command`] is addressed to a sub-queue of an entity. Transports build it from bytes; the actor
 //! that owns the entity applies it. Who may ask what is decided before, by the authorizer.
 
+mod cost;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,6 +22,8 @@ use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::{Operation, Part, PartOutcome};
 use crate::transfer::peer::PeerSource;
 use crate::transfer::{Admission, Arrival, Departure, ListNumber, WhenFull};
+
+pub use self::cost::{Cost, Stored};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
 #[derive(Clone, Debug)]
@@ -328,13 +332,6 @@ pub enum Command {
         /// What it does, in its order.
         parts: Vec<Part>,
     },
-    /// Replaces the description of a topic; it was validated before (ENT-17). Answer: [`Outcome::Done`].
-    UpdateTopic {
-        /// The new description.
-        description: Box<TopicDescription>,
-        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
-        read_at: Option<Timestamp>,
-    },
     /// Replaces the description of a subscription; it was validated before (ENT-17).
     /// Answer: [`Outcome::Done`].
     UpdateSubscription {
@@ -343,8 +340,25 @@ pub enum Command {
         /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
         read_at: Option<Timestamp>,
     },
-    /// Stores a new subscription of a topic with its rules, which are judged here (TOP-17); for the
-    /// namespace, which has given it its identity. Answer: [`Outcome::Done`].
+    /// What only topics are asked.
+    OfTopic(TopicCommand),
+    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`], of a
+    /// topic [`Outcome::TopicDescribed`], of a subscription [`Outcome::SubscriptionDescribed`].
+    Describe,
+}
+
+/// What only topics are asked: about themselves, and about their subscriptions.
+#[derive(Clone, Debug)]
+pub enum TopicCommand {
+    /// Replaces the description of the topic; it was validated before (ENT-17). Answer: [`Outcome::Done`].
+    Update {
+        /// The new description.
+        description: Box<TopicDescription>,
+        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        read_at: Option<Timestamp>,
+    },
+    /// Stores a new subscription with its rules, which are judged here (TOP-17); for the namespace, which
+    /// has given it its identity. Answer: [`Outcome::Done`].
     CreateSubscription {
         /// Its identity.
         id: EntityId,
@@ -353,35 +367,24 @@ pub enum Command {
         /// Its rules; with none it gets `$Default` (TOP-12).
         rules: Vec<RuleDescription>,
     },
-    /// Removes a subscription of a topic with everything in it (ENT-14); for the namespace, which has
-    /// retired it. Answer: [`Outcome::Done`].
+    /// Removes a subscription with everything in it (ENT-14); for the namespace, which has retired it.
+    /// Answer: [`Outcome::Done`].
     RemoveSubscription {
         /// Its identity.
         id: EntityId,
     },
-    /// Asked of a topic about the rules of one of its subscriptions.
+    /// Asked about the rules of one of its subscriptions.
     InSubscription {
         /// The subscription.
         subscription: EntityId,
         /// What is asked.
         command: RuleCommand,
     },
-    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`], of a
-    /// topic [`Outcome::TopicDescribed`], of a subscription [`Outcome::SubscriptionDescribed`].
-    Describe,
 }
 
-impl Command {
-    /// Whether nobody but the broker asks it: it names records of others, or is one step of several.
-    #[must_use]
-    pub const fn is_the_brokers_own(&self) -> bool {
-        matches!(
-            self,
-            Self::TransferIn { .. }
-                | Self::TransferOut { .. }
-                | Self::CreateSubscription { .. }
-                | Self::RemoveSubscription { .. }
-        )
+impl From<TopicCommand> for Command {
+    fn from(command: TopicCommand) -> Self {
+        Self::OfTopic(command)
     }
 }
 

@@ -120,21 +120,25 @@ impl Operation {
         }
     }
 
+    /// How many messages or locks it is about.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        match self {
+            Self::Send { .. } | Self::Settle { .. } | Self::RenewLock { .. } => 1,
+            Self::SendBatch { messages } | Self::SendVia { messages, .. } => messages.len() as u64,
+        }
+    }
+
     /// The bytes of its messages and properties.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let overlay = match self {
-            Self::Settle {
-                settlement:
-                    Settlement::Abandon { properties }
-                    | Settlement::Defer { properties }
-                    | Settlement::DeadLetter { properties },
-                ..
-            } => properties.as_ref().map_or(0, |overlay| u64::from(overlay.size_bytes())),
-            _ => 0,
-        };
-        let messages = self.messages().iter();
-        messages.map(|message| u64::from(message.envelope.size)).sum::<u64>() + overlay
+        match self {
+            Self::Send { .. } | Self::SendBatch { .. } | Self::SendVia { .. } => {
+                self.messages().iter().map(|message| u64::from(message.envelope.size)).sum()
+            }
+            Self::Settle { settlement, .. } => settlement.bytes(),
+            Self::RenewLock { .. } => 0,
+        }
     }
 }
 

@@ -92,10 +92,10 @@ pub enum Departure {
     Taken,
     /// A forwarder has delivered it; its records are here still.
     Delivered,
-    /// The destination does not take it.
-    Refused(Rejection),
+    /// The destination, an entity of this broker, does not take it.
+    NotAdmitted(Rejection),
     /// A forwarder will never take it (FWD-31).
-    Rejected {
+    Refused {
         /// Becomes DeadLetterReason.
         reason: Box<str>,
         /// Becomes DeadLetterErrorDescription.
@@ -123,7 +123,7 @@ impl From<Admission> for Departure {
     fn from(admission: Admission) -> Self {
         match admission {
             Admission::Accepted => Self::Taken,
-            Admission::Refused(rejection) => Self::Refused(rejection),
+            Admission::Refused(rejection) => Self::NotAdmitted(rejection),
             Admission::NotTried => Self::NotTried,
         }
     }

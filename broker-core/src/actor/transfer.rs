@@ -133,7 +133,7 @@ impl Errand {
     ) -> Vec<Departure> {
         let inlet = match self.find(destination) {
             Ok(inlet) => inlet,
-            Err(refusal) => return vec![Departure::Refused(refusal); keys.len()],
+            Err(refusal) => return vec![Departure::NotAdmitted(refusal); keys.len()],
         };
         let (ended, end) = oneshot::channel();
         let passage = self.passages.open(Box::new(move |how| {
@@ -304,7 +304,7 @@ fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
 fn departure(verdict: Verdict) -> Departure {
     match verdict {
         Verdict::Delivered => Departure::Delivered,
-        Verdict::Refused { reason, description } => Departure::Rejected { reason, description },
+        Verdict::Refused { reason, description } => Departure::Refused { reason, description },
         Verdict::Postponed { retry_after } => {
             Departure::Postponed { retry_after: retry_after.map(TimeSpan::from_std) }
         }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
-use super::{Broker, Entity, stopped};
+use super::{Broker, Entity};
 use crate::actor::namespace::{Create, CreateSubscription, Root};
 use crate::command::{
     Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
+    TopicCommand,
 };
 use crate::condition::Condition;
 use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
@@ -38,9 +37,8 @@ impl Broker {
         }
         let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        let (answer, answered) = oneshot::channel();
-        self.namespace.do_send(Create { root: Root::Topic(description), answer });
-        answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
+        let root = Root::Topic(description);
+        self.ask_namespace(1, |answer| Create { root, answer }).await.map_err(refuse)?;
         self.describe_topic(path).await
     }
 
@@ -50,7 +48,7 @@ impl Broker {
     /// `EntityNotFound`.
     pub async fn describe_topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
         let entity = self.manageable(path, EntityKind::Topic)?;
-        match entity.call(Command::Describe).await? {
+        match entity.manage(Command::Describe).await? {
             Outcome::TopicDescribed(described) => Ok(*described),
             other => Err(unexpected(&entity, &other)),
         }
@@ -74,11 +72,11 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(|rejection| self.refuse(rejection, path))?;
-            let command = Command::UpdateTopic {
+            let command = Command::OfTopic(TopicCommand::Update {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),
-            };
-            match entity.call(command).await {
+            });
+            match entity.manage(command).await {
                 Ok(_) => return self.describe_topic(path).await,
                 // Somebody else was faster: without a version of the caller's, apply it to theirs.
                 Err(error) if is_outrun(&error, read_at) => {}
@@ -127,10 +125,9 @@ impl Broker {
             &description.forward_dead_lettered_messages_to,
         ])
         .map_err(refuse)?;
-        let (answer, answered) = oneshot::channel();
-        let description = Box::new(description);
-        self.namespace.do_send(CreateSubscription { description, rules, answer });
-        answered.await.unwrap_or_else(|_| Err(stopped())).map_err(refuse)?;
+        let (description, count) = (Box::new(description), rules.len() + 1);
+        let mail = |answer| CreateSubscription { description, rules, answer };
+        self.ask_namespace(count, mail).await.map_err(refuse)?;
         self.describe_subscription(path).await
     }
 
@@ -143,7 +140,7 @@ impl Broker {
         path: &str,
     ) -> Result<DescribedSubscription, BrokerError> {
         let entity = self.manageable(path, EntityKind::Subscription)?;
-        match entity.call(Command::Describe).await? {
+        match entity.manage(Command::Describe).await? {
             Outcome::SubscriptionDescribed(described) => Ok(*described),
             other => Err(unexpected(&entity, &other)),
         }
@@ -177,7 +174,7 @@ impl Broker {
                 description: Box::new(description),
                 read_at: read_at.or(Some(current.updated_at)),
             };
-            match entity.call(command).await {
+            match entity.manage(command).await {
                 Ok(_) => return self.describe_subscription(path).await,
                 Err(error) if is_outrun(&error, read_at) => {}
                 Err(error) => return Err(error),
@@ -298,7 +295,12 @@ impl Broker {
         let subscription = self.manageable(path, EntityKind::Subscription)?;
         let (topic, _) = subscription_of(subscription.path()).map_err(refuse)?;
         let topic = self.entity(&topic)?;
-        topic.call(Command::InSubscription { subscription: subscription.id(), command }).await
+        topic
+            .manage(Command::OfTopic(TopicCommand::InSubscription {
+                subscription: subscription.id(),
+                command,
+            }))
+            .await
     }
 
     fn unexpected(&self, path: &str, outcome: &Outcome) -> BrokerError {

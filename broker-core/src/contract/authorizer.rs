@@ -67,11 +67,8 @@ impl Right {
             Command::DeleteDeferred { .. }
             | Command::DeleteBatchUnlocked { .. }
             | Command::Update { .. }
-            | Command::UpdateTopic { .. }
             | Command::UpdateSubscription { .. }
-            | Command::CreateSubscription { .. }
-            | Command::RemoveSubscription { .. }
-            | Command::InSubscription { .. }
+            | Command::OfTopic(_)
             | Command::TransferIn { .. }
             | Command::TransferOut { .. }
             | Command::TransferFromPeer { .. }

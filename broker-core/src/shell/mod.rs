@@ -6,7 +6,8 @@
 
 pub mod commit;
 pub mod load;
-mod parked;
+mod pin;
+mod room;
 pub mod session;
 pub mod tree;
 pub mod writer;
@@ -17,10 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
-use crate::command::{
-    Command, MachineOutcome, MessageFacts, Outcome, ReceivedMessage, SessionCommand, StateFacts,
-};
-use crate::content_ref::ContentRef;
+use crate::command::{Command, MachineOutcome, SessionCommand};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
 use crate::entity::{Ctx, Machine, StageNumber, Step};
@@ -31,10 +29,10 @@ use crate::permits::Budget;
 use crate::request::{Outlet, Release, Released, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
-use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
+use crate::transfer::{HandOver, PinnedMessage};
 
 use self::load::Load;
-use self::parked::Parked;
+use self::room::Parked;
 use self::session::SessionHost;
 use self::tree::Tree;
 
@@ -308,8 +306,8 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        if parked::needs_room(&request.command) {
-            return self.take_send(request, now, out, turn);
+        if let Some(stored) = request.command.cost().stored {
+            return self.take_send(request, stored, now, out, turn);
         }
         if let Some(passage) = request.reply.passage() {
             // A source that has ended offers its messages again, or never.
@@ -515,109 +513,5 @@ impl<M: Machine> Shell<M> {
             Gate::Open => out.push(release),
             Gate::Commit => out.extend(self.tree.borrow_mut().hold(release)),
         }
-    }
-
-    /// Adds pinned contents to the messages of an outcome.
-    fn resolve(&mut self, outcome: MachineOutcome) -> Result<Outcome, Failure> {
-        Ok(match outcome {
-            MachineOutcome::Received(messages) => Outcome::Received(self.pin(messages)?),
-            MachineOutcome::Peeked(messages) => Outcome::Peeked(self.pin(messages)?),
-            MachineOutcome::Done => Outcome::Done,
-            MachineOutcome::Accepted(sequence) => Outcome::Accepted(sequence),
-            MachineOutcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
-            MachineOutcome::Renewed(until) => Outcome::Renewed(until),
-            MachineOutcome::Granted { unused } => Outcome::Granted { unused },
-            MachineOutcome::Deleted(count) => Outcome::Deleted(count),
-            MachineOutcome::Described(described) => Outcome::Described(described),
-            MachineOutcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
-            MachineOutcome::SubscriptionDescribed(described) => {
-                Outcome::SubscriptionDescribed(described)
-            }
-            MachineOutcome::Rules(rules) => Outcome::Rules(rules),
-            MachineOutcome::Explained(explained) => Outcome::Explained(explained),
-            MachineOutcome::SessionAccepted { session, receiver, locked_until, way: () } => {
-                let way = self.host.as_mut().and_then(|host| host.begin(receiver));
-                Outcome::SessionAccepted { session, receiver, locked_until, way }
-            }
-            MachineOutcome::SessionState(state) => {
-                Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
-            }
-            MachineOutcome::Sessions(names) => Outcome::Sessions(names),
-            MachineOutcome::Committed(parts) => Outcome::Committed(parts),
-            MachineOutcome::Admitted(admissions) => Outcome::Admitted(admissions),
-            MachineOutcome::TakenOver(results) => Outcome::TakenOver(results),
-        })
-    }
-
-    /// A reference to the state of a session.
-    fn pin_state(&self, state: StateFacts) -> Result<ContentRef, Failure> {
-        let key = match state {
-            StateFacts::Fresh(bytes) => return Ok(ContentRef::Loaded(bytes)),
-            StateFacts::Stored(key) => key,
-        };
-        let mut contents = Vec::with_capacity(1);
-        self.store.pin(&[key], &mut contents);
-        let content = contents.pop().flatten();
-        content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
-    }
-
-    /// Adds pinned contents, and where they lie, to a list that leaves.
-    fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
-        let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
-        let facts = messages.iter().map(|handed| handed.facts).collect();
-        let messages = self
-            .pin(facts)?
-            .into_iter()
-            .zip(messages)
-            .map(|(message, HandedOver { hops, never_duplicate, .. })| {
-                let MessageFacts { sequence, overlay_count, .. } = message.facts;
-                let origin = Origin {
-                    key: self.machine.content_key(sequence),
-                    overlays: (0..overlay_count)
-                        .map(|index| self.machine.overlay_key(sequence, index))
-                        .collect(),
-                };
-                PinnedMessage { message, hops, never_duplicate, origin }
-            })
-            .collect();
-        Ok(HandOver { list, sub_queue, destination, source, when_full, messages })
-    }
-
-    fn pin(&mut self, messages: Vec<MessageFacts>) -> Result<Vec<ReceivedMessage>, Failure> {
-        if messages.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.keys.clear();
-        for facts in &messages {
-            self.keys.push(self.machine.content_key(facts.sequence));
-            for index in 0..facts.overlay_count {
-                self.keys.push(self.machine.overlay_key(facts.sequence, index));
-            }
-        }
-        let mut contents = Vec::with_capacity(self.keys.len());
-        self.store.pin(&self.keys, &mut contents);
-        let mut contents = contents.into_iter();
-        let mut received = Vec::with_capacity(messages.len());
-        for facts in messages {
-            let sequence = facts.sequence;
-            let content = contents
-                .next()
-                .flatten()
-                .ok_or_else(|| Failure(format!("the store lost content of message {sequence}")))?;
-            let mut overlays = Vec::with_capacity(usize::from(facts.overlay_count));
-            for _ in 0..facts.overlay_count {
-                match contents.next().flatten() {
-                    Some(overlay) => overlays.push(overlay),
-                    // Only a repaired store lacks one. The message itself is whole: it is better
-                    // delivered without some properties than never.
-                    None => tracing::warn!(
-                        sequence_number = sequence.0,
-                        "properties that were set when the message was settled are lost"
-                    ),
-                }
-            }
-            received.push(ReceivedMessage { facts, content, overlays });
-        }
-        Ok(received)
     }
 }

@@ -1,7 +1,8 @@
 //! The way of batches into one shard: numbered, in order, kept until their outcome is known.
 //!
 //! Trees of one shard share a writer, also across arbiters. An append of unknown outcome stops it
-//! until everything from that id on is submitted again under the same ids (DESIGN D11).
+//! until everything from that id on is submitted again under the same ids (DESIGN D11). Answers rest on
+//! the order of batches (DESIGN D5): a store that completes one before an earlier one has failed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -44,6 +45,14 @@ enum Halt {
     Failed(StoreError),
 }
 
+impl State {
+    /// Whether a batch that the store says is durable is one that an earlier one still has to go before.
+    /// Behind an unknown outcome that says nothing: everything is submitted again.
+    fn overtakes(&self, id: BatchId, round: u32) -> bool {
+        self.halt.is_none() && self.pending.iter().any(|one| one.id == id && one.round == round)
+    }
+}
+
 struct Pending {
     id: BatchId,
     batch: Arc<Batch>,
@@ -51,6 +60,8 @@ struct Pending {
     /// Given back when nothing of the batch can land any more.
     guards: Vec<Guard>,
     resubmissions: u32,
+    /// How often everything was submitted again while it waited.
+    round: u32,
     /// Whether the store has it, and with it the reservation that it carries.
     handed_over: bool,
 }
@@ -126,26 +137,27 @@ impl ShardWriter {
             completion,
             guards,
             resubmissions: 0,
+            round: 0,
             handed_over: !waits,
         });
         drop(state);
         if !waits {
-            self.hand_over(id, fence, batch);
+            self.hand_over((id, 0), fence, batch);
         }
         fence
     }
 
-    fn hand_over(&self, id: BatchId, fence: Fence, batch: Arc<Batch>) {
+    fn hand_over(&self, (id, round): (BatchId, u32), fence: Fence, batch: Arc<Batch>) {
         let itself = self.itself.clone();
         let completion = Box::new(move |result| {
             if let Some(writer) = itself.upgrade() {
-                writer.complete(fence, id, result);
+                writer.complete(fence, (id, round), result);
             }
         });
         self.store.submit(Submission { id, fences: vec![fence], batch }, completion);
     }
 
-    fn complete(&self, fence: Fence, id: BatchId, result: Result<(), StoreError>) {
+    fn complete(&self, fence: Fence, (id, round): (BatchId, u32), result: Result<(), StoreError>) {
         let mut ended = Vec::new();
         let mut state = lock(&self.state);
         // What is left of a past epoch was answered when that ended; a late failure of it says
@@ -154,11 +166,17 @@ impl ShardWriter {
             return;
         }
         match result {
-            Ok(()) => {
-                if state.pending.front().is_some_and(|first| first.id == id) {
-                    ended.extend(state.pending.pop_front().map(|first| (first, Ok(()))));
-                }
+            Ok(()) if state.pending.front().is_some_and(|first| first.id == id) => {
+                ended.extend(state.pending.pop_front().map(|first| (first, Ok(()))));
             }
+            Ok(()) if state.overtakes(id, round) => {
+                let detail = format!("batch {} was completed before an earlier one", id.0);
+                let failure = StoreError::Failed(detail.into());
+                state.halt = Some(Halt::Failed(failure.clone()));
+                ended.extend(state.pending.drain(..).map(|one| (one, Err(failure.clone()))));
+            }
+            // It is asked about again, or was answered already.
+            Ok(()) => {}
             Err(StoreError::Unknown) => {
                 let tried = state.pending.front().is_some_and(|first| {
                     first.id == id && first.resubmissions >= RESUBMISSIONS_MAX
@@ -214,10 +232,16 @@ impl ShardWriter {
             first.resubmissions += 1;
         }
         let fence = state.fence;
-        let again: Vec<(BatchId, Arc<Batch>)> =
-            state.pending.iter().map(|one| (one.id, Arc::clone(&one.batch))).collect();
+        let again: Vec<((BatchId, u32), Arc<Batch>)> = state
+            .pending
+            .iter_mut()
+            .map(|one| {
+                one.round += 1;
+                ((one.id, one.round), Arc::clone(&one.batch))
+            })
+            .collect();
         drop(state);
-        for (id, batch) in again {
+        for ((id, round), batch) in again {
             let mut state = lock(&self.state);
             if state.halt.is_some() {
                 break;
@@ -226,7 +250,7 @@ impl ShardWriter {
                 one.handed_over = true;
             }
             drop(state);
-            self.hand_over(id, fence, batch);
+            self.hand_over((id, round), fence, batch);
         }
         drop(order);
     }
@@ -261,3 +285,6 @@ impl ShardWriter {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,7 +67,7 @@ pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Depar
         .into_iter()
         .map(|content| match (content, &absent) {
             (None, _) => Departure::Taken,
-            (Some(_), Some(absent)) => Departure::Refused(absent.clone()),
+            (Some(_), Some(absent)) => Departure::NotAdmitted(absent.clone()),
             (Some(_), None) => Departure::Kept,
         })
         .collect()

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use peeklock_core::command::{Command, Outcome, ReceiveMode, RuleCommand, Settlement};
+use peeklock_core::command::{
+    Command, Outcome, ReceiveMode, RuleCommand, Settlement, TopicCommand,
+};
 use peeklock_core::condition::Condition;
 use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::path::SubQueue;
@@ -223,7 +225,8 @@ impl Test {
             },
         );
         let description = Box::new(described(id, settings));
-        let command = Command::CreateSubscription { id, description, rules: given };
+        let command =
+            Command::OfTopic(TopicCommand::CreateSubscription { id, description, rules: given });
         self.ask_topic(command, Expected::Done, stage);
         // Its actor starts when its creation is durable; what is published meanwhile waits for it.
         if self.random.one_in(2) {
@@ -249,7 +252,11 @@ impl Test {
         let stage = self.world.stage();
         self.before_topic();
         self.oracle.subscriptions.remove(&id);
-        self.ask_topic(Command::RemoveSubscription { id }, Expected::Done, stage);
+        self.ask_topic(
+            Command::OfTopic(TopicCommand::RemoveSubscription { id }),
+            Expected::Done,
+            stage,
+        );
         self.settle();
     }
 
@@ -290,7 +297,7 @@ impl Test {
                 (RuleCommand::Delete(name.into()), expected)
             }
         };
-        let command = Command::InSubscription { subscription: id, command };
+        let command = Command::OfTopic(TopicCommand::InSubscription { subscription: id, command });
         self.ask_topic(command, expected, stage);
     }
 

@@ -46,8 +46,6 @@ pub struct Limits {
     pub rule_sql_count_max: usize,
     /// Correlation rules of a topic, over its subscriptions (QUO-01).
     pub rule_correlation_count_max: usize,
-    /// Authorisation rules of a namespace, queue or topic (SEC-03).
-    pub authorization_rule_count_max: usize,
     /// Entities or rules in one answer to a list request (ADM-23).
     pub list_count_max: usize,
 
@@ -161,7 +159,8 @@ pub struct Limits {
     /// Bytes of unanswered commands of all connections; then no socket is read (DESIGN D6). Sends that
     /// wait for room in the store hold at most half of it, those beyond are refused.
     pub broker_inbound_bytes_max: u64,
-    /// Unanswered commands of all connections; then no socket is read (DESIGN D6).
+    /// Unanswered commands of all connections; then no socket is read (DESIGN D6). Each takes at least its
+    /// share of `broker_inbound_bytes_max`, and never less than [`crate::permits::COMMAND_BYTES`].
     pub broker_inbound_count_max: usize,
     /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
     pub send_wait_max: TimeSpan,
@@ -234,7 +233,6 @@ impl Limits {
             subscription_count_max: 2_000,
             rule_sql_count_max: 2_000,
             rule_correlation_count_max: 100_000,
-            authorization_rule_count_max: 12,
             list_count_max: 100,
 
             lock_duration_min: TimeSpan::from_seconds(5),

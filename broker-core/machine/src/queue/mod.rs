@@ -60,6 +60,7 @@ use self::transfer::Transfers;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
+use super::intake::Intake;
 use super::lock_table::LockTable;
 use super::peers::Peers;
 use super::sequence_set::SequenceSet;
@@ -405,10 +406,7 @@ impl Machine for Queue {
                 self.refuse_management(sub_queue)?;
                 self.update_subscription(description, read_at, ctx, step)
             }
-            Command::UpdateTopic { .. }
-            | Command::CreateSubscription { .. }
-            | Command::RemoveSubscription { .. }
-            | Command::InSubscription { .. } => {
+            Command::OfTopic(_) => {
                 self.refuse_management(sub_queue)?;
                 Err(self.refuse_as_topic())
             }

@@ -8,6 +8,7 @@ use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::intake::Intake;
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
 use crate::time::Timestamp;
@@ -122,16 +123,6 @@ impl Queue {
         self.refuse_full_history(messages, ctx)
     }
 
-    /// Refuses more bytes than the entity may hold (SND-24).
-    pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-        let size_bytes_max = self.size_bytes_max();
-        if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
-            let (kind, path) = self.quota_of();
-            return Err(Rejection::entity_full(kind, path, ctx.stored_bytes, size_bytes_max));
-        }
-        Ok(())
-    }
-
     /// Refuses to take messages where nobody sends to (SND-20, VIA-01).
     pub(super) fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
@@ -147,21 +138,9 @@ impl Queue {
         }
     }
 
-    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
-        if !self.description.status.allows_send() {
-            return Err(Rejection::entity_disabled(self.path(), self.description.status));
-        }
-        Ok(())
-    }
-
     /// The largest message the queue takes, in bytes (SND-22).
     pub(super) fn message_bytes_max(&self) -> u64 {
         self.description.max_message_size_in_kilobytes.saturating_mul(1_024)
-    }
-
-    /// The size quota in bytes (SND-24).
-    fn size_bytes_max(&self) -> u64 {
-        self.description.max_size_in_megabytes.saturating_mul(1_024 * 1_024)
     }
 
     /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
@@ -180,20 +159,10 @@ impl Queue {
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
         let enqueued_at = scheduled_at.unwrap_or(ctx.now);
         let slot = Slot {
-            enqueued_at,
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
-            enqueued_sequence: SequenceNumber(0),
-            size: envelope.size,
-            header_size: envelope.header_size,
-            delivery_count: 0,
-            lock: None,
-            overlay_count: 0,
             state: if scheduled_at.is_some() { SlotState::Scheduled } else { SlotState::Active },
-            sub_queue: SubQueue::Main,
-            hops: 0,
-            in_flight: false,
-            transferring: false,
             never_duplicate: envelope.never_duplicate(),
+            ..Slot::arriving(enqueued_at, envelope.size, envelope.header_size)
         };
         let id_hash = envelope.message_id_hash;
         let session = match self.sessions {
@@ -213,7 +182,7 @@ impl Queue {
             ctx,
             step,
         );
-        self.remember_id(id_hash, sequence, scheduled_at.is_some(), ctx, step);
+        self.remember_id(id_hash, scheduled_at.map(|_| sequence), ctx, step);
         sequence
     }
 

@@ -8,7 +8,7 @@ use crate::command::{Outcome, Settlement};
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::{LockToken, SequenceNumber};
-use crate::message::Overlay;
+use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
 use crate::{Ctx, Step};
@@ -166,13 +166,16 @@ impl Queue {
     }
 }
 
-/// Refuses properties that would push the header over its limit; they count in full beside what is
-/// there (SET-10).
+/// Refuses properties that no message may have, or that would push the header over its limit; they count in
+/// full beside what is there (SET-10, MSG-26).
 fn refuse_large_header(
     slot: &Slot,
     properties: Option<&Overlay>,
     ctx: &Ctx<'_>,
 ) -> Result<(), Rejection> {
+    if let Some(properties) = properties {
+        properties.check(&PropertyLimits::of(ctx.limits))?;
+    }
     let size = u64::from(slot.header_size) + overlay_bytes(properties);
     if properties.is_some() && size > ctx.limits.header_bytes_max {
         return Err(Rejection::message_size_exceeded(

@@ -17,7 +17,6 @@ use crate::family::{CopySettings, Family, Use};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::queue::QueueConfig;
-use crate::rule::SubscriptionSettings;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
@@ -114,15 +113,7 @@ impl Queue {
     /// Tells how copies are to be made for it, and how it is used.
     pub(super) fn tell_family(&self, family: &mut Family) {
         let Some(role) = &self.subscription else { return };
-        let description = &role.description;
-        let settings = CopySettings {
-            rules: SubscriptionSettings {
-                dead_lettering_on_filter_errors: description
-                    .enable_dead_lettering_on_filter_evaluation_exceptions,
-                requires_session: description.requires_session,
-            },
-            default_message_time_to_live: description.default_message_time_to_live,
-        };
+        let settings = CopySettings::of(&role.description);
         let use_of = Use {
             last_at: self.usage.last_at.max(self.created_at).max(self.updated_at),
             is_held: self.is_held_in_use(),

@@ -46,19 +46,20 @@ use siphasher::sip128::SipHasher24;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::{CopySettings, Family};
+use super::intake::Intake;
 use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
 use super::slot::{SlotState, SlotTable};
 use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
-use crate::command::{Command, Counts, DescribedTopic, Outcome};
+use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
 use crate::description::TopicDescription;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::path::SubQueue;
-use crate::rule::{Matcher, Rule};
+use crate::rule::Matcher;
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
 
@@ -250,16 +251,7 @@ impl Machine for Topic {
             Command::Send { message } => self.send(message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(messages, ctx, step),
             Command::CancelScheduled { sequences } => self.cancel_scheduled(&sequences, ctx, step),
-            Command::UpdateTopic { description, read_at } => {
-                self.update(description, read_at, ctx, step)
-            }
-            Command::CreateSubscription { id, description, rules } => {
-                self.create_subscription(id, description, rules, ctx, step)
-            }
-            Command::RemoveSubscription { id } => self.remove_subscription(id, ctx, step),
-            Command::InSubscription { subscription, command } => {
-                self.in_subscription(subscription, command, ctx, step)
-            }
+            Command::OfTopic(command) => self.apply_own(command, ctx, step),
             Command::Describe => {
                 Ok(Answer::after_commit(Outcome::TopicDescribed(Box::new(self.describe()))))
             }
@@ -450,6 +442,26 @@ impl Machine for Topic {
 }
 
 impl Topic {
+    fn apply_own(
+        &mut self,
+        command: TopicCommand,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<Answer, Rejection> {
+        match command {
+            TopicCommand::Update { description, read_at } => {
+                self.update(description, read_at, ctx, step)
+            }
+            TopicCommand::CreateSubscription { id, description, rules } => {
+                self.create_subscription(id, description, rules, ctx, step)
+            }
+            TopicCommand::RemoveSubscription { id } => self.remove_subscription(id, ctx, step),
+            TopicCommand::InSubscription { subscription, command } => {
+                self.in_subscription(subscription, command, ctx, step)
+            }
+        }
+    }
+
     fn enact_own(&mut self, change: &TopicChange) {
         match change {
             TopicChange::Published { sequence, content, copies } => {
@@ -472,28 +484,23 @@ impl Topic {
                 }
             }
             TopicChange::SubscriptionCreated { id, description, rules, .. } => {
-                let settings = subscriptions::copy_settings(description);
+                let settings = CopySettings::of(description);
                 self.add(*id, settings, SequenceNumber(0));
                 for rule in rules {
-                    self.set_rule(*id, rule);
+                    self.matcher.restore_rule(*id, rule.clone());
                 }
             }
             TopicChange::SubscriptionRemoved { id } => {
                 self.subscriptions.remove(id);
                 self.matcher.remove_subscription(*id);
             }
-            TopicChange::RuleSet { subscription, rule, .. } => self.set_rule(*subscription, rule),
+            TopicChange::RuleSet { subscription, rule, .. } => {
+                self.matcher.restore_rule(*subscription, (**rule).clone());
+            }
             TopicChange::RuleRemoved { subscription, name } => {
                 // It was there when the change was made.
                 self.matcher.remove_rule(*subscription, name).ok();
             }
-        }
-    }
-
-    /// Adds a rule that was judged before.
-    fn set_rule(&mut self, subscription: EntityId, rule: &crate::rule::RuleDescription) {
-        if let Ok(rule) = Rule::restore(rule.clone()) {
-            self.matcher.restore_rule(subscription, rule);
         }
     }
 

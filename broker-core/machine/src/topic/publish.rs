@@ -9,14 +9,17 @@ use crate::change::{
     Change, DeadLetterCause, Durability, PublishedContent, SubscriptionCopy, TopicChange,
 };
 use crate::command::{InboundMessage, Outcome};
+use crate::description::EntityStatus;
+use crate::duplicate_history::DuplicateHistory;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::intake::{Intake, Quota};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Facts, Published, Refusal, Selection};
 use crate::slot::{Slot, SlotState};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, admission};
 
 /// What the record of one copy needs in the store.
@@ -148,18 +151,6 @@ impl Topic {
         Ok(plans)
     }
 
-    pub(super) fn refuse_full_history(
-        &self,
-        messages: &[InboundMessage],
-        ctx: &Ctx<'_>,
-    ) -> Result<(), Rejection> {
-        let window = self.description.duplicate_detection_history_time_window;
-        match &self.duplicates {
-            Some(history) => history.refuse_if_full(messages, self.path(), window, ctx),
-            None => Ok(()),
-        }
-    }
-
     /// What is to become of a message; `changes` are what was set on it since it was sent.
     pub(super) fn plan(
         &self,
@@ -221,45 +212,6 @@ impl Topic {
         Published::new(view, facts)
     }
 
-    pub(super) fn refuse_status(&self) -> Result<(), Rejection> {
-        if !self.description.status.allows_send() {
-            return Err(Rejection::entity_disabled(self.path(), self.description.status));
-        }
-        Ok(())
-    }
-
-    /// Refuses more bytes than the topic with its subscriptions may hold (SND-24, TOP-10).
-    pub(super) fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-        let size_bytes_max = self.description.size_bytes_max();
-        if ctx.stored_bytes.saturating_add(bytes) > size_bytes_max {
-            let path = self.path();
-            return Err(Rejection::entity_full("topic", path, ctx.stored_bytes, size_bytes_max));
-        }
-        Ok(())
-    }
-
-    /// Looks an id up. A hit gives the number to answer with: that of the kept message if it is
-    /// still scheduled, else 0 (DUP-12).
-    pub(super) fn find_duplicate(
-        &self,
-        id_hash: Option<u128>,
-        now: Timestamp,
-    ) -> Option<SequenceNumber> {
-        let window = self.description.duplicate_detection_history_time_window;
-        let found = self.duplicates.as_ref()?.find(id_hash?, now, window)?;
-        Some(if self.slots.get(found).is_some() { found } else { SequenceNumber(0) })
-    }
-
-    /// Drops the buckets of ids that every window has left.
-    pub(super) fn forget_ids(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        let window = self.description.duplicate_detection_history_time_window;
-        while let Some(change) =
-            self.duplicates.as_ref().and_then(|history| history.forget_oldest(ctx.now, window))
-        {
-            self.change(change, Durability::Lazy, ctx, step);
-        }
-    }
-
     /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0 or
     /// the number of the scheduled message that it repeats (DUP-02, DUP-12).
     pub(super) fn accept(
@@ -281,20 +233,12 @@ impl Topic {
             Plan::Schedule(at) => {
                 let own = envelope.time_to_live.map_or(Timestamp::NEVER, |own| at.plus(own));
                 let slot = Slot {
-                    enqueued_at: at,
                     expires_at: own,
                     enqueued_sequence: journey.first,
-                    size: envelope.size,
-                    header_size: envelope.header_size,
-                    delivery_count: 0,
-                    lock: None,
-                    overlay_count: 0,
                     state: SlotState::Scheduled,
-                    sub_queue: SubQueue::Main,
                     hops: journey.hops,
-                    in_flight: false,
-                    transferring: false,
                     never_duplicate: journey.never_duplicate,
+                    ..Slot::arriving(at, envelope.size, envelope.header_size)
                 };
                 step.bytes_added += u64::from(slot.size);
                 let change = Change::Accepted {
@@ -313,21 +257,6 @@ impl Topic {
         }
         self.remember_id(envelope.message_id_hash, scheduled, ctx, step);
         sequence
-    }
-
-    /// Records an id, if duplicates are detected (DUP-01).
-    pub(super) fn remember_id(
-        &mut self,
-        id_hash: Option<u128>,
-        scheduled: Option<SequenceNumber>,
-        ctx: &Ctx<'_>,
-        step: &mut Step,
-    ) {
-        if let (Some(history), Some(id_hash)) = (&self.duplicates, id_hash) {
-            let window = self.description.duplicate_detection_history_time_window;
-            let change = history.remember(id_hash, scheduled, ctx.now, window);
-            self.change(change, Durability::Sync, ctx, step);
-        }
     }
 
     /// Makes the one change that a publish is.
@@ -380,21 +309,12 @@ impl Topic {
                 .default_message_time_to_live
                 .min(self.description.default_message_time_to_live);
             let mut slot = Slot {
-                enqueued_at: ctx.now,
                 // The lowest of the three counts, from enqueueing in the subscription (EXP-07).
                 expires_at: own.map_or(Timestamp::NEVER, |own| ctx.now.plus(own.min(ceiling))),
                 enqueued_sequence: first,
-                size: content.size(),
-                header_size: content.header_size(),
-                delivery_count: 0,
-                lock: None,
-                overlay_count: 0,
-                state: SlotState::Active,
-                sub_queue: SubQueue::Main,
                 hops: journey.hops,
-                in_flight: false,
-                transferring: false,
                 never_duplicate: journey.never_duplicate,
+                ..Slot::arriving(ctx.now, content.size(), content.header_size())
             };
             slot.add_overlay(changes.as_ref());
             // What a rule adds was judged with it.
@@ -419,6 +339,37 @@ impl Topic {
             });
         }
         copies
+    }
+}
+
+impl Intake for Topic {
+    fn quota(&self) -> Quota<'_> {
+        let bytes_max = self.description.size_bytes_max();
+        Quota { kind: "topic", path: self.path(), bytes_max }
+    }
+
+    fn status(&self) -> EntityStatus {
+        self.description.status
+    }
+
+    fn name(&self) -> &str {
+        self.path()
+    }
+
+    fn history(&self) -> Option<&DuplicateHistory> {
+        self.duplicates.as_deref()
+    }
+
+    fn window(&self) -> TimeSpan {
+        self.description.duplicate_detection_history_time_window
+    }
+
+    fn is_scheduled(&self, sequence: SequenceNumber) -> bool {
+        self.slots.get(sequence).is_some()
+    }
+
+    fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+        self.change(change, durability, ctx, step);
     }
 }
 
@@ -470,7 +421,8 @@ fn header_refusal(
     // Where it was dead-lettered is no property of the message, and counts in full.
     let source = Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
     let source_bytes = source.map_or(0, |source| source.size_bytes());
-    Refusal::of_header(content.header_size_with(changes).saturating_add(source_bytes), bytes_max)
+    let bytes = content.header_size_with(changes).saturating_add(source_bytes);
+    Refusal::of_header(u64::from(bytes), bytes_max)
 }
 
 const fn cause(cause: Cause) -> DeadLetterCause {

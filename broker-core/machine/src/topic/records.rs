@@ -10,7 +10,7 @@ use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, Topi
 use crate::description::SubscriptionDescription;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::Content;
-use crate::rule::RuleDescription;
+use crate::rule::{Rule, RuleDescription};
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
 use crate::{CorruptRecord, Machine};
@@ -88,7 +88,7 @@ impl Topic {
                 batch.delete_prefix(&codec::space_key(*id));
             }
             TopicChange::RuleSet { subscription, rule, .. } => {
-                self.write_rule(*subscription, rule, batch);
+                self.write_rule(*subscription, rule.description(), batch);
             }
             TopicChange::RuleRemoved { subscription, name } => {
                 batch.delete(&codec::rule_key(*subscription, self.rule_hash(name)));
@@ -108,7 +108,7 @@ impl Topic {
         &self,
         id: EntityId,
         description: &SubscriptionDescription,
-        rules: &[RuleDescription],
+        rules: &[Rule],
         at: Timestamp,
         batch: &mut Batch,
     ) {
@@ -126,7 +126,7 @@ impl Topic {
         };
         batch.put(&codec::counters_key(id), |value| codec::write_counters(&counters, value));
         for rule in rules {
-            self.write_rule(id, rule, batch);
+            self.write_rule(id, rule.description(), batch);
         }
     }
 

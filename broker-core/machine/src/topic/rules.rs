@@ -6,7 +6,7 @@ use crate::command::{Outcome, RuleCommand};
 use crate::effect::Answer;
 use crate::error::{Quoted, Rejection};
 use crate::ids::EntityId;
-use crate::rule::RuleDescription;
+use crate::rule::{Rule, RuleDescription};
 use crate::{Ctx, Step};
 
 impl Topic {
@@ -24,17 +24,13 @@ impl Topic {
         match command {
             RuleCommand::Create(rule) => {
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
-                self.matcher.create_rule(id, rule.clone(), ctx.limits)?;
+                let rule = self.matcher.judge(id, rule, ctx.limits)?;
                 self.set(id, rule, true, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }
             RuleCommand::Update(rule) => {
-                let name = rule.name.clone();
-                self.matcher.update_rule(id, *rule, ctx.limits)?;
-                let Some(rule) = self.matcher.rule(id, &name) else {
-                    return Err(Rejection::internal("the rule is gone"));
-                };
-                self.set(id, rule.description().clone(), false, ctx, step);
+                let rule = self.matcher.judge_update(id, *rule, ctx.limits)?;
+                self.set(id, rule, false, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }
             RuleCommand::Delete(name) => {
@@ -70,7 +66,7 @@ impl Topic {
     fn set(
         &mut self,
         subscription: EntityId,
-        rule: RuleDescription,
+        rule: Rule,
         is_new: bool,
         ctx: &Ctx<'_>,
         step: &mut Step,

@@ -8,20 +8,8 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::family::CopySettings;
 use crate::ids::{EntityId, SequenceNumber};
-use crate::rule::{Rule, RuleDescription, SubscriptionSettings};
+use crate::rule::{Rule, RuleDescription};
 use crate::{Ctx, Step};
-
-/// How copies are made for a subscription.
-pub(crate) const fn copy_settings(description: &SubscriptionDescription) -> CopySettings {
-    CopySettings {
-        rules: SubscriptionSettings {
-            dead_lettering_on_filter_errors: description
-                .enable_dead_lettering_on_filter_evaluation_exceptions,
-            requires_session: description.requires_session,
-        },
-        default_message_time_to_live: description.default_message_time_to_live,
-    }
-}
 
 impl Topic {
     /// Stores a subscription with its rules, or nothing if one of them is not valid (TOP-17).
@@ -37,15 +25,10 @@ impl Topic {
         if self.subscriptions.len() >= count_max {
             return Err(Rejection::too_many("subscriptions", self.path(), count_max));
         }
-        let settings = copy_settings(&description);
         let default = RuleDescription::default_rule(ctx.now);
         let rules = rules.into_iter().map(|rule| RuleDescription { created_at: ctx.now, ..rule });
         let rules = rules.collect();
-        // The rules are judged where they will be; what is right is stored, and comes again with the
-        // change.
-        self.matcher.create_subscription(id, settings.rules, rules, default, ctx.limits)?;
-        let rules = self.matcher.rules(id).map(|rule| rule.description().clone()).collect();
-        self.matcher.remove_subscription(id);
+        let rules = self.matcher.judge_subscription(rules, default, ctx.limits)?;
         let change = TopicChange::SubscriptionCreated { id, description, rules, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         self.usage.touch(ctx.now);
@@ -93,7 +76,7 @@ impl Topic {
         last_sequence: SequenceNumber,
         rules: Vec<Rule>,
     ) {
-        self.add(id, copy_settings(description), last_sequence);
+        self.add(id, CopySettings::of(description), last_sequence);
         for rule in rules {
             self.matcher.restore_rule(id, rule);
         }

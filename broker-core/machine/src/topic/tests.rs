@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::change::SubscriptionCopy;
-use crate::command::{InboundMessage, RuleCommand};
+use crate::command::{InboundMessage, RuleCommand, TopicCommand};
 use crate::condition::Condition;
 use crate::description::SubscriptionDescription;
 use crate::limits::{Limits, Tier};
@@ -41,7 +41,11 @@ impl Stand {
             let name = number.to_string();
             let description = SubscriptionDescription::new("events", name, &stand.limits);
             let description = Box::new(description);
-            let command = Command::CreateSubscription { id, description, rules: vec![] };
+            let command = Command::OfTopic(TopicCommand::CreateSubscription {
+                id,
+                description,
+                rules: vec![],
+            });
             stand.apply(command).unwrap();
         }
         stand
@@ -122,7 +126,12 @@ fn a_rule_applies_to_what_is_published_afterwards() {
     let (_, before) = stand.send(10).unwrap();
     let rule = RuleDescription::new("$Default", Filter::False, stand.now);
     let command = RuleCommand::Update(Box::new(rule));
-    stand.apply(Command::InSubscription { subscription: EntityId(2), command }).unwrap();
+    stand
+        .apply(Command::OfTopic(TopicCommand::InSubscription {
+            subscription: EntityId(2),
+            command,
+        }))
+        .unwrap();
     let (_, after) = stand.send(10).unwrap();
     assert_eq!((copies(&before).len(), copies(&after).len()), (1, 0));
 }

@@ -7,6 +7,7 @@ use super::publish::{Journey, Plan};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
+use crate::intake::Intake;
 use crate::path::SubQueue;
 use crate::queue::Planned;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};

@@ -7,6 +7,7 @@ use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::intake::Intake;
 use crate::message::Overlay;
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step, take_over};

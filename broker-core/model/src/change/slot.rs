@@ -54,6 +54,28 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// A message of this size that comes in: active in the main queue, without an end, never delivered, on its
+    /// first way, as the sender has made it.
+    #[must_use]
+    pub const fn arriving(enqueued_at: Timestamp, size: u32, header_size: u32) -> Self {
+        Self {
+            enqueued_at,
+            expires_at: Timestamp::NEVER,
+            enqueued_sequence: SequenceNumber(0),
+            size,
+            header_size,
+            delivery_count: 0,
+            lock: None,
+            overlay_count: 0,
+            state: SlotState::Active,
+            sub_queue: SubQueue::Main,
+            hops: 0,
+            in_flight: false,
+            transferring: false,
+            never_duplicate: false,
+        }
+    }
+
     /// Counts an overlay in.
     pub fn add_overlay(&mut self, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {

@@ -31,7 +31,7 @@ pub struct Create {
     /// Validated before.
     pub root: Root,
     /// Answered when it is durable and open.
-    pub answer: Answer<()>,
+    pub answer: Answer,
 }
 
 /// A block of ids is durable, or not.

@@ -38,6 +38,7 @@ use crate::entity::config::QueueConfig;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
+use crate::permits::Permit;
 use crate::shell::writer::ShardWriter;
 use crate::transfer::passage::Passages;
 
@@ -50,8 +51,27 @@ pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
 pub use subscription::CreateSubscription;
 
-/// The result of an operation on the namespace.
-pub type Answer<T> = oneshot::Sender<Result<T, Rejection>>;
+/// Who waits for an operation on the namespace, and the room that the operation takes until it is answered:
+/// that is what bounds the mailbox. What comes from the broker itself is about entities, and they are counted.
+pub struct Answer {
+    sender: oneshot::Sender<Result<(), Rejection>>,
+    permit: Permit,
+}
+
+impl Answer {
+    /// An answer, and where it arrives.
+    pub fn new(permit: Permit) -> (Self, oneshot::Receiver<Result<(), Rejection>>) {
+        let (sender, answered) = oneshot::channel();
+        (Self { sender, permit }, answered)
+    }
+
+    /// Gives the room back, and answers.
+    pub fn send(self, result: Result<(), Rejection>) {
+        drop(self.permit);
+        // Nobody may wait any more.
+        self.sender.send(result).ok();
+    }
+}
 
 /// The actor.
 pub struct NamespaceActor {
@@ -96,7 +116,7 @@ struct Entity {
     failures: VecDeque<Instant>,
     /// Whether it is not known if the topic carried out what it was asked about this subscription.
     is_unsure: bool,
-    answer: Option<Answer<()>>,
+    answer: Option<Answer>,
 }
 
 impl Entity {
@@ -241,7 +261,6 @@ impl Actor for NamespaceActor {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        context.set_mailbox_capacity(usize::MAX >> 4);
         let roots = self.entities.iter().filter(|(_, entity)| entity.topic.is_none());
         let ids: Vec<EntityId> = roots.map(|(id, _)| *id).collect();
         self.opening = ids.len() + 1;
@@ -252,8 +271,11 @@ impl Actor for NamespaceActor {
     }
 }
 
-fn refuse(answer: Option<Answer<()>>, reason: Rejection) {
+fn refuse(answer: Option<Answer>, reason: Rejection) {
     if let Some(answer) = answer {
-        answer.send(Err(reason)).ok();
+        answer.send(Err(reason));
     }
 }
+
+#[cfg(test)]
+mod tests;

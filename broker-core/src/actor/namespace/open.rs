@@ -172,7 +172,7 @@ impl NamespaceActor {
         let (key, answer) = (entity.key.clone(), entity.answer.take());
         self.directory().insert(key, entry);
         if let Some(answer) = answer {
-            answer.send(Ok(())).ok();
+            answer.send(Ok(()));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::{Answer, NamespaceActor, State, WaitsForId, refuse};
-use crate::command::{Command, Outcome};
+use crate::command::{Command, Outcome, TopicCommand};
 use crate::condition::Condition;
 use crate::description::{EntityKind, SubscriptionDescription};
 use crate::error::Rejection;
@@ -24,7 +24,7 @@ pub struct CreateSubscription {
     /// Its rules, judged by the topic; with none it gets `$Default` (TOP-12).
     pub rules: Vec<RuleDescription>,
     /// Answered when it is durable and takes receivers.
-    pub answer: Answer<()>,
+    pub answer: Answer,
 }
 
 /// What a topic answered to a creation or removal.
@@ -75,7 +75,11 @@ impl NamespaceActor {
         if let Some(entity) = self.entities.get_mut(&id) {
             entity.answer = Some(answer);
         }
-        self.ask_topic(id, Command::CreateSubscription { id, description, rules }, itself);
+        self.ask_topic(
+            id,
+            Command::OfTopic(TopicCommand::CreateSubscription { id, description, rules }),
+            itself,
+        );
     }
 
     /// The topic that a new subscription belongs to, unless there is a reason against it.
@@ -104,7 +108,7 @@ impl NamespaceActor {
 
     /// Asks the topic of a subscription to write its removal; it is retired.
     pub(super) fn remove_subscription(&mut self, id: EntityId, itself: Addr<Self>) {
-        self.ask_topic(id, Command::RemoveSubscription { id }, itself);
+        self.ask_topic(id, Command::OfTopic(TopicCommand::RemoveSubscription { id }), itself);
     }
 
     fn ask_topic(&mut self, id: EntityId, command: Command, itself: Addr<Self>) {
@@ -145,7 +149,7 @@ impl Handler<Answered> for NamespaceActor {
             (State::Creating, Ok(())) => self.adopt(id, context.address()),
             (State::Deleting, Ok(())) => {
                 if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
-                    answer.send(Ok(())).ok();
+                    answer.send(Ok(()));
                 }
             }
             // Whether it took effect is not known before the tree is rebuilt.
@@ -188,7 +192,7 @@ impl NamespaceActor {
             (State::Deleting, true) if was_unsure => self.remove_subscription(id, itself),
             (State::Deleting, false) if was_unsure => {
                 if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
-                    answer.send(Ok(())).ok();
+                    answer.send(Ok(()));
                 }
             }
             (State::Opening, false) => {

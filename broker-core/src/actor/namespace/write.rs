@@ -56,7 +56,7 @@ impl Handler<Written> for NamespaceActor {
                 // Those below it first, so that the root knows them all.
                 for id in self.family_of(id).into_iter().rev() {
                     if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
-                        answer.send(Ok(())).ok();
+                        answer.send(Ok(()));
                     }
                 }
             }

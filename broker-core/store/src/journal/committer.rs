@@ -19,6 +19,7 @@
 //! [`flight`]: super::flight
 
 mod encode;
+mod large;
 mod moved;
 
 use std::collections::VecDeque;
@@ -34,11 +35,10 @@ use super::room::Room;
 use super::segment::{Segment, Segments};
 use crate::{BatchId, Completion, ContentOp, Fence, Key, Record, Shard, StoreError, Submission};
 use encode::Pending;
+use large::{LargeWrite, PART_BYTES_PER_GROUP, is_large};
 
 /// A group is written when it holds this many bytes, though more is waiting.
 const GROUP_BYTES_MAX: usize = 4 << 20;
-/// So many bytes of parts go into one group, so that others do not wait for a large content.
-const PART_BYTES_PER_GROUP: usize = 1 << 20;
 
 /// A group of so many records is written by another thread while the next one is put together.
 const FLIGHT_RECORDS_MIN: usize = 16;
@@ -102,18 +102,6 @@ struct Done {
     completion: Completion,
     result: Result<(), StoreError>,
     reserved: u64,
-}
-
-/// A submission whose large contents are being written.
-struct LargeWrite {
-    shard: Shard,
-    submission: Submission,
-    completion: Completion,
-    contents: VecDeque<bytes::Bytes>,
-    /// Bytes of the first content that are written.
-    written: usize,
-    /// The parts of each content, in the order of the records.
-    parts: Vec<Vec<Place>>,
 }
 
 impl Committer {
@@ -533,83 +521,10 @@ impl Committer {
         Ok((fence, next))
     }
 
-    /// Writes the next parts of large contents, and the batches whose contents are complete by now.
-    fn write_parts(&mut self) -> Result<(), StoreError> {
-        while self.group.part_bytes < PART_BYTES_PER_GROUP {
-            let Some(mut write) = self.large.pop_front() else { return Ok(()) };
-            let Some(content) = write.contents.front() else {
-                self.end_large(write)?;
-                continue;
-            };
-            let end = (write.written + super::format::PART_BYTES).min(content.len());
-            let piece = content.slice(write.written..end);
-            let is_last = end == content.len();
-            self.group.part_bytes += piece.len();
-            let place = match self.write_part(&piece) {
-                Ok(place) => place,
-                Err(error) => {
-                    // So that its submitter is told with all others.
-                    self.large.push_front(write);
-                    return Err(error);
-                }
-            };
-            if let Some(parts) = write.parts.last_mut() {
-                parts.push(place);
-            }
-            write.written = end;
-            if is_last {
-                write.written = 0;
-                write.contents.pop_front();
-                write.parts.push(Vec::new());
-            }
-            self.large.push_back(write);
-        }
-        Ok(())
-    }
-
-    /// Writes one part. Its segment is held until the batch is applied.
-    fn write_part(&mut self, piece: &[u8]) -> Result<Place, StoreError> {
-        let place =
-            self.log.frame(super::format::FrameKind::Part, piece.len() as u64, |payload| {
-                let place = payload.place();
-                payload.buffer.extend_from_slice(piece);
-                place
-            })?;
-        if let Some(segment) = self.segments.get(place.segment) {
-            segment.need();
-        }
-        Ok(place)
-    }
-
-    /// Writes the batch whose contents are written, and what waits behind it.
-    fn end_large(&mut self, write: LargeWrite) -> Result<(), StoreError> {
-        let LargeWrite { shard, submission, completion, mut parts, .. } = write;
-        parts.pop();
-        self.group.held_parts.extend(parts.iter().flatten());
-        self.write_batch(submission, completion, parts)?;
-        let Some(state) = self.state(shard) else { return Ok(()) };
-        state.is_writing_large = false;
-        let mut held = std::mem::take(&mut state.held);
-        while let Some((submission, completion)) = held.pop_front() {
-            if let Err(error) = self.submit(submission, completion) {
-                if let Some(state) = self.state(shard) {
-                    state.held = held;
-                }
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     fn take_move(&mut self, moved: Move, answer: Sender<MoveReply>) -> Result<(), StoreError> {
         moved::write(self, moved)?;
         self.group.must_sync = true;
         self.group.moves.push((answer, MoveReply::Moved));
         Ok(())
     }
-}
-
-/// Whether a content goes ahead of its batch.
-fn is_large(content: &bytes::Bytes) -> bool {
-    content.len() > super::format::PART_BYTES
 }

@@ -1,6 +1,6 @@
 //! What entities are like, as the seed wants it.
 
-use peeklock_core::command::Command;
+use peeklock_core::command::{Command, TopicCommand};
 use peeklock_core::description::{EntityStatus, QueueDescription, TopicDescription};
 use peeklock_core::entity::any::AnyMachine;
 use peeklock_core::entity::queue::{Queue, QueueConfig};
@@ -44,7 +44,10 @@ impl Description {
             }
             (Self::Topic(topic), _) => {
                 let description = Box::new(topic.clone());
-                (Self::Topic(topic), Command::UpdateTopic { description, read_at })
+                (
+                    Self::Topic(topic),
+                    Command::OfTopic(TopicCommand::Update { description, read_at }),
+                )
             }
             (queue, Self::Topic(_)) => panic!("{queue:?} for a topic"),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peeklock_core::command::{
     Command, InboundMessage, LinkEnd, ReceiveMode, RuleCommand, SessionCommand, Settlement,
+    TopicCommand,
 };
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
 use peeklock_core::path::SubQueue;
@@ -289,7 +290,7 @@ impl World {
             }
             Kind::Topic => {
                 let description = Box::new(self.topic_description());
-                Command::UpdateTopic { description, read_at }
+                Command::OfTopic(TopicCommand::Update { description, read_at })
             }
             Kind::Subscription => {
                 let description = Box::new(self.subscription_description(id));
@@ -399,7 +400,7 @@ impl World {
             _ => (RuleCommand::Delete(name.into()), None, false),
         };
         let subscription = Self::id(id);
-        let command = Command::InSubscription { subscription, command };
+        let command = Command::OfTopic(TopicCommand::InSubscription { subscription, command });
         self.both(TOPIC, SubQueue::Main, command, |oracle, _| {
             Some(oracle.set_rule(id, name, new, is_new))
         });

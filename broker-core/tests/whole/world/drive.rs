@@ -363,7 +363,7 @@ impl World {
                 .iter()
                 .map(|one| match one {
                     Departure::Taken => Fate::Taken,
-                    Departure::Refused(why) => Fate::Refused(why.condition()),
+                    Departure::NotAdmitted(why) => Fate::Refused(why.condition()),
                     _ => Fate::Kept,
                 })
                 .collect();

@@ -1,6 +1,6 @@
 //! One transaction that is larger than a stage may become.
 
-use peeklock_core::command::{Command, ReceiveMode, RuleCommand, Settlement};
+use peeklock_core::command::{Command, ReceiveMode, RuleCommand, Settlement, TopicCommand};
 use peeklock_core::description::EntityStatus;
 use peeklock_core::ids::LockToken;
 use peeklock_core::path::SubQueue;
@@ -29,10 +29,10 @@ impl World {
             world.update_to(id, to);
         }
         let all = Rule { select: Select::All, act: None };
-        let command = Command::InSubscription {
+        let command = Command::OfTopic(TopicCommand::InSubscription {
             subscription: Self::id(MEMBER),
             command: RuleCommand::Create(Box::new(rule("zulu", all))),
-        };
+        });
         let main = SubQueue::Main;
         world.both(TOPIC, main, command, |oracle, _| {
             Some(oracle.set_rule(MEMBER, "zulu", Some(all), true))

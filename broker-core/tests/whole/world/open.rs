@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use peeklock_core::change::codec::read_rule;
 use peeklock_core::change::codec::{self, RecordKey};
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::{Command, Outcome, TopicCommand};
 use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use peeklock_core::entity::Machine;
 use peeklock_core::entity::any::AnyMachine;
@@ -185,7 +185,8 @@ impl World {
             let rules = &self.oracle.entities[id].rules;
             let rules = rules.iter().map(|(name, one)| rule(name, *one)).collect();
             let id = Self::id(*id);
-            let command = Command::CreateSubscription { id, description, rules };
+            let command =
+                Command::OfTopic(TopicCommand::CreateSubscription { id, description, rules });
             let ticket = self.send_raw(TOPIC, SubQueue::Main, command);
             self.store_everything();
             let heard = self.outlet.take();

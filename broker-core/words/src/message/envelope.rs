@@ -8,6 +8,7 @@ use super::codec::{Entry, IdRef, Reader, Scalar, is_longer_than, read_value};
 use super::content::View;
 use super::{Content, ContentError};
 use crate::error::{Quoted, Rejection};
+use crate::limits::Limits;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Up to so many keys are compared each with each.
@@ -51,6 +52,19 @@ pub struct PropertyLimits {
     pub property_bytes_max: u32,
     /// Bytes of all properties of one message.
     pub header_bytes_max: u32,
+}
+
+impl PropertyLimits {
+    /// Those of a namespace (QUO-02).
+    #[must_use]
+    pub fn of(limits: &Limits) -> Self {
+        let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Self {
+            identifier_characters_max: limits.message_id_chars_max,
+            property_bytes_max: narrow(limits.property_bytes_max),
+            header_bytes_max: narrow(limits.header_bytes_max),
+        }
+    }
 }
 
 impl Default for PropertyLimits {

@@ -43,11 +43,11 @@ pub enum PropertyChange<'a> {
 }
 
 impl Overlay {
-    /// An overlay of these properties.
+    /// An overlay of these properties. Whether a message may have them is for who sets them to say, by
+    /// [`Overlay::check`].
     ///
     /// # Errors
-    /// `ArgumentError` when a key is empty or given twice (MSG-22), `MessageSizeExceeded` when one
-    /// property or all of them are larger than a message may have (MSG-26).
+    /// `ArgumentError` when a key is empty or given twice (MSG-22).
     pub fn encode(properties: &[(String, Value)]) -> Result<Self, Rejection> {
         Self::from_properties(properties.iter().map(|(key, value)| (key.as_str(), value)))
     }
@@ -116,9 +116,7 @@ impl Overlay {
             codec::text(&mut items, key);
             codec::write_value(&mut items, value);
         }
-        let overlay = Self::from_items(&items, keys.len() * 2);
-        overlay.check_size(&PropertyLimits::default())?;
-        Ok(overlay)
+        Ok(Self::from_items(&items, keys.len() * 2))
     }
 
     /// An overlay of these changes, of which no two concern the same property. It is not checked
@@ -155,7 +153,11 @@ impl Overlay {
         Self { map: map.into() }
     }
 
-    fn check_size(&self, limits: &PropertyLimits) -> Result<(), Rejection> {
+    /// Refuses properties that a message may not have.
+    ///
+    /// # Errors
+    /// `MessageSizeExceeded` when one of them, or all together, are larger than the limits (MSG-26).
+    pub fn check(&self, limits: &PropertyLimits) -> Result<(), Rejection> {
         for entry in codec::entries(&self.map) {
             check_property_size(entry, limits)?;
         }

@@ -463,7 +463,9 @@ fn an_overlay_on_top_of_another_does_what_both_do() {
 #[test]
 fn overlays_are_checked_like_properties() {
     let condition = |properties: &[(String, Value)]| {
-        Overlay::encode(properties).map(|_| ()).map_err(|rejection| rejection.condition())
+        let checked = Overlay::encode(properties)
+            .and_then(|overlay| overlay.check(&PropertyLimits::default()));
+        checked.map_err(|rejection| rejection.condition())
     };
     assert_eq!(condition(&pairs(&[("", 1)])), Err(Condition::ArgumentError));
     assert_eq!(condition(&pairs(&[("a", 1), ("a", 2)])), Err(Condition::ArgumentError));

@@ -141,10 +141,37 @@ impl Matcher {
         Self::default()
     }
 
-    /// A new subscription with these rules, or with `$Default` if there are none (TOP-12).
+    /// The rules of a new subscription, ready to be evaluated: these, or `$Default` if there are none
+    /// (TOP-12). Changes nothing; [`Matcher::restore_rule`] adds them.
     ///
     /// # Errors
-    /// Those of [`Matcher::create_rule`], with nothing changed (TOP-17).
+    /// Those of [`Matcher::judge`] (TOP-17).
+    pub fn judge_subscription(
+        &self,
+        rules: Vec<RuleDescription>,
+        default: RuleDescription,
+        limits: &Limits,
+    ) -> Result<Vec<Rule>, Rejection> {
+        let rules = if rules.is_empty() { vec![default] } else { rules };
+        let mut judged = BTreeMap::new();
+        let mut taken = Taken::of(self);
+        for description in rules {
+            let rule = Rule::create(description, limits)?;
+            let key = rule.description().key();
+            if judged.contains_key(&key) {
+                return Err(exists(&rule));
+            }
+            taken.check(&rule, limits)?;
+            taken.add(&rule);
+            judged.insert(key, rule);
+        }
+        Ok(judged.into_values().collect())
+    }
+
+    /// A new subscription with these rules, as [`Matcher::judge_subscription`] judges them.
+    ///
+    /// # Errors
+    /// Those of [`Matcher::judge`], with nothing changed (TOP-17).
     pub fn create_subscription(
         &mut self,
         subscription: EntityId,
@@ -153,13 +180,10 @@ impl Matcher {
         default: RuleDescription,
         limits: &Limits,
     ) -> Result<(), Rejection> {
+        let rules = self.judge_subscription(rules, default, limits)?;
         self.restore_subscription(subscription, settings);
-        let rules = if rules.is_empty() { vec![default] } else { rules };
         for rule in rules {
-            if let Err(rejection) = self.create_rule(subscription, rule, limits) {
-                self.remove_subscription(subscription);
-                return Err(rejection);
-            }
+            self.restore_rule(subscription, rule);
         }
         Ok(())
     }
@@ -179,47 +203,75 @@ impl Matcher {
         }
     }
 
-    /// Adds a rule (TOP-13).
+    /// A new rule of a subscription, ready to be evaluated (TOP-13). Changes nothing;
+    /// [`Matcher::restore_rule`] adds it.
     ///
     /// # Errors
     /// Those of [`Rule::create`], `EntityAlreadyExists` for a name that is taken (ENT-13),
     /// `QuotaExceeded` if the topic has as many rules of its kind as it may (QUO-01).
-    pub fn create_rule(
-        &mut self,
+    pub fn judge(
+        &self,
         subscription: EntityId,
         description: RuleDescription,
         limits: &Limits,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Rule, Rejection> {
         let rule = Rule::create(description, limits)?;
         if self.place(subscription, rule.name()).is_some() {
-            return Err(Rejection::new(
-                Condition::EntityAlreadyExists,
-                format!("rule {} exists already", Quoted(rule.name())),
-            ));
+            return Err(exists(&rule));
         }
-        self.check_room(&rule, None, limits)?;
-        self.restore_rule(subscription, rule);
-        Ok(())
+        Taken::of(self).check(&rule, limits)?;
+        Ok(rule)
     }
 
-    /// Replaces filter and action of a rule (TOP-24); name and creation stay as they were.
+    /// A rule with another filter and action (TOP-24), ready to be evaluated; name and creation stay as they
+    /// were. Changes nothing; [`Matcher::restore_rule`] replaces it.
     ///
     /// # Errors
-    /// Those of [`Rule::create`], and `EntityNotFound`, with nothing changed.
-    pub fn update_rule(
-        &mut self,
+    /// Those of [`Rule::create`], `QuotaExceeded` as for a new one, and `EntityNotFound`.
+    pub fn judge_update(
+        &self,
         subscription: EntityId,
         mut description: RuleDescription,
         limits: &Limits,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Rule, Rejection> {
         let Some(current) = self.rule(subscription, &description.name) else {
             return Err(not_found(&description.name));
         };
         description.name = current.description().name.clone();
         description.created_at = current.description().created_at;
         let rule = Rule::create(description, limits)?;
-        self.check_room(&rule, self.rule(subscription, rule.name()), limits)?;
-        self.forget_rule(subscription, rule.name());
+        let mut taken = Taken::of(self);
+        taken.remove(current);
+        taken.check(&rule, limits)?;
+        Ok(rule)
+    }
+
+    /// Adds a rule as [`Matcher::judge`] judges it.
+    ///
+    /// # Errors
+    /// Those of [`Matcher::judge`], with nothing changed.
+    pub fn create_rule(
+        &mut self,
+        subscription: EntityId,
+        description: RuleDescription,
+        limits: &Limits,
+    ) -> Result<(), Rejection> {
+        let rule = self.judge(subscription, description, limits)?;
+        self.restore_rule(subscription, rule);
+        Ok(())
+    }
+
+    /// Replaces a rule as [`Matcher::judge_update`] judges it.
+    ///
+    /// # Errors
+    /// Those of [`Matcher::judge_update`], with nothing changed.
+    pub fn update_rule(
+        &mut self,
+        subscription: EntityId,
+        description: RuleDescription,
+        limits: &Limits,
+    ) -> Result<(), Rejection> {
+        let rule = self.judge_update(subscription, description, limits)?;
         self.restore_rule(subscription, rule);
         Ok(())
     }
@@ -251,7 +303,7 @@ impl Matcher {
                 group.by_hash.entry(hash).or_default().push(place);
             }
         }
-        self.plain_count += usize::from(!matches!(rule.filter, Compiled::Sql(_)));
+        self.plain_count += usize::from(!rule.is_sql());
         let entry = Some(Entry { subscription, rule });
         match self.rules.get_mut(index(place)) {
             Some(free) => *free = entry,
@@ -368,28 +420,6 @@ impl Matcher {
         subscription.rules.get(name.to_ascii_lowercase().as_str()).copied()
     }
 
-    fn check_room(
-        &self,
-        rule: &Rule,
-        replaced: Option<&Rule>,
-        limits: &Limits,
-    ) -> Result<(), Rejection> {
-        let is_sql = |rule: &Rule| matches!(rule.filter, Compiled::Sql(_));
-        let (count, limit, what) = if is_sql(rule) {
-            (self.sql.len(), limits.rule_sql_count_max, "SQL rules")
-        } else {
-            (self.plain_count, limits.rule_correlation_count_max, "correlation rules")
-        };
-        let same_kind = replaced.is_some_and(|replaced| is_sql(replaced) == is_sql(rule));
-        if count.saturating_sub(usize::from(same_kind)) < limit {
-            return Ok(());
-        }
-        Err(Rejection::quota_exceeded(format!(
-            "rule {} is one more than the {limit} {what} that a topic can have; remove others",
-            Quoted(rule.name())
-        )))
-    }
-
     /// Says whether there was one.
     fn forget_rule(&mut self, subscription: EntityId, name: &str) -> bool {
         let Some(owner) = self.subscriptions.get_mut(&subscription) else { return false };
@@ -403,7 +433,7 @@ impl Matcher {
     fn take_out(&mut self, place: Place) {
         let Some(entry) = self.rules.get_mut(index(place)).and_then(Option::take) else { return };
         self.free.push(place);
-        self.plain_count -= usize::from(!matches!(entry.rule.filter, Compiled::Sql(_)));
+        self.plain_count -= usize::from(!entry.rule.is_sql());
         let key = (entry.subscription, place);
         match &entry.rule.filter {
             Compiled::Always => drop(self.always.remove(&key)),
@@ -425,6 +455,47 @@ impl Matcher {
         if group.by_hash.is_empty() {
             self.correlation.remove(&properties);
         }
+    }
+}
+
+/// How many rules of each kind a topic has, over all its subscriptions.
+struct Taken {
+    sql: usize,
+    plain: usize,
+}
+
+impl Taken {
+    fn of(matcher: &Matcher) -> Self {
+        Self { sql: matcher.sql.len(), plain: matcher.plain_count }
+    }
+
+    const fn count_of(&mut self, rule: &Rule) -> &mut usize {
+        if rule.is_sql() { &mut self.sql } else { &mut self.plain }
+    }
+
+    const fn add(&mut self, rule: &Rule) {
+        *self.count_of(rule) += 1;
+    }
+
+    const fn remove(&mut self, rule: &Rule) {
+        let count = self.count_of(rule);
+        *count = count.saturating_sub(1);
+    }
+
+    /// Refuses one more than there may be (QUO-01).
+    fn check(&mut self, rule: &Rule, limits: &Limits) -> Result<(), Rejection> {
+        let (limit, what) = if rule.is_sql() {
+            (limits.rule_sql_count_max, "SQL rules")
+        } else {
+            (limits.rule_correlation_count_max, "correlation rules")
+        };
+        if *self.count_of(rule) < limit {
+            return Ok(());
+        }
+        Err(Rejection::quota_exceeded(format!(
+            "rule {} is one more than the {limit} {what} that a topic can have; remove others",
+            Quoted(rule.name())
+        )))
     }
 }
 
@@ -517,20 +588,26 @@ impl Publish<'_, '_, '_, '_> {
         if !settings.requires_session || session_id.is_some_and(|id| !id.is_empty()) {
             return None;
         }
-        let description = "a session entity does not take a message without session id".into();
-        Some(Box::new(Refusal { cause: Cause::NoSession, description }))
+        Some(Box::new(Refusal::of_session()))
     }
 }
 
 impl Refusal {
     /// DLQ-20: a header of that size, if it is over the maximum.
     #[must_use]
-    pub fn of_header(bytes: u32, bytes_max: u64) -> Option<Box<Self>> {
-        (u64::from(bytes) > bytes_max).then(|| {
+    pub fn of_header(bytes: u64, bytes_max: u64) -> Option<Box<Self>> {
+        (bytes > bytes_max).then(|| {
             let description =
                 format!("the header of {bytes} bytes exceeded the size quota of {bytes_max}");
             Box::new(Self { cause: Cause::HeaderSize, description: description.into() })
         })
+    }
+
+    /// DLQ-21: a message without session id, where one is required.
+    #[must_use]
+    pub fn of_session() -> Self {
+        let description = "an entity that requires sessions takes no message without session id";
+        Self { cause: Cause::NoSession, description: description.into() }
     }
 
     /// DLQ-23: the text of the error with the name of the rule.
@@ -580,6 +657,11 @@ fn index_key(rule: &Rule) -> (Box<[Property]>, u64) {
     let properties = conditions.iter().map(|condition| condition.property.clone()).collect();
     let hash = hash_values(conditions.iter().map(|condition| condition.value.borrow().into()));
     (properties, hash)
+}
+
+fn exists(rule: &Rule) -> Rejection {
+    let detail = format!("rule {} exists already", Quoted(rule.name()));
+    Rejection::new(Condition::EntityAlreadyExists, detail)
 }
 
 fn not_found(name: &str) -> Rejection {

@@ -97,6 +97,11 @@ impl Rule {
         &self.description.name
     }
 
+    /// Whether its filter is a text in SQL; those are counted by themselves (QUO-01).
+    const fn is_sql(&self) -> bool {
+        matches!(self.filter, Compiled::Sql(_))
+    }
+
     /// Whether it changes what it selects.
     #[must_use]
     pub const fn has_action(&self) -> bool {

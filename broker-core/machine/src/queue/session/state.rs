@@ -11,6 +11,7 @@ use crate::change::{Change, Durability};
 use crate::command::{Outcome, StateFacts};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
+use crate::intake::Intake;
 use crate::queue::Queue;
 use crate::store::Key;
 use crate::{Ctx, Step, admission};

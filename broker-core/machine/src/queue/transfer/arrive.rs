@@ -8,19 +8,15 @@ use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::intake::Intake;
 use crate::message::{Envelope, Overlay};
 use crate::path::SubQueue;
 use crate::queue::Queue;
-use crate::queue::dead_letter::verdict;
 use crate::queue::settle::overlay_bytes;
+use crate::rule::Refusal;
 use crate::slot::{Slot, SlotState};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step, take_over};
-
-/// DLQ-16, "null session id".
-const SESSION_ID_NULL: &str = "Session ID is null.";
-/// DLQ-16, "header too large".
-const HEADER_SIZE_EXCEEDED: &str = "HeaderSizeExceeded";
 
 /// A message that was admitted, wherever it comes from.
 pub(super) struct Newcomer {
@@ -102,30 +98,15 @@ impl Queue {
             dead_letter_source.as_deref().map(Overlay::dead_letter_source).into_iter().collect();
         let header_size = u64::from(envelope.header_size)
             + added.iter().map(|overlay| u64::from(overlay.size_bytes())).sum::<u64>();
-        let cause = if header_size > ctx.limits.header_bytes_max {
-            let limit = ctx.limits.header_bytes_max;
-            Some((
-                HEADER_SIZE_EXCEEDED,
-                format!("the header of {header_size} bytes exceeded the size quota of {limit}"),
-            ))
-        } else if self.sessions.is_some() && envelope.session_id.is_none() {
-            Some((
-                SESSION_ID_NULL,
-                "an entity that requires sessions takes no message without session id".to_owned(),
-            ))
-        } else {
-            None
-        };
-        let is_dead = cause.is_some();
-        added.extend(cause.and_then(|(reason, description)| verdict(reason, &description)));
+        let refusal = Refusal::of_header(header_size, ctx.limits.header_bytes_max).or_else(|| {
+            let lacks_session = self.sessions.is_some() && envelope.session_id.is_none();
+            lacks_session.then(|| Box::new(Refusal::of_session()))
+        });
+        let is_dead = refusal.is_some();
+        added.extend(refusal.and_then(|refusal| refusal.overlay()));
         let mut slot = Slot {
-            enqueued_at,
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
             enqueued_sequence,
-            size: envelope.size,
-            header_size: envelope.header_size,
-            delivery_count: 0,
-            lock: None,
             overlay_count: u16::try_from(overlay_count).unwrap_or(u16::MAX),
             state: match scheduled_at {
                 Some(_) if !is_dead => SlotState::Scheduled,
@@ -133,9 +114,8 @@ impl Queue {
             },
             sub_queue: if is_dead { SubQueue::DeadLetter } else { SubQueue::Main },
             hops,
-            in_flight: false,
-            transferring: false,
             never_duplicate: envelope.never_duplicate(),
+            ..Slot::arriving(enqueued_at, envelope.size, envelope.header_size)
         };
         for overlay in &added {
             slot.add_overlay(Some(overlay));
@@ -147,9 +127,9 @@ impl Queue {
         let sequence = self.last_sequence.next();
         step.bytes_added += u64::from(envelope.size)
             + added.iter().map(|overlay| overlay_bytes(Some(overlay))).sum::<u64>();
-        let is_scheduled = slot.state == SlotState::Scheduled;
+        let scheduled = (slot.state == SlotState::Scheduled).then_some(sequence);
         let change = Change::Arrived { sequence, slot, session, came, added };
         self.change(change, Durability::Sync, ctx, step);
-        self.remember_id(envelope.message_id_hash, sequence, is_scheduled, ctx, step);
+        self.remember_id(envelope.message_id_hash, scheduled, ctx, step);
     }
 }

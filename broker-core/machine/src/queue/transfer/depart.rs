@@ -56,7 +56,8 @@ impl Queue {
             let is_tried = !matches!(departure, Departure::NotTried);
             let fails = matches!(departure, Departure::Failed { .. });
             has_failed |= fails;
-            has_refused |= matches!(departure, Departure::Refused(_) | Departure::Rejected { .. });
+            has_refused |=
+                matches!(departure, Departure::NotAdmitted(_) | Departure::Refused { .. });
             is_cut |= has_refused && !is_tried;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
                 Next::GoOn => has_left |= !fails,
@@ -134,10 +135,10 @@ impl Queue {
                 self.thaw(sequence);
                 Next::After(RETRY)
             }
-            Departure::Refused(rejection) => {
+            Departure::NotAdmitted(rejection) => {
                 self.refused(exit, sequence, &rejection, destination, ctx, step)
             }
-            Departure::Rejected { reason, description } => {
+            Departure::Refused { reason, description } => {
                 if *exit == Exit::DeadLetters {
                     self.keep_for_good(sequence);
                     return Next::GoOn;

@@ -10,7 +10,6 @@ use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::Queue;
 use crate::slot::{Slot, SlotState};
-use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
 impl Queue {
@@ -42,22 +41,11 @@ impl Queue {
         step: &mut Step,
     ) -> SequenceNumber {
         let sequence = self.last_sequence.next();
+        // It does not expire on the way (LIF-05), and lives anew at its destination (EXP-16).
         let slot = Slot {
-            enqueued_at: ctx.now,
-            // It does not expire on the way (LIF-05), and lives anew at its destination (EXP-16).
-            expires_at: Timestamp::NEVER,
-            enqueued_sequence: SequenceNumber(0),
-            size: message.envelope.size,
-            header_size: message.envelope.header_size,
-            delivery_count: 0,
-            lock: None,
-            overlay_count: 0,
             state: SlotState::Pending,
-            sub_queue: SubQueue::Main,
-            hops: 0,
-            in_flight: false,
-            transferring: false,
             never_duplicate: message.envelope.never_duplicate(),
+            ..Slot::arriving(ctx.now, message.envelope.size, message.envelope.header_size)
         };
         step.bytes_added += u64::from(slot.size);
         let change = Change::Pending { sequence, slot, destination, content: message.content };

@@ -105,7 +105,7 @@ impl Stand {
 }
 
 fn refused() -> Departure {
-    Departure::Rejected { reason: "Unwanted".into(), description: "by it".into() }
+    Departure::Refused { reason: "Unwanted".into(), description: "by it".into() }
 }
 
 fn failed() -> Departure {

@@ -3,23 +3,27 @@
 //! The *plain* index holds what opening finds once every gap is a hole. The *best* one also holds what
 //! can be told in the gaps, record by record, or from side files. Where nothing is damaged they are one.
 
+mod files;
+mod frames;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use super::super::disk::{Disk, DiskFile};
 use super::super::format::{
-    CONTENT_HEAD, FRAME_HEAD, Flaw, FrameHead, FrameKind, HEADER_BYTES, HEADER_LENGTH, LogRecord,
-    Place, Reading, RecordContent, SegmentHeader, read_content, read_mark,
+    CONTENT_HEAD, Flaw, FrameKind, HEADER_BYTES, HEADER_LENGTH, Place, SegmentHeader, read_mark,
 };
 use super::super::index::{Index, Op};
 use super::super::manifest::{self, Told};
-use super::super::replay::{self, ReplayOp};
-use super::super::segment::{FoundFrame, Segment, Segments, name_of, number_of};
+use super::super::replay::ReplayOp;
+use super::super::segment::{Segment, Segments, name_of, number_of};
 use super::super::{log, side};
 use super::walk::{Extent, Gap, Met, Walked, walk};
 use super::{Affected, Finding, FindingKind, LostFrames, Meter, Progress, Report, Stage, Tolerant};
 use crate::{Key, StoreError};
+use files::{find_segments, journal_of, read_manifest, unusable};
+use frames::{carry_out, prove_frame, replay_frames, told_records};
 
 /// A file of the log, or the place where one should be.
 pub(in super::super) struct Link {
@@ -510,172 +514,6 @@ impl Compared {
         let tells_removals = self.told_removals == 0 || self.told_removals == self.removals;
         is_used_up && tells_removals && !self.differs
     }
-}
-
-/// Proves the records of a frame and their contents, and returns what they do.
-fn prove_frame(segment: &Segment, frame: &FoundFrame<'_>) -> Result<Vec<(u32, ReplayOp)>, Flaw> {
-    match frame.head.kind {
-        FrameKind::Mark => read_mark(frame.payload).map(|_| Vec::new()),
-        FrameKind::Part | FrameKind::Hole => Ok(Vec::new()),
-        FrameKind::Batch | FrameKind::Moved => {
-            let start = frame.offset + FRAME_HEAD as u64;
-            let mut ops = Vec::new();
-            let read =
-                each_record(segment, frame.payload, start, &mut |offset, op, read, whole| {
-                    if let LogRecord::Put { content: RecordContent::Here(_), .. } = read.record {
-                        let content = whole.get(read.known.len()..).unwrap_or_default();
-                        read_content(content, segment.header.seed)?;
-                    }
-                    ops.push((offset, op));
-                    Ok(())
-                });
-            read.map(|()| ops)
-        }
-    }
-}
-
-/// What is shown of a record: where it begins, what it does, itself, and all its bytes.
-type VisitRecord<'v> = &'v mut dyn FnMut(u32, ReplayOp, &Reading<'_>, &[u8]) -> Result<(), Flaw>;
-
-/// Shows records until one cannot be read.
-fn each_record(
-    segment: &Segment,
-    payload: &[u8],
-    start: u64,
-    visit: VisitRecord<'_>,
-) -> Result<(), Flaw> {
-    let mut reader = segment.reader();
-    let mut at = 0;
-    while let Some(rest) = payload.get(at..).filter(|rest| !rest.is_empty()) {
-        let offset = u32::try_from(start + at as u64).map_err(|_| Flaw::Form)?;
-        let read = reader.read(rest)?;
-        let op = replay::op_in_log(segment, offset, &read).ok_or(Flaw::Form)?;
-        visit(offset, op, &read, rest.get(..read.span).unwrap_or_default())?;
-        at += read.span;
-    }
-    Ok(())
-}
-
-/// Reads the frames of a segment into an index; with `with_gaps` also what can be told between them.
-fn replay_frames(
-    segment: &Segment,
-    extent: Extent,
-    index: &Index,
-    with_gaps: bool,
-) -> io::Result<()> {
-    walk(segment, extent, &mut |met| {
-        match met {
-            Met::Frame(frame) => {
-                prove_frame(segment, frame)?.into_iter().for_each(|(_, op)| carry_out(index, op));
-            }
-            Met::Gap(gap) if with_gaps => {
-                told_records(segment, gap, &mut |op| carry_out(index, op));
-            }
-            Met::Gap(_) => {}
-        }
-        Ok(())
-    })
-    .map(|_| ())
-}
-
-/// Shows the records in a gap that can be told one by one. Returns how many there are, and whether
-/// those are all.
-fn told_records(segment: &Segment, gap: &Gap, visit: &mut dyn FnMut(ReplayOp)) -> (u64, bool) {
-    let (mut at, mut lsn, mut count) = (gap.from, gap.first_lsn, 0);
-    let mut are_all = true;
-    while at < gap.to && gap.last_lsn.is_none_or(|last| lsn <= last) {
-        let Some((head, payload)) = claimed_frame(segment, gap, at, lsn) else {
-            return (count, false);
-        };
-        if matches!(head.kind, FrameKind::Batch | FrameKind::Moved) {
-            let start = at + FRAME_HEAD as u64;
-            let read = each_record(segment, &payload, start, &mut |_, op, _, _| {
-                count += 1;
-                visit(op);
-                Ok(())
-            });
-            are_all &= read.is_ok();
-        }
-        at += head.span();
-        lsn += 1;
-    }
-    (count, are_all)
-}
-
-/// The frame that a head claims to begin, if that can be.
-fn claimed_frame(segment: &Segment, gap: &Gap, at: u64, lsn: u64) -> Option<(FrameHead, Vec<u8>)> {
-    let head = FrameHead::read_claim(&segment.read(at, FRAME_HEAD).ok()?).ok()?;
-    if head.lsn != lsn || at + head.span() > gap.to {
-        return None;
-    }
-    let payload = segment.read(at + FRAME_HEAD as u64, head.length as usize).ok()?;
-    Some((head, payload))
-}
-
-fn carry_out(index: &Index, found: ReplayOp) {
-    if let Some(parts) = found.parts {
-        index.add_large(parts);
-    }
-    index.replay(&[found.op]);
-}
-
-/// Opens everything that has the name of a segment.
-fn find_segments(disk: &dyn Disk, names: &[String]) -> Result<BTreeMap<u32, Found>, StoreError> {
-    let mut found = BTreeMap::new();
-    for name in names {
-        let Some(number) = number_of(name) else { continue };
-        let file = disk.open(name).map_err(|error| failed(name, &error))?;
-        let mut page = vec![0; usize::try_from(HEADER_BYTES).unwrap_or(0)];
-        let count = file.read_at(&mut page, 0).map_err(|error| failed(name, &error))?;
-        page.truncate(count);
-        let [(_, first), (copy_at, copy)] = SegmentHeader::read_both(&page);
-        if first == Err(Flaw::Version) || copy == Err(Flaw::Version) {
-            let what = format!("`{name}` was written by a later version of the program");
-            return Err(StoreError::Failed(what.into()));
-        }
-        let bad_header = match (first, copy) {
-            (Err(_), Ok(_)) => Some(0),
-            (Ok(_), Err(_)) => Some(copy_at),
-            _ => None,
-        };
-        found.insert(number, Found { file, header: first.or(copy), bad_header });
-    }
-    Ok(found)
-}
-
-/// The journal that most files belong to.
-fn journal_of(found: &BTreeMap<u32, Found>) -> Option<u128> {
-    let mut counts: BTreeMap<u128, usize> = BTreeMap::new();
-    for header in found.values().filter_map(|one| one.header.ok()) {
-        *counts.entry(header.journal).or_default() += 1;
-    }
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(journal, _)| journal)
-}
-
-/// Why a segment cannot be used.
-fn unusable(number: u32, found: Option<&Found>) -> (FindingKind, String) {
-    match found.map(|one| one.header) {
-        None => (FindingKind::Missing, "the segment is missing".to_owned()),
-        Some(Err(flaw)) => {
-            (FindingKind::Header, format!("the header and its copy are damaged: {flaw}"))
-        }
-        Some(Ok(header)) if header.number != number => {
-            let what = format!("this is segment {} under another name", header.number);
-            (FindingKind::Foreign, what)
-        }
-        Some(Ok(_)) => (FindingKind::Foreign, "the segment belongs to another journal".to_owned()),
-    }
-}
-
-fn read_manifest(disk: &dyn Disk, report: &mut Report) -> Result<Told, StoreError> {
-    let failed = |error: io::Error| failed("the manifest", &error);
-    let file = disk.open(manifest::NAME).map_err(failed)?;
-    for at in manifest::damaged_slots(&*file).map_err(failed)? {
-        let what = "one of its two slots is damaged";
-        let bytes = manifest::SLOT_BYTES;
-        report.find(finding(manifest::NAME, at, bytes, FindingKind::Manifest, what));
-    }
-    manifest::read(&*file).map_err(failed)
 }
 
 fn lsns(gap: &Gap) -> String {

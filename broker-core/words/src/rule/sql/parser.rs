@@ -2,13 +2,14 @@
 //!
 //! Steps are written as soon as they are recognised: operands first, their operator behind them.
 
-use super::compare::{Comparison, compare};
+mod steps;
+
+use super::compare::Comparison;
 use super::error::{Problem, SyntaxError};
-use super::evaluate::{Scoped, compute, scoped};
+use super::evaluate::{Scoped, scoped};
 use super::like::Pattern;
-use super::number::{Arithmetic, Number};
-use super::operand::{Kind, Operand};
-use super::program::{Place, Program, Span, Step};
+use super::number::Arithmetic;
+use super::program::{Program, Step};
 use super::token::{Keyword, Lexer, Mark, Token, Word};
 use super::{Parameters, Statement, Target};
 use crate::message::Value;
@@ -23,6 +24,8 @@ enum Shape {
     Value,
     Condition,
 }
+
+use steps::{index, place};
 
 type Parsed<T> = Result<T, SyntaxError>;
 
@@ -542,85 +545,6 @@ impl<'t> Parser<'t> {
             }
         })
     }
-
-    // Steps
-
-    /// Writes a step that stands for everything from `from` to the last word taken.
-    fn emit(&mut self, step: Step, from: usize) -> usize {
-        self.program.steps.push(step);
-        self.program.spans.push(Span { from: place(from), to: place(self.last_to) });
-        self.program.steps.len() - 1
-    }
-
-    /// Lets a jump go on with the next step to be written.
-    fn land(&mut self, jump: usize) {
-        let behind = place(self.program.steps.len());
-        if let Some(
-            Step::AndThen(target) | Step::OrElse(target) | Step::In(target) | Step::Element(target),
-        ) = self.program.steps.get_mut(jump)
-        {
-            *target = behind;
-        }
-    }
-
-    fn truncate(&mut self, first: usize) {
-        self.program.steps.truncate(first);
-        self.program.spans.truncate(first);
-    }
-
-    fn push_constant(&mut self, value: Value, from: usize) {
-        self.program.constants.push(value);
-        let constant = place(self.program.constants.len() - 1);
-        self.emit(Step::Constant(constant), from);
-    }
-
-    fn add_name(&mut self, name: Box<str>) -> Place {
-        self.program.names.push(name);
-        place(self.program.names.len() - 1)
-    }
-
-    /// Carries the operator just written out if its operands are constants and nothing goes wrong;
-    /// what goes wrong does so when the filter is evaluated, if it gets there (SQL-21).
-    fn fold(&mut self, first: usize) {
-        let constant = |step: &Step| match step {
-            Step::Constant(place) => Some(self.program.constant(*place)),
-            _ => None,
-        };
-        let result = match self.program.steps.get(first..) {
-            Some([left, right, Step::Compute(operator)]) => {
-                let (Some(left), Some(right)) = (constant(left), constant(right)) else { return };
-                compute(left, *operator, right)
-            }
-            Some([left, right, Step::Compare(comparison)]) => {
-                let (Some(left), Some(right)) = (constant(left), constant(right)) else { return };
-                compare(*comparison, &left, &right)
-                    .map(|truth| truth.map_or(Operand::Unknown, Operand::Bool))
-            }
-            Some([operand, sign @ (Step::Plus | Step::Minus)]) => {
-                let Some(operand) = constant(operand) else { return };
-                match Number::of(&operand) {
-                    Some(number) if *sign == Step::Minus => number.negate(),
-                    Some(number) => Ok(number.widened()),
-                    None => return,
-                }
-            }
-            _ => return,
-        };
-        let Some(value) = result.ok().and_then(|result| kept(&result)) else {
-            return;
-        };
-        let from = self.program.spans.get(first).map_or(0, |span| span.from);
-        self.truncate(first);
-        self.push_constant(value, index(from));
-    }
-}
-
-/// The value of a result that a constant can hold without losing anything.
-fn kept(result: &Operand<'_>) -> Option<Value> {
-    match result.kind() {
-        Kind::Unknown | Kind::Bool | Kind::Number | Kind::Text => Some(result.to_value()),
-        _ => None,
-    }
 }
 
 const fn comparison(word: &Word<'_>) -> Option<Comparison> {
@@ -634,13 +558,4 @@ const fn comparison(word: &Word<'_>) -> Option<Comparison> {
         Mark::GreaterOrEqual => Comparison::GreaterOrEqual,
         _ => return None,
     })
-}
-
-/// A place in a text or a list; texts of 4 GiB are refused before.
-fn place(at: usize) -> Place {
-    Place::try_from(at).unwrap_or(Place::MAX)
-}
-
-fn index(at: Place) -> usize {
-    usize::try_from(at).unwrap_or(usize::MAX)
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, Shell, Turn};
-use crate::command::{Command, InboundMessage, SessionCommand};
+use crate::command::Stored;
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::entity::Machine;
@@ -28,8 +28,6 @@ use crate::request::{Release, Request};
 use crate::store::{Reserved, Waker};
 use crate::time::{TimeSpan, Timestamp};
 
-/// What a record needs beside keys, values and contents; part of every reservation.
-const RECORD_OVERHEAD_BYTES: u64 = 256;
 /// What is reserved for the copies of one command at most; beyond it they draw on the spare.
 const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 /// A turn takes at most this many parked sends up again.
@@ -54,6 +52,7 @@ pub(super) struct Parked {
 struct ParkedSend {
     deadline: Timestamp,
     request: Request,
+    stored: Stored,
     _place: Permit,
 }
 
@@ -81,7 +80,7 @@ impl Parked {
     }
 
     fn push(&mut self, send: ParkedSend) {
-        if let Some(holder) = sets_state_of(&send.request.command) {
+        if let Some(holder) = send.request.command.sets_state_of() {
             *self.states.entry(holder).or_default() += 1;
         }
         self.sends.push_back(send);
@@ -90,7 +89,7 @@ impl Parked {
     /// Takes the first out; also returns the holder of a session who waits for nothing behind it.
     fn pop(&mut self) -> Option<(Request, Option<ReceiverId>)> {
         let ParkedSend { request, .. } = self.sends.pop_front()?;
-        let holder = sets_state_of(&request.command).filter(|holder| {
+        let holder = request.command.sets_state_of().filter(|holder| {
             let Some(count) = self.states.get_mut(holder) else { return true };
             *count -= 1;
             let is_last = *count == 0;
@@ -142,18 +141,19 @@ impl<M: Machine> Shell<M> {
     pub(super) fn take_send(
         &mut self,
         request: Request,
+        stored: Stored,
         now: Timestamp,
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         if self.parked.sends.is_empty() {
-            let bytes = self.room_of(&request.command);
+            let bytes = self.room_of(stored);
             let room = self.reserve(bytes, now);
             if room != Reserved::Busy {
                 return self.admit(request, bytes, room, now, out, turn);
             }
         }
-        self.park(request, now, out, turn)
+        self.park(request, stored, now, out, turn)
     }
 
     /// Takes up what was parked, in order, as far as the store has room again; what has waited for
@@ -166,7 +166,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<(), Failure> {
         for _ in 0..TAKEN_UP_PER_TURN {
             let Some(first) = self.parked.sends.front() else { return Ok(()) };
-            let (deadline, bytes) = (first.deadline, self.room_of(&first.request.command));
+            let (deadline, bytes) = (first.deadline, self.room_of(first.stored));
             let room =
                 if self.parked.is_noted() { Reserved::Busy } else { self.reserve(bytes, now) };
             if room == Reserved::Busy && deadline > now {
@@ -197,17 +197,9 @@ impl<M: Machine> Shell<M> {
     }
 
     /// What a command needs in the store.
-    fn room_of(&self, command: &Command) -> u64 {
-        let sends = match command {
-            Command::Send { .. } => 1,
-            Command::SendBatch { messages } => messages.len() as u64,
-            Command::Commit { parts } => {
-                parts.iter().map(|part| part.operation.messages().len() as u64).sum()
-            }
-            _ => 0,
-        };
-        let overhead = self.machine.send_overhead().saturating_mul(sends);
-        send_bytes(command).saturating_add(overhead.min(SEND_OVERHEAD_MAX))
+    fn room_of(&self, stored: Stored) -> u64 {
+        let overhead = self.machine.send_overhead().saturating_mul(stored.published);
+        stored.bytes.saturating_add(overhead.min(SEND_OVERHEAD_MAX))
     }
 
     /// Asks the store for room; what it grants is carried by the stage.
@@ -244,18 +236,19 @@ impl<M: Machine> Shell<M> {
     fn park(
         &mut self,
         request: Request,
+        stored: Stored,
         now: Timestamp,
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
-        let Some(place) = self.parked.budget.try_acquire(send_bytes(&request.command)) else {
+        let Some(place) = self.parked.budget.try_acquire(stored.bytes) else {
             let detail = "too many sends wait for room in the store; wait 10 s and retry";
             out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
             return Ok(());
         };
         let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
-        self.parked.push(ParkedSend { deadline, request, _place: place });
+        self.parked.push(ParkedSend { deadline, request, stored, _place: place });
         Ok(())
     }
 
@@ -287,57 +280,6 @@ impl<M: Machine> Shell<M> {
         self.let_out(request.reply.answer(result), Gate::Commit, out);
         Ok(None)
     }
-}
-
-/// Whether a command stores content of any size: a send, the state of a session, or a transaction
-/// that sends.
-pub(super) fn needs_room(command: &Command) -> bool {
-    match command {
-        Command::Send { .. }
-        | Command::SendBatch { .. }
-        | Command::SendVia { .. }
-        | Command::TransferFromPeer { .. }
-        | Command::InSession { command: SessionCommand::SetState { state: Some(_) }, .. } => true,
-        // What is stored is stored by the own machine.
-        Command::Commit { parts } => {
-            parts.iter().any(|part| part.member.is_none() && !part.operation.messages().is_empty())
-        }
-        _ => false,
-    }
-}
-
-/// The holder of a session whose state a command sets.
-const fn sets_state_of(command: &Command) -> Option<ReceiverId> {
-    match command {
-        Command::InSession { receiver, command: SessionCommand::SetState { .. } } => {
-            Some(*receiver)
-        }
-        _ => None,
-    }
-}
-
-fn send_bytes(command: &Command) -> u64 {
-    match command {
-        Command::Send { message } => message_bytes(message),
-        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
-            messages.iter().map(message_bytes).sum()
-        }
-        Command::TransferFromPeer { messages, .. } => messages
-            .iter()
-            .map(|arrival| message_bytes(&arrival.message) + RECORD_OVERHEAD_BYTES)
-            .sum(),
-        Command::InSession { command: SessionCommand::SetState { state: Some(state) }, .. } => {
-            state.len() as u64 + RECORD_OVERHEAD_BYTES
-        }
-        Command::Commit { parts } => {
-            parts.iter().flat_map(|part| part.operation.messages()).map(message_bytes).sum()
-        }
-        _ => 0,
-    }
-}
-
-fn message_bytes(message: &InboundMessage) -> u64 {
-    u64::from(message.envelope.size) + RECORD_OVERHEAD_BYTES
 }
 
 #[cfg(test)]

@@ -1,0 +1,231 @@
+//! What a command costs: known before it is carried out, so that it can be paid for first.
+//!
+//! This is the only place that says so. A transport counts by it what it reads, a handle takes a permit
+//! by it, and the shell asks the store for room by it (DESIGN D6, D11).
+
+use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
+use crate::ids::ReceiverId;
+use crate::transaction::Operation;
+
+/// What a record needs beside keys, values and contents; part of every reservation.
+const RECORD_OVERHEAD_BYTES: u64 = 256;
+
+/// What a command costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cost {
+    /// How many single operations it is, at least one: each message of a list is one, each part of a
+    /// transaction, each number.
+    pub count: u64,
+    /// The bytes of messages, properties and states that came with it. Names, texts of rules and
+    /// descriptions are not counted: they are bounded, and every operation has a least cost.
+    pub bytes: u64,
+    /// What it stores of any size; none for a command that is carried out however full the store is.
+    pub stored: Option<Stored>,
+}
+
+/// What a command stores of any size, for which its entity asks the store first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stored {
+    /// The bytes of contents, and of the records beside them.
+    pub bytes: u64,
+    /// How many messages are published, if the entity is a topic: each needs a record in every subscription
+    /// that gets a copy.
+    pub published: u64,
+}
+
+impl Cost {
+    /// One operation that brings nothing with it.
+    const PLAIN: Self = Self::of_bytes(0);
+
+    /// One operation that brings so many bytes with it and stores nothing of any size.
+    const fn of_bytes(bytes: u64) -> Self {
+        Self { count: 1, bytes, stored: None }
+    }
+
+    /// So many operations that bring nothing with them.
+    const fn of_count(count: usize) -> Self {
+        Self { count: if count == 0 { 1 } else { count as u64 }, ..Self::PLAIN }
+    }
+
+    /// Messages of these sizes, each stored with so many records beside its content.
+    fn of_messages(
+        sizes: impl Iterator<Item = u64>,
+        records_each: u64,
+        publishes: Publishes,
+    ) -> Self {
+        let (mut count, mut bytes) = (0u64, 0u64);
+        for size in sizes {
+            count += 1;
+            bytes = bytes.saturating_add(size);
+        }
+        let records = count.saturating_mul(records_each).saturating_mul(RECORD_OVERHEAD_BYTES);
+        let published = match publishes {
+            Publishes::Yes => count,
+            Publishes::No => 0,
+        };
+        let stored = Stored { bytes: bytes.saturating_add(records), published };
+        Self { count: count.max(1), bytes, stored: Some(stored) }
+    }
+}
+
+/// Whether a topic makes copies of what it is sent so.
+#[derive(Clone, Copy)]
+enum Publishes {
+    Yes,
+    No,
+}
+
+impl Command {
+    /// What it costs. Names every command, so that a new one has to say it.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        match self {
+            Self::Send { message } => {
+                Cost::of_messages(std::iter::once(size(message)), 1, Publishes::Yes)
+            }
+            Self::SendBatch { messages } => {
+                Cost::of_messages(messages.iter().map(size), 1, Publishes::Yes)
+            }
+            // They wait in an outbox, and are published elsewhere.
+            Self::SendVia { messages, .. } => {
+                Cost::of_messages(messages.iter().map(size), 1, Publishes::No)
+            }
+            // Each is remembered beside its content.
+            Self::TransferFromPeer { messages, .. } => {
+                let sizes = messages.iter().map(|arrival| size(&arrival.message));
+                Cost::of_messages(sizes, 2, Publishes::Yes)
+            }
+            // What is stored by these is stored already, and only moves.
+            Self::TransferIn { messages, .. } => Cost {
+                bytes: messages.iter().map(|arrival| size(&arrival.message)).sum(),
+                ..Cost::of_count(messages.len())
+            },
+            Self::TransferOut { departures, .. } => Cost::of_count(departures.len()),
+            Self::CancelScheduled { sequences } | Self::ReceiveDeferred { sequences, .. } => {
+                Cost::of_count(sequences.len())
+            }
+            Self::InSession { receiver: _, command } => command.cost(),
+            Self::Settle { token: _, settlement } => Cost::of_bytes(settlement.bytes()),
+            Self::Check { operation } => Cost::of_bytes(operation.bytes()),
+            Self::Commit { parts } => {
+                let operations = parts.iter().map(|part| &part.operation);
+                let own = parts.iter().filter(|part| part.member.is_none());
+                // What is sent is sent to the entity that is asked, whoever else has parts of it.
+                let messages = own.flat_map(|part| part.operation.messages()).map(size);
+                let sent = Cost::of_messages(messages, 1, Publishes::Yes);
+                let stored = sent.stored.filter(|stored| stored.published > 0);
+                Cost {
+                    count: operations.clone().map(Operation::count).sum::<u64>().max(1),
+                    bytes: operations.map(Operation::bytes).sum(),
+                    stored,
+                }
+            }
+            Self::OfTopic(command) => command.cost(),
+            Self::Receive { .. }
+            | Self::CancelReceive { .. }
+            | Self::Attach { .. }
+            | Self::Grant { .. }
+            | Self::Detach { .. }
+            | Self::RenewLock { .. }
+            | Self::Peek { .. }
+            | Self::AcceptSession { .. }
+            | Self::PeekSession { .. }
+            | Self::ListSessions { .. }
+            | Self::DeleteBatchUnlocked { .. }
+            | Self::DeleteBatch { .. }
+            | Self::DeleteDeferred { .. }
+            | Self::Update { .. }
+            | Self::UpdateSubscription { .. }
+            | Self::Describe => Cost::PLAIN,
+        }
+    }
+
+    /// Whether nobody but the broker asks it: it names records of others, or is one step of several.
+    #[must_use]
+    pub const fn is_the_brokers_own(&self) -> bool {
+        matches!(
+            self,
+            Self::TransferIn { .. }
+                | Self::TransferOut { .. }
+                | Self::OfTopic(
+                    TopicCommand::CreateSubscription { .. }
+                        | TopicCommand::RemoveSubscription { .. }
+                )
+        )
+    }
+
+    /// The holder of a session whose state it sets.
+    pub const fn sets_state_of(&self) -> Option<ReceiverId> {
+        match self {
+            Self::InSession { receiver, command: SessionCommand::SetState { .. } } => {
+                Some(*receiver)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl SessionCommand {
+    fn cost(&self) -> Cost {
+        match self {
+            Self::SetState { state: Some(state) } => {
+                let bytes = state.len() as u64;
+                let stored = Stored { bytes: bytes + RECORD_OVERHEAD_BYTES, published: 0 };
+                Cost { stored: Some(stored), ..Cost::of_bytes(bytes) }
+            }
+            Self::ReceiveDeferred { sequences } => Cost::of_count(sequences.len()),
+            // A state that is cleared makes room.
+            Self::SetState { state: None }
+            | Self::Attach
+            | Self::Receive { .. }
+            | Self::Renew
+            | Self::GetState
+            | Self::DeleteBatch { .. } => Cost::PLAIN,
+        }
+    }
+}
+
+impl TopicCommand {
+    fn cost(&self) -> Cost {
+        match self {
+            Self::CreateSubscription { rules, .. } => Cost::of_count(rules.len()),
+            Self::InSubscription { subscription: _, command } => command.cost(),
+            Self::Update { .. } | Self::RemoveSubscription { .. } => Cost::PLAIN,
+        }
+    }
+}
+
+impl RuleCommand {
+    fn cost(&self) -> Cost {
+        match self {
+            Self::Explain(message) => Cost::of_bytes(size(message)),
+            Self::Create(_)
+            | Self::Update(_)
+            | Self::Delete(_)
+            | Self::Get(_)
+            | Self::List { .. } => Cost::PLAIN,
+        }
+    }
+}
+
+impl Settlement {
+    /// The bytes of the properties that it sets.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Abandon { properties }
+            | Self::Defer { properties }
+            | Self::DeadLetter { properties } => {
+                properties.as_ref().map_or(0, |overlay| u64::from(overlay.size_bytes()))
+            }
+            Self::Complete | Self::Release => 0,
+        }
+    }
+}
+
+fn size(message: &InboundMessage) -> u64 {
+    u64::from(message.envelope.size)
+}
+
+#[cfg(test)]
+mod tests;

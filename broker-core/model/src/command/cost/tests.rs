@@ -1,0 +1,129 @@
+//! What commands cost, one of each kind whose cost depends on what it brings.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::command::{PeerArrival, TopicCommand};
+use crate::ids::{EntityId, LockToken, SequenceNumber};
+use crate::message::{Message, Overlay, PropertyLimits, Value};
+use crate::path::SubQueue;
+use crate::time::Timestamp;
+use crate::transaction::Part;
+use crate::transfer::peer::PeerSource;
+
+fn message(bytes: usize) -> InboundMessage {
+    let content = Message::new("x".repeat(bytes)).with_message_id("m").encode();
+    let envelope = content.envelope(&PropertyLimits::default(), &[0; 16]);
+    InboundMessage { content, envelope }
+}
+
+fn arrival(bytes: usize) -> PeerArrival {
+    PeerArrival {
+        message: message(bytes),
+        sequence: SequenceNumber(1),
+        enqueued_at: Timestamp::NONE,
+        enqueued_sequence: SequenceNumber(1),
+        hops: 1,
+        dead_letter_source: None,
+    }
+}
+
+fn part(member: Option<EntityId>, operation: Operation) -> Part {
+    Part { member, sub_queue: SubQueue::Main, operation }
+}
+
+fn overlay() -> Overlay {
+    Overlay::encode(&[("cause".to_owned(), Value::from("broken"))]).unwrap()
+}
+
+/// A command, its count and bytes, and of what it stores the bytes and how much is published.
+type Case = (Command, u64, u64, Option<(u64, u64)>);
+
+/// DESIGN D6, D11: count, bytes, and what is stored with which records; `None` where nothing of any size is.
+#[test]
+fn a_command_costs_what_it_brings() {
+    let one = u64::from(message(100).envelope.size);
+    let set = u64::from(overlay().size_bytes());
+    let token = LockToken(1);
+    let abandon = || Settlement::Abandon { properties: Some(overlay()) };
+    let holder = crate::ids::ReceiverId(1);
+    let cases: Vec<Case> = vec![
+        (Command::Send { message: message(100) }, 1, one, Some((one + 256, 1))),
+        (Command::SendBatch { messages: Vec::new() }, 1, 0, Some((0, 0))),
+        (
+            Command::SendBatch { messages: vec![message(100); 3] },
+            3,
+            3 * one,
+            Some((3 * (one + 256), 3)),
+        ),
+        // Where it is stored it is not published.
+        (
+            Command::SendVia { destination: Arc::from("b"), messages: vec![message(100); 2] },
+            2,
+            2 * one,
+            Some((2 * (one + 256), 0)),
+        ),
+        // A topic publishes what another broker forwards, and remembers it.
+        (
+            Command::TransferFromPeer {
+                source: PeerSource { broker: 1, entity: EntityId(1), sub_queue: SubQueue::Main },
+                messages: vec![arrival(100), arrival(100)],
+            },
+            2,
+            2 * one,
+            Some((2 * (one + 512), 2)),
+        ),
+        (Command::Settle { token, settlement: Settlement::Complete }, 1, 0, None),
+        (Command::Settle { token, settlement: abandon() }, 1, set, None),
+        (Command::CancelScheduled { sequences: vec![SequenceNumber(1); 7] }, 7, 0, None),
+        (
+            Command::InSession {
+                receiver: holder,
+                command: SessionCommand::SetState { state: Some(Bytes::from_static(b"state")) },
+            },
+            1,
+            5,
+            Some((5 + 256, 0)),
+        ),
+        (
+            Command::InSession {
+                receiver: holder,
+                command: SessionCommand::SetState { state: None },
+            },
+            1,
+            0,
+            None,
+        ),
+        (
+            Command::OfTopic(TopicCommand::InSubscription {
+                subscription: EntityId(2),
+                command: RuleCommand::Explain(Box::new(message(100))),
+            }),
+            1,
+            one,
+            None,
+        ),
+        // A commit is as many operations as it has, and stores only what is sent.
+        (
+            Command::Commit {
+                parts: vec![
+                    part(None, Operation::SendBatch { messages: vec![message(100); 2] }),
+                    part(None, Operation::Settle { token, settlement: abandon() }),
+                    part(Some(EntityId(2)), Operation::RenewLock { token }),
+                ],
+            },
+            4,
+            2 * one + set,
+            Some((2 * (one + 256), 2)),
+        ),
+        (Command::Commit { parts: vec![part(None, Operation::RenewLock { token })] }, 1, 0, None),
+        (Command::Commit { parts: Vec::new() }, 1, 0, None),
+        (Command::Describe, 1, 0, None),
+    ];
+    for (command, count, bytes, stored) in cases {
+        let stored = stored.map(|(bytes, published)| Stored { bytes, published });
+        assert_eq!(command.cost(), Cost { count, bytes, stored }, "{command:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! What a writer makes of the order in which a store completes its batches.
+
+use super::*;
+use crate::content_ref::ContentRef;
+use crate::store::{Key, Reserved, Visit, Waker};
+
+/// A store whose test completes what it was given, in any order.
+#[derive(Default)]
+struct ByHand(Mutex<Vec<(BatchId, Completion)>>);
+
+impl Store for ByHand {
+    fn name(&self) -> &'static str {
+        "by hand"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        1
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        Ok((Fence { shard, epoch: 1 }, BatchId(1)))
+    }
+
+    fn reserve(&self, _: Shard, _: u64, _: &dyn Fn() -> Waker) -> Reserved {
+        Reserved::Granted
+    }
+
+    fn unreserve(&self, _: Shard, _: u64) {}
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        lock(&self.0).push((submission.id, completion));
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        contents.extend(keys.iter().map(|_| None));
+    }
+
+    fn scan(&self, _: &[u8], _: Visit<'_>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+struct World {
+    store: Arc<ByHand>,
+    writer: Arc<ShardWriter>,
+    /// What the submitters were told, by number of the batch; `false` for a failure.
+    told: Arc<Mutex<Vec<(u64, bool)>>>,
+}
+
+impl World {
+    fn with_batches(count: u64) -> Self {
+        let store = Arc::new(ByHand::default());
+        let given = Arc::clone(&store) as Arc<dyn Store>;
+        let writer = ShardWriter::acquire(given, Shard(0), Box::new(|_| {})).unwrap();
+        let told: Arc<Mutex<Vec<(u64, bool)>>> = Arc::default();
+        for number in 1..=count {
+            let told = Arc::clone(&told);
+            let note = move |result: Result<(), StoreError>| {
+                lock(&told).push((number, result.is_ok()));
+            };
+            writer.submit(Batch::default(), Box::new(note));
+        }
+        Self { store, writer, told }
+    }
+
+    /// Completes the oldest submission of that batch.
+    fn complete(&self, number: u64, result: Result<(), StoreError>) {
+        let mut given = lock(&self.store.0);
+        let place = given.iter().position(|(id, _)| id.0 == number).unwrap();
+        let (_, completion) = given.remove(place);
+        drop(given);
+        completion(result);
+    }
+
+    fn told(&self) -> Vec<(u64, bool)> {
+        lock(&self.told).clone()
+    }
+}
+
+/// DESIGN D5: an answer is given when everything before it is durable too. A store that says otherwise is not
+/// to be trusted with anything more.
+#[test]
+fn a_batch_completed_before_an_earlier_one_fails_the_shard() {
+    let world = World::with_batches(3);
+    world.complete(2, Ok(()));
+    assert_eq!(world.told(), [(1, false), (2, false), (3, false)]);
+    world.complete(1, Ok(()));
+    world.complete(3, Ok(()));
+    assert_eq!(world.told().len(), 3, "each is told once");
+    world.writer.submit(Batch::default(), Box::new(|result| assert!(result.is_err())));
+    assert!(lock(&world.store.0).is_empty(), "nothing more is submitted under this epoch");
+}
+
+/// DESIGN D11: what stands behind a batch of unknown outcome may well be durable. It is submitted again, and
+/// what the first submission comes to says nothing any more.
+#[test]
+fn what_completes_behind_an_unknown_outcome_waits_for_it() {
+    let world = World::with_batches(3);
+    world.complete(1, Err(StoreError::Unknown));
+    world.complete(2, Ok(()));
+    assert_eq!(world.told(), []);
+    world.writer.resubmit();
+    // Of the first submission.
+    world.complete(3, Ok(()));
+    assert_eq!(world.told(), []);
+    for number in 1..=3 {
+        world.complete(number, Ok(()));
+    }
+    assert_eq!(world.told(), [(1, true), (2, true), (3, true)]);
+}

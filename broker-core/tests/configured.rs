@@ -1,0 +1,181 @@
+//! Limits as an operator has set them, and what a broker does to the runtime that it is used from.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::ids::LockToken;
+use peeklock_core::message::{Message, Overlay, Value};
+use peeklock_core::store::memory::MemoryStore;
+use peeklock_core::store::{
+    BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
+};
+use peeklock_core::time::TimeSpan;
+use peeklock_core::{Broker, Entity};
+
+async fn broker(adjust: impl FnOnce(&mut Settings)) -> (Broker, Entity) {
+    let mut settings = Settings::default();
+    adjust(&mut settings);
+    let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
+    broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+    let queue = broker.entity("orders").unwrap();
+    (broker, queue)
+}
+
+const fn receive(wait: TimeSpan) -> Command {
+    let mode = ReceiveMode::PeekLock;
+    Command::Receive { mode, count_max: 1, bytes_max: u64::MAX, wait, holder: None }
+}
+
+async fn locked(queue: &Entity) -> LockToken {
+    let message = queue.broker().inbound(Message::new("a"));
+    queue.call(Command::Send { message }).await.unwrap();
+    let received = queue.call(receive(TimeSpan::ZERO)).await.unwrap();
+    let Outcome::Received(messages) = received else { panic!("{received:?}") };
+    messages[0].facts.lock.unwrap().token
+}
+
+/// What abandoning with properties of these sizes comes to.
+async fn abandon(queue: &Entity, token: LockToken, sizes: &[usize]) -> Result<(), Condition> {
+    let properties: Vec<(String, Value)> = (0..)
+        .zip(sizes)
+        .map(|(number, size)| (format!("p{number}"), Value::String("x".repeat(*size))))
+        .collect();
+    let settlement =
+        Settlement::Abandon { properties: Some(Overlay::encode(&properties).unwrap()) };
+    let done = queue.call(Command::Settle { token, settlement }).await;
+    done.map(|_| ()).map_err(|error| error.condition())
+}
+
+/// QUO-02, MSG-26: the limits of properties that are set when a message is settled are those configured, lower
+/// and higher ones. What is refused leaves the lock as it was (SET-10).
+#[tokio::test]
+async fn properties_to_set_are_bound_by_the_limits_configured() {
+    let (strict, queue) = broker(|settings| settings.limits.property_bytes_max = 1_024).await;
+    let token = locked(&queue).await;
+    assert_eq!(abandon(&queue, token, &[1_100]).await, Err(Condition::MessageSizeExceeded));
+    assert_eq!(abandon(&queue, token, &[900, 900]).await, Ok(()));
+    strict.stop(Duration::ZERO).await.unwrap();
+    let (generous, queue) = broker(|settings| {
+        settings.limits.property_bytes_max = 100 << 10;
+        settings.limits.header_bytes_max = 200 << 10;
+    })
+    .await;
+    let token = locked(&queue).await;
+    let most = 99 << 10;
+    assert_eq!(abandon(&queue, token, &[101 << 10]).await, Err(Condition::MessageSizeExceeded));
+    assert_eq!(abandon(&queue, token, &[most; 3]).await, Err(Condition::MessageSizeExceeded));
+    assert_eq!(abandon(&queue, token, &[most, most]).await, Ok(()));
+    generous.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Polls a future once; `None` while it waits.
+async fn look<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// DESIGN D6, QUO-02: `broker_inbound_count_max` commands are on their way at once; the next waits until one of
+/// them is answered, and management goes on.
+#[tokio::test]
+async fn a_broker_has_so_many_commands_on_their_way_in() {
+    let (broker, queue) = broker(|settings| settings.limits.broker_inbound_count_max = 2).await;
+    let mut first = pin!(queue.call(receive(TimeSpan::from_minutes(1))));
+    assert!(look(first.as_mut()).await.is_none());
+    let message = || broker.inbound(Message::new("a"));
+    let mut second = pin!(queue.call(receive(TimeSpan::from_minutes(1))));
+    let mut third = pin!(queue.call(Command::Send { message: message() }));
+    assert!(look(second.as_mut()).await.is_none());
+    assert!(look(third.as_mut()).await.is_none());
+    assert_eq!(broker.describe_queue("orders").await.unwrap().counts.total(), 0, "not sent yet");
+    // A message from elsewhere answers the first.
+    let list = vec![Command::Send { message: message() }];
+    let mut more = pin!(queue.call_many(list));
+    assert!(look(more.as_mut()).await.is_none(), "a list waits too");
+    broker.stop(Duration::ZERO).await.unwrap();
+    assert!(matches!(first.await, Ok(Outcome::Received(messages)) if messages.is_empty()));
+}
+
+/// A store that takes its time to close: until somebody says that it may.
+struct SlowToClose {
+    inner: MemoryStore,
+    is_closing: Sender<()>,
+    may_close: Mutex<Receiver<()>>,
+}
+
+impl Store for SlowToClose {
+    fn name(&self) -> &'static str {
+        "slow to close"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.inner.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard)
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        self.inner.reserve(shard, bytes, waker)
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        self.inner.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        self.inner.submit(submission, completion);
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        self.inner.pin(keys, contents);
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.is_closing.send(()).unwrap();
+        let may_close = self.may_close.lock().unwrap_or_else(PoisonError::into_inner);
+        // The time is that of a test that fails: without it, it would not end.
+        let waited = may_close.recv_timeout(Duration::from_secs(20));
+        waited.map_err(|_| StoreError::Failed("nobody else had a turn".into()))
+    }
+}
+
+/// DESIGN D10: a store may wait for its medium when it closes; the runtime that stops the broker goes on meanwhile.
+#[tokio::test]
+async fn a_store_that_closes_slowly_holds_up_nobody_else() {
+    let (is_closing, closing) = channel();
+    let (may_close, waits) = channel();
+    let inner = MemoryStore::new(1, u64::MAX);
+    let store = SlowToClose { inner, is_closing, may_close: Mutex::new(waits) };
+    let broker = Broker::builder().store(Arc::new(store)).arbiters(1).start().await.unwrap();
+    let others = async {
+        while closing.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        may_close.send(()).unwrap();
+    };
+    let (stopped, ()) = tokio::join!(broker.stop(Duration::ZERO), others);
+    assert!(stopped.is_ok(), "{stopped:?}");
+}

@@ -1,0 +1,97 @@
+//! Writing steps: one behind the other, with jumps that land later, and constants worked out at once.
+
+use super::super::compare::compare;
+use super::super::evaluate::compute;
+use super::super::number::Number;
+use super::super::operand::{Kind, Operand};
+use super::super::program::{Place, Span, Step};
+use super::Parser;
+use crate::message::Value;
+
+impl Parser<'_> {
+    /// Writes a step that stands for everything from `from` to the last word taken.
+    pub(super) fn emit(&mut self, step: Step, from: usize) -> usize {
+        self.program.steps.push(step);
+        self.program.spans.push(Span { from: place(from), to: place(self.last_to) });
+        self.program.steps.len() - 1
+    }
+
+    /// Lets a jump go on with the next step to be written.
+    pub(super) fn land(&mut self, jump: usize) {
+        let behind = place(self.program.steps.len());
+        if let Some(
+            Step::AndThen(target) | Step::OrElse(target) | Step::In(target) | Step::Element(target),
+        ) = self.program.steps.get_mut(jump)
+        {
+            *target = behind;
+        }
+    }
+
+    pub(super) fn truncate(&mut self, first: usize) {
+        self.program.steps.truncate(first);
+        self.program.spans.truncate(first);
+    }
+
+    pub(super) fn push_constant(&mut self, value: Value, from: usize) {
+        self.program.constants.push(value);
+        let constant = place(self.program.constants.len() - 1);
+        self.emit(Step::Constant(constant), from);
+    }
+
+    pub(super) fn add_name(&mut self, name: Box<str>) -> Place {
+        self.program.names.push(name);
+        place(self.program.names.len() - 1)
+    }
+
+    /// Carries the operator just written out if its operands are constants and nothing goes wrong;
+    /// what goes wrong does so when the filter is evaluated, if it gets there (SQL-21).
+    pub(super) fn fold(&mut self, first: usize) {
+        let constant = |step: &Step| match step {
+            Step::Constant(place) => Some(self.program.constant(*place)),
+            _ => None,
+        };
+        let result = match self.program.steps.get(first..) {
+            Some([left, right, Step::Compute(operator)]) => {
+                let (Some(left), Some(right)) = (constant(left), constant(right)) else { return };
+                compute(left, *operator, right)
+            }
+            Some([left, right, Step::Compare(comparison)]) => {
+                let (Some(left), Some(right)) = (constant(left), constant(right)) else { return };
+                compare(*comparison, &left, &right)
+                    .map(|truth| truth.map_or(Operand::Unknown, Operand::Bool))
+            }
+            Some([operand, sign @ (Step::Plus | Step::Minus)]) => {
+                let Some(operand) = constant(operand) else { return };
+                match Number::of(&operand) {
+                    Some(number) if *sign == Step::Minus => number.negate(),
+                    Some(number) => Ok(number.widened()),
+                    None => return,
+                }
+            }
+            _ => return,
+        };
+        let Some(value) = result.ok().and_then(|result| kept(&result)) else {
+            return;
+        };
+        let from = self.program.spans.get(first).map_or(0, |span| span.from);
+        self.truncate(first);
+        self.push_constant(value, index(from));
+    }
+}
+
+/// The value of a result that a constant can hold without losing anything.
+fn kept(result: &Operand<'_>) -> Option<Value> {
+    match result.kind() {
+        Kind::Unknown | Kind::Bool | Kind::Number | Kind::Text => Some(result.to_value()),
+        _ => None,
+    }
+}
+
+/// A place in a text or a list; texts of 4 GiB are refused before.
+pub(super) fn place(at: usize) -> Place {
+    Place::try_from(at).unwrap_or(Place::MAX)
+}
+
+pub(super) fn index(at: Place) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
+}
