@@ -393,6 +393,7 @@ scenarios_of! { inproc_forwarding, Inproc, forwarding: [
     a_backlog_arrives_in_its_order,
     a_topic_is_a_destination_and_its_subscriptions_are_sources,
     rules_see_what_was_set_on_a_forwarded_dead_letter,
+    rules_see_where_a_forwarded_message_comes_from,
     a_circle_over_a_topic_ends_at_its_subscription,
     a_disabled_topic_dead_letters_at_the_source,
     forwarding_takes_no_time,

@@ -735,6 +735,42 @@ pub async fn rules_see_what_was_set_on_a_forwarded_dead_letter(s: &Stage) {
     s.assert_empty(AUDIT).await;
 }
 
+/// SQL-08, SQL-09, MSG-15, FWD-26: rules see where a forwarded message comes from, also when it has waited for
+/// its instant at the topic; one that was sent to the topic has nothing of it.
+pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
+    let rules = [
+        ("dead", "sys.DeadLetterSource = 'dead' AND sys.EnqueuedSequenceNumber = 1"),
+        ("first", "sys.DeadLetterSource IS NULL AND sys.EnqueuedSequenceNumber > 0"),
+        ("sent", "sys.DeadLetterSource IS NULL AND sys.EnqueuedSequenceNumber = 0"),
+    ];
+    s.broker.create_topic(EVENTS, TopicUpdate::default()).await.unwrap();
+    for (name, text) in rules {
+        let rule = RuleDescription::new(name, Filter::Sql(SqlText::new(text)), s.now());
+        let properties = SubscriptionUpdate::default();
+        s.broker.create_subscription(EVENTS, name, properties, vec![rule]).await.unwrap();
+    }
+    s.open_queue_with("dead", forwards_dead_letters_to(EVENTS)).await;
+    s.open_queue_with("plain", forwards_to(EVENTS)).await;
+    s.open_queue("via").await;
+    s.put("dead", "dead").await;
+    let seen = s.take("dead").await;
+    s.dead_letter("dead", &seen).await;
+    s.put("plain", "forwarded").await;
+    s.put(EVENTS, "sent").await;
+    let sender = Client::new(&s.broker).sender_via(EVENTS, "via").unwrap();
+    sender.schedule(message("later"), s.now().plus(minutes(5))).await.unwrap();
+    for source in ["dead", "plain", "via"] {
+        s.until(source, |counts| counts.total() == 0).await;
+    }
+    s.advance(minutes(5)).await;
+    for (name, expected) in
+        [("dead", ["dead"].as_slice()), ("first", &["forwarded", "later"]), ("sent", &["sent"])]
+    {
+        let seen = s.take_all(&format!("{EVENTS}/Subscriptions/{name}")).await;
+        assert_eq!(texts(&seen), expected, "{name}");
+    }
+}
+
 /// FWD-03, FWD-08, FWD-13, FWD-15, FWD-16, FWD-17, TMP-12: a subscription cannot forward to its own topic; it
 /// is received from by nobody while it forwards; a circle over a topic ends in its transfer dead-letter queue.
 pub async fn a_circle_over_a_topic_ends_at_its_subscription(s: &Stage) {
