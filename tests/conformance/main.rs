@@ -229,6 +229,7 @@ scenarios! {
         the_broker_overwrites_the_two_properties_when_it_moves_a_message,
         a_dead_letter_without_reason_leaves_the_two_properties_alone,
         the_number_of_dead_letters_is_reported,
+        a_forwarded_dead_letter_says_where_it_was_dead_lettered,
     ],
     duplicate: [
         a_repeated_id_is_accepted_and_dropped,
