@@ -37,7 +37,7 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::request::{Outlet, Request as Mailed};
 use peeklock_core::transaction::Transactions;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 pub(crate) use self::open::converse;
@@ -86,6 +86,7 @@ enum Turn {
     Call(Call),
     Tick,
     Stop(Duration),
+    Deadline,
 }
 
 /// A frame that waits for room.
@@ -152,7 +153,7 @@ pub(crate) struct Conversation {
     /// Frames written again after a resumption, counted from the front of `unconfirmed`.
     unflushed: bool,
     /// When the listener ends it.
-    deadline: Option<Instant>,
+    deadline: Option<Pin<Box<Sleep>>>,
     /// No deliveries for now: the socket is lost, or the listener is being stopped.
     paused: bool,
     read_since_tick: bool,

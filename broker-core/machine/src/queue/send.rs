@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Queue;
 use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
+use crate::duplicate_history::DuplicateHistory;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -143,8 +144,8 @@ impl Queue {
         self.description.max_message_size_in_kilobytes.saturating_mul(1_024)
     }
 
-    /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
-    /// of the scheduled message that it repeats (DUP-02, DUP-12).
+    /// Gives an admitted message its number, or drops it as a duplicate and returns 0, or for one that
+    /// is to be scheduled the number of the scheduled message that it repeats (DUP-02, DUP-12).
     pub(super) fn accept(
         &mut self,
         message: InboundMessage,
@@ -153,7 +154,7 @@ impl Queue {
     ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return kept;
+            return DuplicateHistory::told(envelope, kept);
         }
         let sequence = self.last_sequence.next();
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);

@@ -23,11 +23,13 @@ impl Conversation {
     pub(super) fn quiet(&mut self, number: u32) {
         let Some(link) = self.links.get_mut(&number) else { return };
         let receiver = link.receiver;
+        let (id, _) = link.closing.unwrap_or((0, LinkEnd::Orderly));
         if link.flow.take().is_none() {
             self.is_quiet(number);
             return;
         }
-        let slot = self.await_own(0, number, Expect::Quiet { link: number });
+        // The id of the detach stays in use.
+        let slot = self.await_own(id, number, Expect::Quiet { link: number });
         let stop = Command::Grant { receiver, delivery_limit: 0, byte_limit: 0, drain: Drain::No };
         self.submit(number, stop, correlation(slot, 0));
     }
@@ -46,7 +48,7 @@ impl Conversation {
     /// The listener is being stopped: receives end, deliveries stop, and what is in hand can be
     /// settled until the deadline.
     pub(super) fn begin_stop(&mut self, grace: Duration) {
-        self.deadline = Some(Instant::now() + grace);
+        self.deadline = Some(Box::pin(tokio::time::sleep(grace)));
         self.say_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
         self.stop_flows();
     }
@@ -62,8 +64,8 @@ impl Conversation {
 
     /// Whether a conversation that is to end has nothing left to wait for.
     pub(super) fn may_end(&self) -> bool {
-        let Some(deadline) = self.deadline else { return false };
-        if Instant::now() >= deadline {
+        let Some(deadline) = &self.deadline else { return false };
+        if Instant::now() >= deadline.deadline() {
             return true;
         }
         self.pending.len() == 0

@@ -77,6 +77,12 @@ impl Conversation {
         self.confirm(frame.seen);
         for request in frame.requests {
             let (id, done) = match request {
+                Ok(Request { id, .. }) if self.awaits(id) => {
+                    let detail =
+                        format!("the id {id} is in use by a request that is not answered yet");
+                    // Under that id it would be taken for the answer to the other request.
+                    (0, Err((Rejection::argument(detail).into(), None)))
+                }
                 Ok(Request { id, operation }) => {
                     let entity = entity_of(self, &operation);
                     let asked = Asked { id, permit: Arc::clone(&permit) };
@@ -99,6 +105,11 @@ impl Conversation {
         }
         self.seen += 1;
         Ok(())
+    }
+
+    /// Whether a request with this id is not answered yet.
+    fn awaits(&self, id: u32) -> bool {
+        self.pending.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
     }
 
     async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
@@ -133,6 +144,9 @@ impl Conversation {
                 self.withdraw(withdraw.request);
                 self.done(&asked);
                 Ok(())
+            }
+            Operation::ReceiveDeferred(_) if asked.id == 0 => {
+                Err(Rejection::argument("receiveDeferred needs an id, to be answered").into())
             }
             Operation::ReceiveDeferred(numbered) => {
                 let link = self.receiver(numbered.link)?;
@@ -334,6 +348,11 @@ impl Conversation {
                 let slot = self.await_answer(asked, number, Expect::Attached { link: number });
                 self.start_flow(number, credit, correlation(slot, 0));
             }
+            // Attached all the same, so that it hears when its queue is gone (ENT-15).
+            None if role == Role::Receiver => {
+                let slot = self.await_answer(asked, number, Expect::Watching { link: number });
+                self.start_flow(number, 0, correlation(slot, 0));
+            }
             Some(_) | None => self.done(&asked),
         }
         Ok(())
@@ -354,6 +373,9 @@ impl Conversation {
     }
 
     async fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
+        if asked.id == 0 {
+            return Err(Rejection::argument("receive needs an id, to be answered").into());
+        }
         let number = receive.link;
         let link = self.receiver(number)?;
         let wait = self.wait_of(receive.wait_seconds)?;

@@ -277,6 +277,15 @@ impl Conversation {
                 self.attach_failed(id, link, rejection, &path);
                 return 0;
             }
+            (Expect::Watching { link }, Err(rejection)) => {
+                match self.watch_failed(link, rejection, &path) {
+                    Ok(()) => Notice::Done(Default::default()),
+                    Err(rejection) => {
+                        self.attach_failed(id, link, rejection, &path);
+                        return 0;
+                    }
+                }
+            }
             (Expect::Drained { link }, Err(rejection)) => {
                 if let Some(link) = self.links.get_mut(&link) {
                     link.drained();
@@ -307,9 +316,10 @@ impl Conversation {
                 return 0;
             }
             (_, Err(rejection)) => Notice::Error(self.wire_error(rejection, &path)),
-            (Expect::Done | Expect::Attached { .. }, Ok(Outcome::Done)) => {
-                Notice::Done(Default::default())
-            }
+            (
+                Expect::Done | Expect::Attached { .. } | Expect::Watching { .. },
+                Ok(Outcome::Done),
+            ) => Notice::Done(Default::default()),
             (Expect::Batch, Ok(Outcome::AcceptedBatch(numbers))) => {
                 let mut sequence_numbers = Vec::new();
                 for number in numbers {
@@ -376,6 +386,28 @@ impl Conversation {
             _ => return,
         };
         self.ready.push(Item { id: pending.id, notice });
+    }
+
+    /// A queue that delivers nothing to a receiver now, because of its status, its sessions or where it
+    /// forwards, can be looked into over its link; that is no failure before the client asks for deliveries.
+    fn watch_failed(
+        &mut self,
+        number: u32,
+        rejection: Rejection,
+        path: &str,
+    ) -> Result<(), Rejection> {
+        let may_stay =
+            [Condition::EntityDisabled, Condition::InvalidOperation, Condition::QuotaExceeded];
+        if !may_stay.contains(&rejection.condition()) {
+            return Err(rejection);
+        }
+        let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
+        link.flow = None;
+        if link.up_to > link.last {
+            let error = self.wire_error(rejection, path);
+            self.ready.push(Item::push(Notice::Detached(Detached { link: number, error })));
+        }
+        Ok(())
     }
 
     /// A receiver could not be attached. One that was asked for with credit is gone; one that got its
@@ -552,8 +584,11 @@ fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> 
     let carried = Carried::Stored { content, overlays };
     let carried = match encoding {
         Encoding::Binary => carried,
-        Encoding::Json => match carried.message() {
-            Ok(message) => Carried::Typed(Box::new(message)),
+        Encoding::Json => match carried.read() {
+            Ok((message, source)) => Carried::Typed {
+                message: Box::new(message.into_owned()),
+                dead_letter_source: source.map(std::borrow::Cow::into_owned),
+            },
             Err(error) => {
                 let sequence_number = message.facts.sequence.0;
                 tracing::error!(sequence_number, %error, "message cannot be read");

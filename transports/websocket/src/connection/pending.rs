@@ -1,5 +1,6 @@
 //! Commands under way: what each answers, and how answers of one request are put together.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use peeklock_core::ids::LockToken;
@@ -28,6 +29,8 @@ pub(super) enum Expect {
     Done,
     /// That a receiver is attached.
     Attached { link: u32 },
+    /// That a receiver is attached that has not asked for deliveries.
+    Watching { link: u32 },
     /// That nothing more is delivered to a link that is being closed.
     Quiet { link: u32 },
     /// That a link is detached.
@@ -85,11 +88,16 @@ pub(super) struct Keyed {
 pub(super) struct PendingTable {
     slots: Vec<Option<Pending>>,
     free: Vec<usize>,
+    /// The ids that clients gave them.
+    ids: HashSet<u32>,
 }
 
 impl PendingTable {
     /// Adds a request; returns its place.
     pub(super) fn insert(&mut self, pending: Pending) -> usize {
+        if pending.id != 0 {
+            self.ids.insert(pending.id);
+        }
         match self.free.pop() {
             Some(slot) => {
                 if let Some(place) = self.slots.get_mut(slot) {
@@ -111,7 +119,13 @@ impl PendingTable {
     pub(super) fn remove(&mut self, slot: usize) -> Option<Pending> {
         let pending = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
+        self.ids.remove(&pending.id);
         Some(pending)
+    }
+
+    /// Whether a request with this id is not answered yet.
+    pub(super) fn awaits(&self, id: u32) -> bool {
+        self.ids.contains(&id)
     }
 
     /// How many requests await something of this kind.
