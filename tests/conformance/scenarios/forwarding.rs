@@ -1,7 +1,6 @@
 //! Auto-forwarding, the hop limit, the transfer dead-letter queue (file 10).
 
-use peeklock_core::command::Command;
-use peeklock_core::command::Counts;
+use peeklock_core::command::{Command, Counts};
 use peeklock_core::description::{EntityStatus, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::rule::{Filter, RuleDescription, SqlText};
 use peeklock_inproc::Client;
