@@ -308,6 +308,8 @@ async fn sessions_are_looked_into_and_emptied() {
     assert_eq!(numbers, [1, 3]);
     let head = format!("POST {steps}/messages/purge");
     assert_eq!(expect(&server, &head, json!({}), 400).await["code"], "InvalidOperation");
+    // Only what was enqueued before now (DEL-03).
+    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(1));
     let head = format!("POST {steps}/messages/delete-unlocked");
     let some = expect(&server, &head, json!({ "maxCount": 2 }), 200).await;
     assert_eq!(some, json!({ "deleted": 2 }));
