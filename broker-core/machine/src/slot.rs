@@ -234,7 +234,6 @@ impl SlotTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::SubQueue;
     use crate::time::Timestamp;
 
     fn slot(count: u32) -> Slot {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::Command;
 use peeklock_core::error::Rejection;
 use peeklock_core::request::{Released, release_all};
 
