@@ -1,5 +1,5 @@
 //! What a whole broker in memory costs an embedding program: lists across arbiters, single commands,
-//! pushed deliveries, many queues.
+//! pushed deliveries, many queues. One message is made beforehand and sent again and again.
 //!
 //! `cargo bench --bench end_to_end`
 
@@ -40,13 +40,22 @@ fn main() {
     });
     measure::rate("across arbiters: whole cycle, lists of 64", LIST * LISTS, || {
         runtime.block_on(lists(&broker));
+        assert_empty(&runtime, &broker, "lists");
     });
     // Two commands a message, each submitted and answered by itself: a send and a settlement. The
     // deliveries between them are pushed and not counted.
     measure::rate("single commands, 256 in flight, pushed: commands", 2 * SINGLES, || {
         pushed(&broker);
+        assert_empty(&runtime, &broker, "pushed");
     });
     many_queues(&runtime, &broker);
+}
+
+/// A refusal is faster than what it refuses: a run that leaves something is no figure.
+fn assert_empty(runtime: &tokio::runtime::Runtime, broker: &Broker, queue: &str) {
+    let described = runtime.block_on(broker.describe_queue(queue));
+    let described = described.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(described.counts.total(), 0, "{queue} is not empty");
 }
 
 /// Four clients on one thread, each with one list under way: lists of sends, one receive, lists of
@@ -75,6 +84,7 @@ async fn lists(broker: &Broker) {
                     panic!("refused")
                 };
                 left -= messages.len();
+                assert!(messages.iter().all(|one| one.facts.lock.is_some()));
                 let completes = messages
                     .iter()
                     .filter_map(|one| one.facts.lock)
@@ -138,7 +148,8 @@ fn pushed(broker: &Broker) {
         let group = arrivals.recv().unwrap_or_else(|error| panic!("{error}"));
         for item in group {
             match item {
-                Released::Answer { correlation: 1, .. } => {
+                Released::Answer { correlation: 1, result } => {
+                    result.unwrap_or_else(|error| panic!("{error}"));
                     connection.accepted.fetch_add(1, Ordering::Relaxed);
                     if sent < SINGLES {
                         submit(send(), 1);
@@ -152,7 +163,10 @@ fn pushed(broker: &Broker) {
                         submit(grant(settled), 0);
                     }
                 }
-                Released::Answer { .. } | Released::Detached { .. } => {}
+                Released::Answer { result, .. } => {
+                    result.unwrap_or_else(|error| panic!("{error}"));
+                }
+                Released::Detached { .. } => panic!("detached"),
                 Released::Delivery { message, .. } => {
                     let Some(lock) = message.facts.lock else { panic!("not locked") };
                     submit(

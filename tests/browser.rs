@@ -45,7 +45,7 @@ fn node(files: &[&str], environment: &[(&str, String)]) {
     run(command.envs(environment.iter().cloned()));
 }
 
-/// SET-01 to SET-08, RCV-16, RCV-21, SND-07, SND-13, SND-29, ERR-02: the client against a broker.
+/// The client against a broker. What each of its tests proves stands above it.
 #[test]
 fn the_browser_client_sends_receives_and_settles() {
     let served = Served::start();
@@ -55,14 +55,14 @@ fn the_browser_client_sends_receives_and_settles() {
     );
 }
 
-/// SES-05 to SES-20, SES-24, SES-25, SES-31, SES-34, SET-21: sessions.
+/// Sessions.
 #[test]
 fn the_browser_client_receives_by_session() {
     let served = Served::start();
     node(&["sessions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
-/// TXN-01 to TXN-14, VIA-04: transactions.
+/// Transactions.
 #[test]
 fn the_browser_client_has_transactions() {
     let served = Served::start();

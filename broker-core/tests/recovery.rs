@@ -230,6 +230,33 @@ async fn a_panic_rebuilds_the_queue_and_loses_nothing() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
+/// FND-04: an expired message is in its queue until the append that dead-letters it is stored, and in the
+/// dead-letter queue alone from then on: an append that fails has moved neither half.
+#[tokio::test]
+async fn a_failed_append_leaves_expired_messages_where_they_were() {
+    let world = World::new(QueueUpdate {
+        default_message_time_to_live: Some(TimeSpan::from_seconds(10)),
+        dead_lettering_on_message_expiration: Some(true),
+        ..QueueUpdate::default()
+    })
+    .await;
+    world.send("a").await.unwrap();
+    world.send("b").await.unwrap();
+    world.clock.advance(TimeSpan::from_seconds(10));
+    world.store.failures.store(1, Ordering::SeqCst);
+    let failed = world.receive(TimeSpan::ZERO).await.unwrap_err();
+    assert_eq!(failed.condition(), Condition::InternalError);
+    let counts = world.counts().await;
+    assert_eq!((counts.active, counts.dead_letter), (2, 0));
+    assert_eq!(numbers(&world.receive(TimeSpan::ZERO).await.unwrap()), [0_u64; 0]);
+    let counts = world.counts().await;
+    assert_eq!((counts.active, counts.dead_letter), (0, 2));
+    let world = world.restarted().await;
+    let counts = world.counts().await;
+    assert_eq!((counts.active, counts.dead_letter), (0, 2));
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
 /// ERR-06: a send whose append failed is answered that its outcome is unknown; afterwards the queue
 /// works, and the number is not lost (MSG-13).
 #[tokio::test]

@@ -13,6 +13,7 @@
     reason = "a scenario that meets what it does not expect ends there"
 )]
 
+mod faces;
 mod matrix;
 mod scenarios;
 mod stage;
@@ -24,6 +25,10 @@ mod support;
 /// Makes one test of each transport and scenario; `with` names the broker that a scenario needs.
 macro_rules! scenarios {
     ($($topic:ident: [$($scenario:ident $(with $setup:ident)?),* $(,)?]),* $(,)?) => {
+        /// The scenarios that run over every transport.
+        const EVERYWHERE: &[&str] =
+            &[$($(concat!(stringify!($topic), "::", stringify!($scenario)),)*)*];
+
         mod inproc {
             $(mod $topic {
                 $(#[test]
@@ -59,12 +64,14 @@ macro_rules! scenarios {
     };
     (@run $transport:ident, $topic:ident, $scenario:ident) => {
         crate::stage::run(
+            concat!(stringify!($topic), "::", stringify!($scenario)),
             crate::subjects::Transport::$transport,
             crate::scenarios::$topic::$scenario,
         )
     };
     (@run $transport:ident, $topic:ident, $scenario:ident, $setup:ident) => {
         crate::stage::run_with(
+            concat!(stringify!($topic), "::", stringify!($scenario)),
             crate::subjects::Transport::$transport,
             crate::scenarios::$topic::$setup(),
             crate::scenarios::$topic::$scenario,
@@ -299,6 +306,7 @@ scenarios! {
         a_queue_with_scheduled_messages_is_not_idle,
         the_time_starts_when_the_last_scheduled_message_is_cancelled,
         a_queue_is_not_idle_while_a_receive_waits,
+        a_reply_queue_goes_after_the_server_that_waited_at_it,
         an_update_can_make_a_queue_temporary_and_lasting_again,
         the_namespace_has_a_default_for_queues_that_give_none with temporary_by_default,
     ],
@@ -331,6 +339,44 @@ scenarios! {
         rules_never_see_the_body,
         a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
     ],
+    forwarding: [
+        messages_go_to_the_destination_in_their_order,
+        a_destination_must_be_there_and_be_another,
+        messages_that_are_there_are_forwarded_too,
+        a_message_leaves_when_its_lock_has_ended,
+        an_expired_message_is_not_forwarded,
+        the_time_to_live_counts_anew_at_the_destination,
+        a_source_is_not_received_from,
+        a_source_is_never_idle_and_a_transfer_is_a_use,
+        a_message_makes_four_hops_and_no_fifth,
+        a_circle_ends_by_the_hop_limit,
+        what_a_destination_does_not_take_is_dead_lettered_at_the_source,
+        a_full_destination_and_a_small_one_dead_letter_at_the_source,
+        failures_can_go_to_the_dead_letter_queue with into_the_dead_letter_queue,
+        a_duplicate_is_a_successful_transfer,
+        a_message_without_id_is_no_duplicate_after_a_transfer,
+        a_message_without_session_is_dead_lettered_at_a_session_queue,
+        a_source_that_gives_no_receives_forwards_nothing,
+        dead_letters_are_forwarded_with_their_reason,
+        a_forwarded_dead_letter_queue_is_not_received_from,
+        a_dead_letter_waits_for_its_destination,
+        a_dead_letter_that_may_not_hop_can_be_received,
+        forwarding_goes_on_after_a_restart,
+        a_backlog_arrives_in_its_order,
+        a_topic_is_a_destination_and_its_subscriptions_are_sources,
+        rules_see_what_was_set_on_a_forwarded_dead_letter,
+        rules_see_where_a_forwarded_message_comes_from,
+        a_circle_over_a_topic_ends_at_its_subscription,
+        a_disabled_topic_dead_letters_at_the_source,
+        forwarding_takes_no_time,
+        dead_letter_source_names_where_it_was_dead_lettered,
+        a_full_destination_can_hold_messages_up with that_holds,
+        a_message_can_be_sent_by_way_of_a_queue,
+        what_cannot_be_sent_on_is_dead_lettered_on_the_way,
+        a_message_on_its_way_outlives_a_restart with that_holds,
+        what_waits_to_be_forwarded_can_be_deleted,
+        a_header_that_grows_too_large_is_dead_lettered_where_it_arrives,
+    ],
     restart: [
         after_a_restart_every_message_is_where_it_was_and_no_lock_is_held,
         what_was_due_during_the_downtime_materialises_after_it,
@@ -340,11 +386,17 @@ scenarios! {
     ],
 }
 
-/// Makes tests of what one transport alone has.
+/// Makes tests of what one transport has, or some.
 macro_rules! scenarios_of {
     ($module:ident, $transport:ident, $topic:ident:
         [$($scenario:ident $(with $setup:ident)?),* $(,)?]) => {
         mod $module {
+            /// Which scenarios run here, and over which transport.
+            pub const LIST: (crate::subjects::Transport, &[&str]) = (
+                crate::subjects::Transport::$transport,
+                &[$(concat!(stringify!($topic), "::", stringify!($scenario)),)*],
+            );
+
             $(#[test]
             fn $scenario() {
                 scenarios!(@run $transport, $topic, $scenario $(, $setup)?);
@@ -366,45 +418,6 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     a_peek_without_number_goes_on_after_the_last,
     overlapped_sends_of_one_sender_are_numbered_in_their_order,
     operations_of_one_entity_are_applied_in_one_order,
-] }
-
-scenarios_of! { inproc_forwarding, Inproc, forwarding: [
-    messages_go_to_the_destination_in_their_order,
-    a_destination_must_be_there_and_be_another,
-    messages_that_are_there_are_forwarded_too,
-    a_message_leaves_when_its_lock_has_ended,
-    an_expired_message_is_not_forwarded,
-    the_time_to_live_counts_anew_at_the_destination,
-    a_source_is_not_received_from,
-    a_source_is_never_idle_and_a_transfer_is_a_use,
-    a_message_makes_four_hops_and_no_fifth,
-    a_circle_ends_by_the_hop_limit,
-    what_a_destination_does_not_take_is_dead_lettered_at_the_source,
-    a_full_destination_and_a_small_one_dead_letter_at_the_source,
-    failures_can_go_to_the_dead_letter_queue with into_the_dead_letter_queue,
-    a_duplicate_is_a_successful_transfer,
-    a_message_without_id_is_no_duplicate_after_a_transfer,
-    a_message_without_session_is_dead_lettered_at_a_session_queue,
-    a_source_that_gives_no_receives_forwards_nothing,
-    dead_letters_are_forwarded_with_their_reason,
-    a_forwarded_dead_letter_queue_is_not_received_from,
-    a_dead_letter_waits_for_its_destination,
-    a_dead_letter_that_may_not_hop_can_be_received,
-    forwarding_goes_on_after_a_restart,
-    a_backlog_arrives_in_its_order,
-    a_topic_is_a_destination_and_its_subscriptions_are_sources,
-    rules_see_what_was_set_on_a_forwarded_dead_letter,
-    rules_see_where_a_forwarded_message_comes_from,
-    a_circle_over_a_topic_ends_at_its_subscription,
-    a_disabled_topic_dead_letters_at_the_source,
-    forwarding_takes_no_time,
-    dead_letter_source_names_where_it_was_dead_lettered,
-    a_full_destination_can_hold_messages_up with that_holds,
-    a_message_can_be_sent_by_way_of_a_queue,
-    what_cannot_be_sent_on_is_dead_lettered_on_the_way,
-    a_message_on_its_way_outlives_a_restart with that_holds,
-    what_waits_to_be_forwarded_can_be_deleted,
-    a_header_that_grows_too_large_is_dead_lettered_where_it_arrives,
 ] }
 
 /// Makes tests of sessions for each transport that has them.

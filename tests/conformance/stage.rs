@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_inproc::Client;
 
+use crate::faces;
 use crate::subject::{Answer, Decision, Refusal, Seen, Subject};
 use crate::subjects::Transport;
 
@@ -39,6 +42,8 @@ pub struct Stage {
     store: Arc<MemoryStore>,
     subject: Box<dyn Subject>,
     stopped: Cell<bool>,
+    /// Whether a part of the scenario was done in this process; of its restarts too.
+    in_process: Rc<Cell<bool>>,
 }
 
 /// How the broker of a scenario differs from the default one.
@@ -51,17 +56,23 @@ pub struct Setup {
 
 /// Runs one scenario on one transport; then the counts must agree with what there is to see, and
 /// every thread of the broker must end.
-pub fn run(transport: Transport, scenario: impl AsyncFnOnce(&Stage)) {
-    run_with(transport, Setup::default(), scenario);
+pub fn run(name: &str, transport: Transport, scenario: impl AsyncFnOnce(&Stage)) {
+    run_with(name, transport, Setup::default(), scenario);
 }
 
 /// As [`run`], with a broker of the scenario's own.
-pub fn run_with(transport: Transport, setup: Setup, scenario: impl AsyncFnOnce(&Stage)) {
+pub fn run_with(
+    name: &str,
+    transport: Transport,
+    setup: Setup,
+    scenario: impl AsyncFnOnce(&Stage),
+) {
     block_on(async {
         let stage = Stage::open(transport, setup).await;
         scenario(&stage).await;
         stage.check_counts().await;
         stage.stop().await;
+        faces::check_in_process(name, transport, stage.in_process.get());
     });
 }
 
@@ -77,7 +88,7 @@ impl Stage {
     pub async fn open(transport: Transport, setup: Setup) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let store = Arc::new(MemoryStore::new(4, setup.capacity_bytes.unwrap_or(u64::MAX)));
-        Self::on(transport, setup.settings, clock, store).await
+        Self::on(transport, setup.settings, clock, store, Rc::default()).await
     }
 
     async fn on(
@@ -85,6 +96,7 @@ impl Stage {
         settings: Settings,
         clock: Arc<ManualClock>,
         store: Arc<MemoryStore>,
+        in_process: Rc<Cell<bool>>,
     ) -> Self {
         let broker = Broker::builder()
             .settings(settings.clone())
@@ -95,14 +107,23 @@ impl Stage {
             .await
             .unwrap();
         let subject = transport.open(&broker).await;
-        Self { clock, broker, transport, settings, store, subject, stopped: Cell::new(false) }
+        let stopped = Cell::new(false);
+        Self { clock, broker, transport, settings, store, subject, stopped, in_process }
     }
 
     /// Stops the broker and starts another on the same store and clock. The caller stops that one.
     pub async fn restart(&self) -> Self {
         self.stop().await;
         let (clock, store) = (Arc::clone(&self.clock), Arc::clone(&self.store));
-        Self::on(self.transport, self.settings.clone(), clock, store).await
+        let in_process = Rc::clone(&self.in_process);
+        Self::on(self.transport, self.settings.clone(), clock, store, in_process).await
+    }
+
+    /// A client in this process, for what the transport of the scenario has no operation for. The scenario
+    /// stands in the list of [`faces`], then.
+    pub fn in_process(&self) -> Client {
+        self.in_process.set(true);
+        Client::new(&self.broker)
     }
 
     /// Ends transport and broker; a second call does nothing.

@@ -46,7 +46,7 @@ impl Contender {
             Self::RedisSingle => "Redis streams, a command for each message",
             Self::Nats => "NATS JetStream, work queue, double ack",
             Self::Rabbitmq => "RabbitMQ quorum queue, confirms",
-            Self::Beanstalkd => "beanstalkd, pipelined puts",
+            Self::Beanstalkd => "beanstalkd, pipelined puts, one reserve at a time",
         }
     }
 

@@ -46,7 +46,6 @@ pub fn write(setting: &Setting, rounds: &Rounds) -> Result<String> {
 }
 
 fn rates(text: &mut String, load: Load, rounds: &Rounds) -> Result<()> {
-    let own = median(rounds, Contender::Peeklock, load, |it| it.rate);
     let title = match load {
         Load::Throughput => "W2: 4 senders, 4 receivers, windows of 256, 1 KiB",
         Load::Small => "W4: the same with bodies of 16 bytes",
@@ -63,11 +62,10 @@ fn rates(text: &mut String, load: Load, rounds: &Rounds) -> Result<()> {
         let all = sorted(rounds, contender, load, |it| it.rate);
         let server = median(rounds, contender, load, |it| it.server_cpu).unwrap_or(0.0);
         let client = median(rounds, contender, load, |it| it.load_cpu).unwrap_or(0.0);
-        let ratio = own.map_or_else(String::new, |own| format!("{:.2}", own / rate));
         let (slowest, fastest) = (all.first().unwrap_or(&rate), all.last().unwrap_or(&rate));
         writeln!(
             rows,
-            "| {} | {durability} | {} ({} to {}) | {server:.1} | {client:.1} | {ratio} |",
+            "| {} | {durability} | {} ({} to {}) | {server:.1} | {client:.1} |",
             contender.title(),
             thousands(rate),
             thousands(*slowest),
@@ -80,9 +78,9 @@ fn rates(text: &mut String, load: Load, rounds: &Rounds) -> Result<()> {
     writeln!(text, "\n**{title}**\n")?;
     writeln!(
         text,
-        "| | Acknowledgement promises | messages/s (slowest to fastest) | server CPU | load CPU | Peeklock's rate to it |"
+        "| | Acknowledgement promises | messages/s (slowest to fastest) | server CPU | load CPU |"
     )?;
-    writeln!(text, "|---|---|---|---|---|---|\n{}", rows.trim_end())?;
+    writeln!(text, "|---|---|---|---|---|\n{}", rows.trim_end())?;
     Ok(())
 }
 

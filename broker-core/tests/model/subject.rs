@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use peeklock_core::change::{Change, DeadLetterCause, Durability, Removal};
-use peeklock_core::command::{Command, MachineOutcome, MessageFacts, Outcome};
+use peeklock_core::command::{Command, MachineOutcome, MessageFacts};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect, Gate};
 use peeklock_core::entity::queue::{Queue, QueueConfig};

@@ -89,7 +89,7 @@ fn facts(world: &World) -> Facts<'static> {
     }
 }
 
-/// SQL-01 to SQL-41: every filter gives what the oracle gives.
+/// Every filter of the language gives what the oracle gives (file 14).
 #[test]
 fn filters_agree_with_the_oracle() {
     let first = number("PEEKLOCK_RULES_SEED", 1);

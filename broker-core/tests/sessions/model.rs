@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use peeklock_core::command::{
-    Command, LinkEnd, MachineOutcome, MessageState, Outcome, ReceiveMode, SessionCommand,
-    SessionFilter, StateFacts,
+    Command, LinkEnd, MachineOutcome, MessageState, ReceiveMode, SessionCommand, SessionFilter,
+    StateFacts,
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
@@ -421,7 +421,8 @@ fn number_of(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// LIF-01, with the rows of sessions: SES-04 to SES-33, EXP-41 to EXP-47, DEF-08, DEL-07, LIF-04.
+/// LIF-01, with the rows of sessions, and of the rules that runs must come upon: DEF-08, EXP-20, EXP-41,
+/// EXP-43, LIF-04, SCH-03, SES-06, SES-07, SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
 #[test]
 fn machine_and_model_agree() {
     let first = number_of("PEEKLOCK_SESSION_FIRST", 1);

@@ -112,7 +112,7 @@ fn receive_and_delete_works_by_session() {
     assert_eq!(stand.peeked(SubQueue::Main), [2]);
 }
 
-/// SES-21, RCV-16 to RCV-18: credit of the link reaches as far as its session.
+/// SES-21, RCV-16, RCV-17, RCV-18: credit of the link reaches as far as its session.
 #[test]
 fn a_link_gets_messages_of_its_session_by_credit() {
     let mut stand = Stand::new();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peeklock_core::change::Durability;
 use peeklock_core::command::{
-    Command, Described, InboundMessage, LinkEnd, MachineOutcome, MessageFacts, Outcome,
-    ReceiveMode, SessionCommand, SessionFilter, Settlement, StateFacts,
+    Command, Described, InboundMessage, LinkEnd, MachineOutcome, MessageFacts, ReceiveMode,
+    SessionCommand, SessionFilter, Settlement, StateFacts,
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;

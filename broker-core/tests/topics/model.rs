@@ -44,8 +44,8 @@ struct Test {
     copies: u64,
 }
 
-/// TOP-01 to TOP-09, TOP-24, SCH-03, SCH-10, DUP-02, DUP-09, DLQ-21, DLQ-23 to DLQ-27, MSG-13, MSG-16,
-/// FND-02, LIF-02: what a topic with random rules does is what the oracle says, over crashes, whatever
+/// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, SCH-03, SCH-10, DUP-02,
+/// DUP-09, DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02: what a topic with random rules does is what the oracle says, over crashes, whatever
 /// becomes durable when, and each content is stored once.
 #[test]
 fn a_topic_does_what_the_oracle_says_over_crashes() {

@@ -5,10 +5,6 @@
 //! lists on their way as the actors do, in an order that a seed gives, and [`judge`] looks at what the
 //! store holds after every batch.
 //!
-//! Proven for every seed that runs: FND-03 and LIF-02 (never none, never both), FWD-10 (order), FWD-12
-//! and FWD-13 (hops), FWD-16, FWD-24, FWD-25, FWD-28, MSG-12, VIA-01, VIA-03, VIA-05, TXN-15, and that whatever can
-//! be forwarded is forwarded once the store works again.
-//!
 //! `PEEKLOCK_TRANSFER_SEEDS=5000` runs more seeds, `PEEKLOCK_TRANSFER_SEED=17` replays one with its
 //! trace.
 #![allow(
@@ -104,6 +100,9 @@ fn a_failure_at_any_step_leaves_each_message_in_one_place() {
     }
 }
 
+/// FND-02, FND-03, DUP-14: never none, never both. FWD-10: in the order of the source. FWD-12, FWD-13: hops.
+/// FWD-25: what has left is not counted any more. FWD-01, VIA-01: what can be forwarded is forwarded once the
+/// store works again. TXN-01, TXN-15: the parts of a transaction are there together.
 #[test]
 fn no_seed_loses_or_doubles_a_message() {
     silence_planned_panics();

@@ -192,7 +192,7 @@ pub fn column(transport: Transport, place: Place) {
     column_of(transport, place.path(), async |s: &Stage| furnish(s, place).await, cells);
 }
 
-/// MAT-01, TXN-01 to TXN-04, TXN-07, TXN-08, TXN-14: of topics, subscriptions and their sub-queues.
+/// MAT-01, TXN-01, TXN-02, TXN-03, TXN-04, TXN-07, TXN-08, TXN-14: of topics, subscriptions and their sub-queues.
 pub fn column_of_topics(transport: Transport, place: topics::Place) {
     let furnish = async |s: &Stage| topics::furnish(s, place).await;
     column_of(transport, place.path(), furnish, topics::cells(place));

@@ -16,7 +16,7 @@ pub async fn the_dead_letter_queues_are_there_with_the_queue(s: &Stage) {
     }
 }
 
-/// DLQ-03, ADR-03, DLQ-13: the helpers format the paths.
+/// DLQ-03, ADR-03, ADR-05, DLQ-13: the helpers format the paths, and one can receive there.
 pub async fn the_helpers_of_the_client_crates_name_the_dead_letter_queues(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -25,7 +25,9 @@ pub async fn the_helpers_of_the_client_crates_name_the_dead_letter_queues(s: &St
     let path = peeklock_core::path::dead_letter_path(ORDERS);
     assert_eq!(path, "orders/$DeadLetterQueue");
     assert_eq!(s.take(&path).await.text(), "a");
-    s.assert_empty(&peeklock_core::path::transfer_dead_letter_path(ORDERS)).await;
+    let path = peeklock_core::path::transfer_dead_letter_path(ORDERS);
+    assert_eq!(path, "orders/$Transfer/$deadletterqueue");
+    s.assert_empty(&path).await;
 }
 
 /// DLQ-02
@@ -162,15 +164,25 @@ pub async fn a_dead_letter_without_reason_leaves_the_two_properties_alone(s: &St
     assert_eq!((dead[1].reason(), dead[1].description()), (Some("mine"), None));
 }
 
-/// DLQ-31
+/// DLQ-31: of a queue, and of each subscription.
 pub async fn the_number_of_dead_letters_is_reported(s: &Stage) {
     s.open_queue(ORDERS).await;
-    for count in 1..=3 {
-        s.put(ORDERS, "a").await;
-        let seen = s.take(ORDERS).await;
-        s.dead_letter(ORDERS, &seen).await;
-        assert_eq!(s.counts(ORDERS).await.dead_letter, count);
+    s.create_topic("events").await.unwrap();
+    for name in ["audit", "billing"] {
+        s.create_subscription("events", name).await.unwrap();
     }
+    let audit = "events/Subscriptions/audit";
+    for count in 1..=3 {
+        for (to, from) in [(ORDERS, ORDERS), ("events", audit)] {
+            s.put(to, "a").await;
+            let seen = s.take(from).await;
+            s.dead_letter(from, &seen).await;
+        }
+        assert_eq!(s.counts(ORDERS).await.dead_letter, count);
+        assert_eq!(s.subscription(audit).await.unwrap().counts.dead_letter, count);
+    }
+    let billing = s.subscription("events/Subscriptions/billing").await.unwrap();
+    assert_eq!(billing.counts.dead_letter, 0);
 }
 
 /// FWD-26, FND-05: a dead letter that was forwarded says where it was dead-lettered, whichever way it is looked at;

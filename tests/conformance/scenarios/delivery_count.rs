@@ -61,6 +61,8 @@ pub async fn with_a_maximum_of_1_the_first_failure_is_the_last(s: &Stage) {
 
 /// SET-37
 pub async fn a_very_large_maximum_practically_disables_the_rule(s: &Stage) {
+    refused(s.create(ORDERS, max_delivery_count(0)).await, "ArgumentOutOfRange");
+    refused(s.create(ORDERS, max_delivery_count(2_147_483_648)).await, "ArgumentOutOfRange");
     s.open_queue_with(ORDERS, max_delivery_count(2_147_483_647)).await;
     s.put(ORDERS, "a").await;
     for count in 1..=50 {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// ENT-03, ENT-04, ENT-05, ENT-08, ENT-12, ENT-31, FND-08
+/// ENT-03, ENT-04, ENT-05, ENT-08, ENT-12, ENT-31, DLQ-22, FND-08
 pub async fn a_queue_with_only_a_name_has_exactly_the_defaults(s: &Stage) {
     let created = s.create(ORDERS, QueueUpdate::default()).await.unwrap();
     for described in [created, s.describe(ORDERS).await.unwrap()] {

@@ -161,7 +161,7 @@ pub async fn with_the_switch_off_expired_messages_are_dropped_by_the_receive_tha
     assert_eq!(s.counts(ORDERS).await.total(), 0);
 }
 
-/// EXP-22, EXP-23, EXP-35, DLQ-14, DLQ-16, DLQ-22, FND-04
+/// EXP-22, EXP-23, EXP-35, DLQ-14, DLQ-16
 pub async fn with_the_switch_on_expired_messages_are_dead_lettered_with_their_reason(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     for text in ["a", "b"] {
@@ -353,7 +353,7 @@ pub async fn an_empty_answer_comes_after_the_moves_it_triggered(s: &Stage) {
     assert_eq!((counts.active, counts.dead_letter), (0, 1_000));
 }
 
-/// EXP-48, TMP-20: jobs with a deadline; what is not handled in time goes a slower way.
+/// EXP-48: jobs with a deadline; what is not handled in time goes a slower way.
 pub async fn jobs_not_handled_in_time_are_put_into_another_queue(s: &Stage) {
     s.open_queue_with("work", keeps_expired()).await;
     s.open_queue("slow").await;

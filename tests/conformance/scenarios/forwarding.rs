@@ -3,9 +3,9 @@
 use peeklock_core::command::{Command, Counts};
 use peeklock_core::description::{EntityStatus, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::rule::{Filter, RuleDescription, SqlText};
-use peeklock_inproc::Client;
 
 use super::*;
+use crate::subjects::Transport;
 
 /// A queue that forwards its messages.
 fn forwards_to(path: &str) -> QueueUpdate {
@@ -35,7 +35,7 @@ fn verdict(seen: &Seen) -> (String, String) {
 }
 
 async fn update(s: &Stage, path: &str, properties: QueueUpdate) {
-    s.broker.update_queue(path, properties, None).await.unwrap();
+    s.update(path, properties).await.unwrap();
 }
 
 /// FWD-01, FWD-09, FWD-10, FWD-24, MSG-06, MSG-15, SET-39, SND-28: a message arrives whole, with a
@@ -268,8 +268,11 @@ pub async fn a_full_destination_and_a_small_one_dead_letter_at_the_source(s: &St
     s.complete(&tdlq("a"), &seen).await;
     s.purge("b").await.unwrap();
     let message = sized((1 << 20) + 1, "4");
-    let send = Command::Send { message: s.broker.inbound(message) };
-    s.broker.entity("a").unwrap().call(send).await.unwrap();
+    if s.transport == Transport::Http {
+        s.in_process().sender("a").unwrap().send(message).await.unwrap();
+    } else {
+        s.send("a", message).await.unwrap();
+    }
     s.until("a", |counts| counts.transfer_dead_letter == 1).await;
     let seen = s.take(&tdlq("a")).await;
     assert_eq!(verdict(&seen).0, "MessageSizeExceeded");
@@ -459,12 +462,9 @@ pub async fn forwarding_goes_on_after_a_restart(s: &Stage) {
 pub async fn a_backlog_arrives_in_its_order(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;
-    let entity = s.broker.entity("a").unwrap();
-    let commands = (0..1_000)
-        .map(|number| Command::Send { message: s.broker.inbound(message(&number.to_string())) })
-        .collect();
-    for answer in entity.call_many(commands).await {
-        answer.unwrap();
+    for hundred in 0..10 {
+        let messages = (0..100).map(|one| message(&(hundred * 100 + one).to_string())).collect();
+        s.send_batch("a", messages).await.unwrap();
     }
     update(s, "a", forwards_to("b")).await;
     s.until("b", |counts| counts.active == 1_000).await;
@@ -512,7 +512,7 @@ pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
         s.send("a", sized(bytes, id)).await.unwrap();
     }
     s.until("a", |counts| counts.active == 2).await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     client.sender_via("b", "via").unwrap().send(sized(600 << 10, "4")).await.unwrap();
     s.advance(seconds(1)).await;
     assert_eq!(s.counts("a").await.transfer_dead_letter, 0);
@@ -539,7 +539,7 @@ pub fn that_holds() -> Setup {
 pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("via").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let sender = client.sender_via("B", "via").unwrap();
     s.put("via", "own").await;
     let number = sender.send(message("1").with_session_id("s")).await.unwrap();
@@ -564,7 +564,7 @@ pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
 /// later goes into the transfer dead-letter queue of the queue on the way.
 pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
     s.open_queue("via").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let condition = |error: peeklock_core::error::BrokerError| error.condition();
     use peeklock_core::condition::Condition;
     let absent = client.sender_via("b", "via").map(|_| ()).map_err(condition);
@@ -594,7 +594,7 @@ pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
     s.open_queue_with("b", small).await;
     s.open_queue("via").await;
     s.send("b", sized(1_000 << 10, "full")).await.unwrap();
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let sender = client.sender_via("b", "via").unwrap();
     let waits = sized(100 << 10, "waits").with_time_to_live(seconds(10));
     sender.send(waits).await.unwrap();
@@ -663,13 +663,13 @@ const EVENTS: &str = "events";
 const AUDIT: &str = "events/Subscriptions/audit";
 
 async fn open_events(s: &Stage, forward_to: Option<&str>, rule: Option<RuleDescription>) {
-    s.broker.create_topic(EVENTS, TopicUpdate::default()).await.unwrap();
+    s.create_topic(EVENTS).await.unwrap();
     let properties = SubscriptionUpdate {
         forward_to: forward_to.map(Into::into),
         ..SubscriptionUpdate::default()
     };
     let rules = rule.into_iter().collect();
-    s.broker.create_subscription(EVENTS, "audit", properties, rules).await.unwrap();
+    s.create_subscription_with(EVENTS, "audit", properties, rules).await.unwrap();
 }
 
 async fn until_subscription(s: &Stage, is_so: impl Fn(&Counts) -> bool) {
@@ -696,7 +696,7 @@ pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stag
     assert_eq!(arrived.iter().map(|seen| seen.enqueued_sequence).collect::<Vec<_>>(), [1, 2, 3]);
     s.until("a", |counts| counts.total() == 0).await;
     until_subscription(s, |counts| counts.total() == 0).await;
-    assert_eq!(s.broker.describe_topic(EVENTS).await.unwrap().size_bytes, 0);
+    assert_eq!(s.topic(EVENTS).await.unwrap().size_bytes, 0);
 }
 
 /// FWD-26, TOP-11: the rules of a topic see why a message was dead-lettered, and the copy says from where.
@@ -765,12 +765,10 @@ pub async fn a_circle_over_a_topic_ends_at_its_subscription(s: &Stage) {
         forward_to: Some(path.into()),
         ..SubscriptionUpdate::default()
     };
-    let refusal = s.broker.update_subscription(AUDIT, to("Events"), None).await.unwrap_err();
-    assert_eq!(refusal.condition().name(), "InvalidOperation");
-    let refusal = s.broker.update_subscription(AUDIT, to("absent"), None).await.unwrap_err();
-    assert_eq!(refusal.condition().name(), "EntityNotFound");
+    refused(s.update_subscription(AUDIT, to("Events")).await, "InvalidOperation");
+    refused(s.update_subscription(AUDIT, to("absent")).await, "EntityNotFound");
     s.open_queue_with("a", forwards_to(EVENTS)).await;
-    let described = s.broker.update_subscription(AUDIT, to("a"), None).await.unwrap();
+    let described = s.update_subscription(AUDIT, to("a")).await.unwrap();
     assert_eq!(described.description.auto_delete_on_idle, TimeSpan::MAX);
     refused(s.receive(AUDIT, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await, "InvalidOperation");
     s.put(EVENTS, "round").await;
@@ -785,13 +783,13 @@ pub async fn a_disabled_topic_dead_letters_at_the_source(s: &Stage) {
     open_events(s, None, None).await;
     let disabled =
         TopicUpdate { status: Some(EntityStatus::SendDisabled), ..TopicUpdate::default() };
-    s.broker.update_topic(EVENTS, disabled, None).await.unwrap();
+    s.update_topic(EVENTS, disabled).await.unwrap();
     s.open_queue_with("a", forwards_to(EVENTS)).await;
     s.put("a", "1").await;
     s.until("a", |counts| counts.transfer_dead_letter == 1).await;
     assert_eq!(verdict(&s.take(&tdlq("a")).await).0, "MessagingEntityDisabled");
     let active = TopicUpdate { status: Some(EntityStatus::Active), ..TopicUpdate::default() };
-    s.broker.update_topic(EVENTS, active, None).await.unwrap();
+    s.update_topic(EVENTS, active).await.unwrap();
     s.put("a", "2").await;
     until_subscription(s, |counts| counts.active == 1).await;
     assert_eq!(texts(&s.take_all(AUDIT).await), ["2"]);

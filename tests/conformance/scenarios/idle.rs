@@ -139,6 +139,23 @@ pub async fn a_queue_is_not_idle_while_a_receive_waits(s: &Stage) {
     assert!(!exists(s).await);
 }
 
+/// TMP-20: a server that waits for replies keeps its queue; when the server is gone, so is the queue.
+pub async fn a_reply_queue_goes_after_the_server_that_waited_at_it(s: &Stage) {
+    s.open_queue_with("replies", temporary(minutes(5))).await;
+    s.advance(minutes(4)).await;
+    let waiting = s.receive("replies", ReceiveMode::PeekLock, 1, seconds(60));
+    let noted = s.until_used("replies");
+    let served = futures_util::future::select(Box::pin(waiting), Box::pin(noted)).await;
+    assert!(matches!(served, futures_util::future::Either::Right(_)), "nothing was sent");
+    s.advance(minutes(4)).await;
+    assert!(exists(s).await);
+    // Whoever waited is gone; that is noticed now, or when the wait ends.
+    drop(served);
+    s.advance(seconds(60)).await;
+    s.advance(minutes(6)).await;
+    assert!(!exists(s).await);
+}
+
 /// TMP-06
 pub async fn an_update_can_make_a_queue_temporary_and_lasting_again(s: &Stage) {
     s.open_queue(ORDERS).await;

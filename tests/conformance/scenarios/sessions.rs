@@ -5,7 +5,6 @@ use std::task::Poll;
 
 use peeklock_core::command::SessionFilter;
 use peeklock_core::description::SubscriptionUpdate;
-use peeklock_inproc::Client;
 
 use super::*;
 use crate::subject::{Answer, Session};
@@ -160,7 +159,7 @@ pub async fn an_accept_that_is_dropped_holds_nothing(s: &Stage) {
     assert_eq!(take(&*receiver, 9).await[0].delivery_count, 1);
 }
 
-/// SES-12, SES-13, SES-14, SES-15
+/// SES-12, SES-13, SES-14, SES-15, EXP-40
 pub async fn what_is_done_through_a_session_lock_ends_with_it(s: &Stage) {
     open(s).await;
     put(s, "a", "1").await;
@@ -263,18 +262,16 @@ pub async fn a_session_keeps_its_state_for_the_next_holder(s: &Stage) {
 /// SES-04, SES-29, CNT-11
 pub async fn sessions_are_listed_by_id(s: &Stage) {
     open(s).await;
-    let admin = Client::new(&s.broker).admin();
-    admin.create_topic("events").await.unwrap();
+    s.create_topic("events").await.unwrap();
     let sessions = SubscriptionUpdate { requires_session: Some(true), ..Default::default() };
-    admin.create_subscription_with("events", "all", sessions, vec![]).await.unwrap();
+    s.create_subscription_with("events", "all", sessions, vec![]).await.unwrap();
     let all = "events/Subscriptions/all";
     for (path, to) in [(ORDERS, ORDERS), (all, "events")] {
         for (session, text) in [("b", "1"), ("a", "2")] {
-            // Also where sessions cannot be accepted, they are listed.
-            let sender = Client::new(&s.broker).sender(to).unwrap();
-            sender.send(of(session, text)).await.unwrap();
+            s.send(to, of(session, text)).await.unwrap();
         }
-        let held = Client::new(&s.broker).accept_session(path, "c").await.unwrap();
+        // Also where sessions cannot be accepted, they are listed.
+        let held = s.in_process().accept_session(path, "c").await.unwrap();
         s.advance(seconds(1)).await;
         let before = s.now();
         s.advance(seconds(1)).await;
@@ -292,7 +289,7 @@ pub async fn sessions_are_listed_by_id(s: &Stage) {
         held.close().await.unwrap();
         assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b"]);
     }
-    let held = Client::new(&s.broker).accept_session(ORDERS, "a").await.unwrap();
+    let held = s.in_process().accept_session(ORDERS, "a").await.unwrap();
     let described = s.describe(ORDERS).await.unwrap();
     assert_eq!(described.sessions.map(|counts| (counts.existing, counts.locked)), Some((2, 1)));
     held.close().await.unwrap();

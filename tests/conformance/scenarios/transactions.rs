@@ -5,7 +5,6 @@ use peeklock_core::description::TopicUpdate;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::transaction::{PartOutcome, Reach, Transactions};
-use peeklock_inproc::Client;
 
 use super::*;
 use crate::subject::Work;
@@ -241,7 +240,7 @@ pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(
     assert!(s.look(ORDERS).await.is_empty());
 }
 
-/// TXN-07, TXN-11, QUO-03: a lock that ends before the commit takes everything with it, for good.
+/// TXN-07, QUO-03: a lock that ends before the commit takes everything with it, for good.
 pub async fn a_commit_that_cannot_do_one_part_does_none(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -266,7 +265,8 @@ pub async fn a_commit_that_cannot_do_one_part_does_none(s: &Stage) {
     assert_eq!(texts(&s.look(ORDERS).await), ["a", "next"]);
 }
 
-/// TXN-07: a queue that is disabled meanwhile, and one that is deleted.
+/// TXN-07, TXN-11: a queue that is disabled meanwhile, and one that is deleted. What a commit was refused is
+/// not tried again when the reason is gone.
 pub async fn a_commit_fails_with_the_state_of_the_queue(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
@@ -283,7 +283,10 @@ pub async fn a_commit_fails_with_the_state_of_the_queue(s: &Stage) {
     refused(s.commit(first).await, "EntityDisabled");
     assert_eq!(texts(&s.look(ORDERS).await), ["held"]);
     s.update(ORDERS, status(EntityStatus::Active)).await.unwrap();
+    s.advance(seconds(1)).await;
+    assert_eq!(texts(&s.look(ORDERS).await), ["held"]);
     s.commit(second).await.unwrap();
+    assert_eq!(texts(&s.look(ORDERS).await), ["new"]);
     s.delete(ORDERS).await.unwrap();
     s.open_queue(ORDERS).await;
     refused(s.commit(third).await, "EntityNotFound");
@@ -488,7 +491,7 @@ pub fn small_store() -> Setup {
 pub async fn a_dropped_transaction_is_rolled_back(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let (sender, receiver) = (client.sender(ORDERS).unwrap(), client.receiver(ORDERS).unwrap());
     let held = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
     for _ in 0..2_000 {
@@ -508,7 +511,7 @@ pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held
     for text in ["1", "2", "3"] {
         s.send(ORDERS, of(text)).await.unwrap();
     }
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let sender = client.sender(ORDERS).unwrap();
     let session = client.accept_session(ORDERS, "a").await.unwrap();
     let held = session.receive_many(3, TimeSpan::ZERO).await.unwrap();
@@ -536,10 +539,9 @@ const BILLING: &str = "events/Subscriptions/billing";
 
 /// A topic with two subscriptions that get everything.
 async fn open_topic(s: &Stage) {
-    let admin = Client::new(&s.broker).admin();
-    admin.create_topic(EVENTS).await.unwrap();
+    s.create_topic(EVENTS).await.unwrap();
     for name in ["audit", "billing"] {
-        admin.create_subscription(EVENTS, name).await.unwrap();
+        s.create_subscription(EVENTS, name).await.unwrap();
     }
 }
 
@@ -582,7 +584,6 @@ pub async fn a_topic_with_one_of_its_subscriptions_is_one(s: &Stage) {
 /// TXN-07, TXN-08: what the topic or the subscription cannot do any more undoes both.
 pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
     open_topic(s).await;
-    let admin = Client::new(&s.broker).admin();
     s.send(EVENTS, message("old")).await.unwrap();
     let begin = async |old: &Seen| {
         let transaction = s.begin().await.unwrap();
@@ -599,9 +600,9 @@ pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
     let old = s.take(AUDIT).await;
     let transaction = begin(&old).await;
     let status = |status| TopicUpdate { status: Some(status), ..TopicUpdate::default() };
-    admin.update_topic(EVENTS, status(EntityStatus::SendDisabled)).await.unwrap();
+    s.update_topic(EVENTS, status(EntityStatus::SendDisabled)).await.unwrap();
     refused(s.commit(transaction).await, "EntityDisabled");
-    admin.update_topic(EVENTS, status(EntityStatus::Active)).await.unwrap();
+    s.update_topic(EVENTS, status(EntityStatus::Active)).await.unwrap();
     assert_eq!(
         (bodies(s, AUDIT).await, bodies(s, BILLING).await),
         (vec!["old".into()], vec!["old".into()])
@@ -614,7 +615,7 @@ pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
     s.send(EVENTS, message("last")).await.unwrap();
     let last = s.take(AUDIT).await;
     let transaction = begin(&last).await;
-    admin.delete_subscription(AUDIT).await.unwrap();
+    s.delete_subscription(AUDIT).await.unwrap();
     refused(s.commit(transaction).await, "EntityNotFound");
     assert_eq!(bodies(s, BILLING).await, ["old", "last"]);
 }
@@ -722,7 +723,7 @@ pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reache
 pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let via = client.sender_via("done", ORDERS).unwrap();
     let transaction = client.begin_transaction().unwrap();
     transaction.send(&via, message("via")).await.unwrap();

@@ -5,7 +5,7 @@
 use peeklock_core::condition::Condition;
 use peeklock_core::description::TopicUpdate;
 use peeklock_core::transaction::PartOutcome;
-use peeklock_inproc::{Client, Sender};
+use peeklock_inproc::Sender;
 
 use super::*;
 
@@ -23,7 +23,7 @@ async fn open(s: &Stage) -> Sender {
 }
 
 fn sender(s: &Stage) -> Sender {
-    Client::new(&s.broker).sender_via("B", "Events").unwrap()
+    s.in_process().sender_via("B", "Events").unwrap()
 }
 
 /// As [`open`], with messages that could not be sent on.
@@ -79,7 +79,7 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     // To a topic, too; not to itself, to nothing, or to what is no queue or topic.
     s.create_topic("news").await.unwrap();
     s.create_subscription("news", "all").await.unwrap();
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let to_topic = client.sender_via("news", EVENTS).unwrap();
     to_topic.send(message("published")).await.unwrap();
     s.until_topic(EVENTS, |_| true).await;
@@ -330,7 +330,7 @@ pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
     s.open_queue("c").await;
-    let to_c = Client::new(&s.broker).sender_via("c", EVENTS).unwrap();
+    let to_c = s.in_process().sender_via("c", EVENTS).unwrap();
     s.delete("c").await.unwrap();
     s.send("b", sized(1_000 << 10, "full")).await.unwrap();
     sender.send(sized(100 << 10, "waits").with_time_to_live(seconds(10))).await.unwrap();
@@ -380,7 +380,7 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
     s.create_subscription(EVENTS, "billing").await.unwrap();
     s.open_queue("c").await;
     s.put(EVENTS, "order").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let (audit, b, c) =
         (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap(), client.sender("c").unwrap());
     let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
@@ -422,7 +422,7 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
 pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let audit = client.receiver(AUDIT).unwrap();
     let (b, events) = (client.sender("b").unwrap(), client.sender(EVENTS).unwrap());
     let begin = async || {
@@ -471,7 +471,7 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
 pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
-    let client = Client::new(&s.broker);
+    let client = s.in_process();
     let (audit, b) = (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap());
     let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
     let transaction = client.begin_cross_entity_transaction().unwrap();

@@ -21,6 +21,16 @@ pub enum Transport {
 impl Transport {
     pub const ALL: [Self; 4] = [Self::Inproc, Self::Http, Self::WebSocket, Self::WebSocketJson];
 
+    /// What readers call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inproc => "in process",
+            Self::Http => "HTTP",
+            Self::WebSocket => "WebSocket",
+            Self::WebSocketJson => "WebSocket in JSON",
+        }
+    }
+
     /// Connects the transport to a broker.
     pub async fn open(self, broker: &Broker) -> Box<dyn Subject> {
         match self {

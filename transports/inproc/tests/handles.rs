@@ -115,7 +115,7 @@ async fn a_message_locked_for_a_dropped_receive_comes_back_uncounted() {
     stop(client).await;
 }
 
-/// SND-13, SND-14: a bound of ten admits exactly ten, and the eleventh waits until one of them has
+/// SND-13: a bound of ten admits exactly ten, and the eleventh waits until one of them has
 /// completed.
 #[tokio::test]
 async fn the_bound_on_sends_in_flight_holds() {

@@ -252,6 +252,20 @@ async fn several_messages_are_received_at_once() {
     server.stop().await;
 }
 
+/// TXN-16: nothing over HTTP belongs to a transaction.
+#[tokio::test]
+async fn no_transaction_is_offered() {
+    let server = Server::start().await;
+    let document = expect(&server, "GET /$api/v1/openapi.json", Value::Null, 200).await;
+    let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
+    assert!(paths.len() > 10, "{paths:?}");
+    // A message may name a key for them; that is a property.
+    let rest = document.to_string().replace("transactionPartitionKey", "");
+    assert!(!rest.to_lowercase().contains("transaction"), "{rest}");
+    expect(&server, "POST /$api/v1/transactions", json!({}), 404).await;
+    server.stop().await;
+}
+
 /// SES-29, HTP-10: sessions are listed in pages, filtered by one thing at a time.
 #[tokio::test]
 async fn sessions_are_listed_in_pages() {

@@ -84,7 +84,7 @@ const OPERATIONS: [(&str, Right); 28] = [
     ("GET /$api/v1/queues", Right::Manage),
 ];
 
-/// HTP-02, SEC-05, SEC-08, SEC-22, PEK-10, DEL-10, CNT-12, SCH-13 (the rights of schedule and
+/// SEC-05, SEC-08, SEC-22, PEK-10, DEL-10, CNT-12, SCH-13 (the rights of schedule and
 /// cancel): without the right every operation is refused alike, before it is
 /// known whether the entity exists, and no token is told back.
 #[tokio::test]

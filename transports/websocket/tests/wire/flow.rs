@@ -1,5 +1,10 @@
 //! Credit, delivery numbers, settlement by range, drain.
 
+use std::sync::Arc;
+
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Fate, FaultStore};
 use serde_json::json;
 
 use super::server::{Plan, Server, run};
@@ -212,8 +217,7 @@ fn settling_by_token_makes_room_for_deliveries() {
     });
 }
 
-/// SND-01, SND-08, SND-11: sends of one request are answered with their numbers in runs, failures by
-/// place.
+/// SND-01: sends of one request are answered with their numbers in runs, failures by place.
 #[test]
 fn sends_are_answered_in_runs() {
     run(async {
@@ -238,6 +242,44 @@ fn sends_are_answered_in_runs() {
         let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 0 });
         let refused = client.ask("receive", receive).await;
         assert_eq!(refused["error"]["condition"], "InvalidOperation");
+        server.stop().await;
+    });
+}
+
+/// SND-08: of two sends of one connection to different entities the later one can be answered first, and each
+/// answer names its request.
+#[test]
+fn answers_of_different_entities_come_in_any_order() {
+    run(async {
+        let store = FaultStore::at_once(2, u64::MAX);
+        let server = Plan { store: Some(Arc::clone(&store) as _), ..Plan::new() }.start().await;
+        server.broker.create_queue("r", QueueUpdate::default()).await.unwrap();
+        let mut client = server.client().await;
+        for (link, path) in [(1, "q"), (2, "r")] {
+            let attach = json!({ "link": link, "path": path, "role": "sender" });
+            client.ask("attach", attach).await;
+        }
+        store.complete_at_once(false);
+        let send = |link| json!({ "link": link, "messages": [{ "body": "x" }] });
+        let first = client.begin("send", send(1)).await;
+        let shard = async || loop {
+            if let Some(shard) = [Shard(0), Shard(1)].into_iter().find(|one| store.queued(*one) > 0)
+            {
+                break shard;
+            }
+            tokio::task::yield_now().await;
+        };
+        let held = shard().await;
+        let other = Shard(1 - held.0);
+        let second = client.begin("send", send(2)).await;
+        while !store.complete_next(other, Fate::Store) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.answer(second).await["accepted"]["sequenceNumbers"], json!([[1, 1]]));
+        assert!(client.items.iter().all(|item| item["id"] != first), "{:?}", client.items);
+        assert!(store.complete_next(held, Fate::Store));
+        assert_eq!(client.answer(first).await["accepted"]["sequenceNumbers"], json!([[1, 1]]));
+        store.complete_at_once(true);
         server.stop().await;
     });
 }

@@ -11,6 +11,7 @@ use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport}
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
+use peeklock_core::store::Store;
 use peeklock_core::time::Timestamp;
 use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
 
@@ -31,6 +32,8 @@ pub struct Plan {
     pub config: WebSocketConfig,
     pub settings: Settings,
     pub authorizer: Arc<dyn Authorizer>,
+    /// A store in memory if none.
+    pub store: Option<Arc<dyn Store>>,
 }
 
 /// Runs a test body with a guard against hanging.
@@ -43,19 +46,21 @@ impl Plan {
     pub fn new() -> Self {
         let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.workers = 1;
-        Self { config, settings: Settings::default(), authorizer: Arc::new(AllowAll) }
+        let authorizer = Arc::new(AllowAll);
+        Self { config, settings: Settings::default(), authorizer, store: None }
     }
 
     pub async fn start(self) -> Server {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
-        let broker = Broker::builder()
+        let mut builder = Broker::builder()
             .arbiters(1)
             .clock(Arc::clone(&clock) as Arc<_>)
             .settings(self.settings)
-            .authorizer(self.authorizer)
-            .start()
-            .await
-            .unwrap();
+            .authorizer(self.authorizer);
+        if let Some(store) = self.store {
+            builder = builder.store(store);
+        }
+        let broker = builder.start().await.unwrap();
         broker.create_queue("q", QueueUpdate::default()).await.unwrap();
         let transport = Box::new(WebSocketTransport::new(self.config));
         let running = transport.start(broker.clone()).await.unwrap();

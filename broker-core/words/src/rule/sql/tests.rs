@@ -530,7 +530,7 @@ fn in_finds_an_equal_element() {
     check_on(&message, "n IN (1) OR s IN ('x') AND n IN (2)", TRUE);
 }
 
-/// SQL-25 to SQL-28
+/// SQL-25, SQL-26, SQL-27, SQL-28
 #[test]
 fn like_matches_the_whole_text() {
     for (text, pattern, expected) in [

@@ -1,0 +1,155 @@
+//! Which face of the broker a scenario really uses.
+//!
+//! A scenario runs over every transport, and does all it does over that one, but for those that this list
+//! names with their reasons. A run that is not as the list says fails, and so does a scenario that lacks a
+//! transport without standing here.
+//!
+//! Looks are in process always, so that no transport has to show what it does not: waiting until what is
+//! under way has arrived, and the counts at the end of each scenario.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::subjects::Transport;
+use crate::subjects::Transport::{Http, Inproc, WebSocket, WebSocketJson};
+
+/// What is not as it is for all others.
+struct Exception {
+    /// A topic of scenarios, or one of them, which comes before its topic.
+    what: &'static str,
+    face: Face,
+    why: &'static str,
+}
+
+enum Face {
+    /// It runs over these transports alone.
+    Only(&'static [Transport]),
+    /// Over these transports a part of it is done by a client in this process.
+    PartlyInProcess(&'static [Transport]),
+}
+
+use Face::{Only, PartlyInProcess};
+
+const SOCKETS: &[Transport] = &[Http, WebSocket, WebSocketJson];
+const WITH_LINKS: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
+const BY_WAY: &str =
+    "sends by way of an entity, which only handles in process have outside of transactions";
+
+#[rustfmt::skip]
+const EXCEPTIONS: &[Exception] = &[
+    Exception { what: "handles", face: Only(&[Inproc]), why: "handles of this process that are dropped or closed" },
+    Exception { what: "requests", face: Only(&[Http]), why: "REST, and connections that are cut" },
+    Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },
+    Exception { what: "sessions::sessions_are_listed_by_id", face: PartlyInProcess(SOCKETS), why: "who holds the sessions that are listed" },
+    Exception { what: "topics::a_copy_without_session_goes_to_the_dead_letter_queue", face: PartlyInProcess(&[Http]), why: "the sessions are received" },
+    Exception { what: "forwarding::a_full_destination_and_a_small_one_dead_letter_at_the_source", face: PartlyInProcess(&[Http]), why: "a message above a mebibyte, which HTTP does not take" },
+    Exception { what: "forwarding::a_full_destination_can_hold_messages_up", face: PartlyInProcess(SOCKETS), why: BY_WAY },
+    Exception { what: "forwarding::a_message_can_be_sent_by_way_of_a_queue", face: PartlyInProcess(SOCKETS), why: BY_WAY },
+    Exception { what: "forwarding::what_cannot_be_sent_on_is_dead_lettered_on_the_way", face: PartlyInProcess(SOCKETS), why: BY_WAY },
+    Exception { what: "forwarding::a_message_on_its_way_outlives_a_restart", face: PartlyInProcess(SOCKETS), why: BY_WAY },
+    Exception { what: "via", face: PartlyInProcess(SOCKETS), why: BY_WAY },
+    Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
+    Exception { what: "via::what_one_of_them_cannot_do_none_does", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
+    Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
+    Exception { what: "transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "transactions::nothing_else_can_be_part_of_one", face: Only(&[Inproc]), why: "commands that no transport can say" },
+    Exception { what: "transactions::a_sender_by_way_of_the_queue_needs_no_transaction_across_entities", face: Only(&[Inproc]), why: BY_WAY },
+    Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },
+    Exception { what: "transactions::messages_of_a_session_are_settled_in_a_transaction_while_it_is_held", face: Only(&[Inproc]), why: "a session and a transaction at once, which the suite asks of no other transport" },
+];
+
+impl Exception {
+    const fn transports(&self) -> &'static [Transport] {
+        match self.face {
+            Only(transports) | PartlyInProcess(transports) => transports,
+        }
+    }
+
+    const fn is_only(&self) -> bool {
+        matches!(self.face, Only(_))
+    }
+
+    /// The row of the table in `docs/testing.md`.
+    fn row(&self) -> String {
+        let over: Vec<&str> = self.transports().iter().map(|one| one.name()).collect();
+        let face = if self.is_only() { "runs only over" } else { "has a part in process over" };
+        format!("| `{}` | {face} {} | {} |", self.what, over.join(", "), self.why)
+    }
+}
+
+/// The exception that tells over which transports a scenario runs, or is partly in process.
+fn exception(scenario: &str, is_only: bool) -> Option<&'static Exception> {
+    let named =
+        |what: &str| EXCEPTIONS.iter().find(|one| one.what == what && one.is_only() == is_only);
+    named(scenario).or_else(|| named(scenario.split("::").next().unwrap_or_default()))
+}
+
+/// A scenario that has run has used a client in this process just when the list says so. Over the transport
+/// that is in process there is nothing to tell apart.
+pub fn check_in_process(scenario: &str, transport: Transport, was_used: bool) {
+    let is_listed =
+        exception(scenario, false).is_some_and(|one| one.transports().contains(&transport));
+    let name = transport.name();
+    assert!(
+        transport == Inproc || was_used == is_listed,
+        "{scenario} over {name}: a part in process? used: {was_used}, listed: {is_listed}"
+    );
+}
+
+/// The lists of scenarios that do not run over every transport.
+const LISTS: &[(Transport, &[&str])] = &[
+    crate::inproc_handles::LIST,
+    crate::inproc_sessions::LIST,
+    crate::websocket_sessions::LIST,
+    crate::websocket_json_sessions::LIST,
+    crate::http_sessions::LIST,
+    crate::inproc_transactions::LIST,
+    crate::websocket_transactions::LIST,
+    crate::websocket_json_transactions::LIST,
+    crate::inproc_transaction_handles::LIST,
+    crate::inproc_via::LIST,
+    crate::http_via::LIST,
+    crate::websocket_via::LIST,
+    crate::websocket_json_via::LIST,
+    crate::inproc_via_transactions::LIST,
+    crate::http_requests::LIST,
+];
+
+/// FND-05: every scenario runs over every transport, or the list says over which, and why.
+#[test]
+fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
+    let mut over: BTreeMap<&str, Vec<Transport>> = BTreeMap::new();
+    for scenario in crate::EVERYWHERE {
+        over.entry(scenario).or_default().extend(Transport::ALL);
+    }
+    for (transport, scenarios) in LISTS {
+        for scenario in *scenarios {
+            over.entry(scenario).or_default().push(*transport);
+        }
+    }
+    let mut complaints = String::new();
+    let mut unused: Vec<&str> = EXCEPTIONS.iter().map(|one| one.what).collect();
+    for (scenario, transports) in over {
+        let has = |transport| transports.contains(transport);
+        let only = exception(scenario, true);
+        let is_as_listed = only.is_some_and(|one| {
+            one.transports().len() == transports.len() && one.transports().iter().all(has)
+        });
+        if !is_as_listed && !Transport::ALL.iter().all(has) {
+            _ = writeln!(complaints, "{scenario} runs over {transports:?}");
+        }
+        let used = [only, exception(scenario, false)];
+        unused.retain(|what| used.iter().flatten().all(|one| one.what != *what));
+    }
+    assert!(complaints.is_empty(), "{complaints}");
+    assert!(unused.is_empty(), "no scenario is meant by {unused:?}");
+}
+
+/// The same list for readers.
+#[test]
+fn the_documentation_has_the_list_too() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/testing.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let rows: Vec<String> = EXCEPTIONS.iter().map(Exception::row).collect();
+    assert!(document.contains(&rows.join("\n")), "docs/testing.md lacks:\n{}", rows.join("\n"));
+}

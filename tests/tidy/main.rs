@@ -1,0 +1,231 @@
+//! Is the tree as we say? Rules of style that a compiler does not see.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod requirements;
+mod source;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use source::Source;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A path as the tree knows it.
+fn place(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// All files below a folder, without what is built.
+fn files(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
+    below(&root().join(folder))
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|is| is == extension))
+        .collect()
+}
+
+/// Every file and folder below a folder, without what is built or installed.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name == "target" || name == "node_modules" || name == "venv" || name.starts_with('.')
+            {
+                continue;
+            }
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every file that holds tests only: below a folder `tests`, or declared as a module of tests.
+static TEST_FILES: LazyLock<BTreeSet<PathBuf>> = LazyLock::new(|| {
+    let (mut declared, all) = (Vec::new(), files(".", "rs"));
+    for path in &all {
+        declared.extend(Source::of(path, &read(path)).test_files);
+    }
+    let is_test = |path: &&PathBuf| {
+        Path::new(&place(path)).components().any(|part| part.as_os_str() == "tests")
+            || declared.iter().any(|module| path.starts_with(module))
+    };
+    all.iter().filter(is_test).cloned().collect()
+});
+
+/// What of a file runs in the product; nothing of a file of tests.
+fn code(path: &Path) -> String {
+    if TEST_FILES.contains(path) {
+        return String::new();
+    }
+    Source::of(path, &read(path)).code
+}
+
+/// The code of every folder of this name below another.
+fn code_of(name: &str, folder: &str) -> Vec<(String, String)> {
+    let folders = below(&root().join(folder)).into_iter().filter(|path| path.is_dir());
+    let named = folders.filter(|path| path.file_name().is_some_and(|is| is == name));
+    let sources = named.flat_map(|folder| files(folder, "rs"));
+    sources
+        .filter(|path| !TEST_FILES.contains(path))
+        .map(|path| (place(&path), code(&path)))
+        .collect()
+}
+
+#[test]
+fn the_machines_are_pure() {
+    let machines = code_of("entity", "broker-core");
+    assert!(
+        machines
+            .iter()
+            .any(|(place, code)| place.ends_with("entity/topic/mod.rs")
+                && code.lines().count() > 300)
+    );
+    for (place, code) in machines {
+        for word in [
+            "std::time",
+            "std::fs",
+            "std::thread",
+            "std::net",
+            "tokio",
+            "actix",
+            "getrandom",
+            "HashMap",
+            "HashSet",
+            "async ",
+            ".await",
+        ] {
+            assert!(!code.contains(word), "{place} uses `{word}`");
+        }
+    }
+}
+
+#[test]
+fn the_shell_knows_no_actix_no_threads_and_no_clock() {
+    let shells = code_of("shell", "broker-core");
+    assert!(shells.iter().any(|(place, _)| place.ends_with("shell/mod.rs")));
+    for (place, code) in shells {
+        for word in ["actix", "tokio", "std::thread", "clock::", "Instant"] {
+            assert!(!code.contains(word), "{place} uses `{word}`");
+        }
+    }
+}
+
+/// What below `transports` is no transport, but a part that several of them share.
+const SHARED_BY_TRANSPORTS: [&str; 3] = ["client", "json", "link"];
+
+#[test]
+fn no_transport_knows_another() {
+    let folders = fs::read_dir(root().join("transports")).unwrap().flatten();
+    let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let transports: Vec<String> =
+        names.filter(|name| !SHARED_BY_TRANSPORTS.contains(&name.as_str())).collect();
+    assert!(transports.len() >= 3, "{transports:?}");
+    for one in &transports {
+        let manifest = read(format!("transports/{one}/Cargo.toml"));
+        let needs = manifest.split("[dev-dependencies]").next().unwrap();
+        for other in transports.iter().filter(|other| *other != one) {
+            assert!(!needs.contains(&format!("peeklock-{other}")), "{one} depends on {other}");
+            for path in files(format!("transports/{one}/src"), "rs") {
+                let name = format!("peeklock_{other}");
+                assert!(!code(&path).contains(&name), "{} uses {name}", place(&path));
+            }
+        }
+    }
+}
+
+#[test]
+fn metric_names_stand_in_telemetry_only() {
+    let mut named = 0;
+    for path in files(".", "rs") {
+        let place = place(&path);
+        let code = code(&path);
+        for call in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
+            named += code.matches(call).count();
+            let allowed = ["telemetry", "metrics-prometheus", "benches"];
+            let allowed = allowed.iter().any(|word| place.contains(word));
+            assert!(allowed || !code.contains(call), "{place} names a metric");
+        }
+    }
+    assert!(named == 0 || named > 10, "metrics are named in another way, which this does not see");
+}
+
+#[test]
+fn the_map_of_the_tree_is_right() {
+    let map = read("ARCHITECTURE.md");
+    let mut named = BTreeSet::new();
+    for line in map.lines().filter(|line| line.starts_with("| `")) {
+        let first = line.split('|').nth(1).unwrap_or_default();
+        for place in first.split('`').skip(1).step_by(2).filter(|place| place.contains('/')) {
+            assert!(
+                root().join(place).exists(),
+                "ARCHITECTURE.md names `{place}`, which is not there"
+            );
+            named.insert(place.split('/').next().unwrap_or_default().to_owned());
+        }
+    }
+    for folder in ["src", "broker-core", "transports", "plugins", "examples", "tests", "benches"] {
+        assert!(named.contains(folder), "ARCHITECTURE.md does not name `{folder}/`");
+    }
+}
+
+#[test]
+fn examples_are_short_and_say_what_one_will_see() {
+    let examples = files("examples", "rs");
+    assert!(!examples.is_empty());
+    for path in examples {
+        let text = read(&path);
+        assert!(text.starts_with("//! "), "{} does not begin with what it shows", path.display());
+        assert!(text.contains("cargo run --example"), "{} does not say how to run", path.display());
+        assert!(text.lines().count() <= 120, "{} is longer than 120 lines", path.display());
+    }
+}
+
+#[test]
+fn the_changelog_has_its_form() {
+    let text = read("CHANGELOG.md");
+    assert!(text.contains("## [Unreleased]") || text.contains("## [0.1.0]"));
+    for line in text.lines().filter(|line| line.starts_with("### ")) {
+        let kinds = ["### Added", "### Changed", "### Fixed", "### Breaking"];
+        assert!(kinds.contains(&line), "CHANGELOG.md has a section `{line}`");
+    }
+}
+
+/// Relative links of the documents lead somewhere.
+#[test]
+fn links_of_the_documents_lead_somewhere() {
+    for path in files(".", "md") {
+        let text = read(&path);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.contains(char::is_whitespace) {
+                continue;
+            }
+            let target = path.parent().unwrap_or(&path).join(file);
+            assert!(target.exists(), "{} links to {link}, which is not there", place(&path));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Requirements, the tests that prove them, and the reasons of those that none does.
+//!
+//! A requirement is proven only by a test that says so itself: in the comment above a test function or a
+//! scenario, or in its name; in JavaScript and Python in the comment above a test or in its title. What a
+//! file says at its head, or what stands beside an assertion, tells a reader where to look and proves
+//! nothing. Each id is written out: a range claims more than anybody has looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::source::{Function, functions, tests};
+use crate::{files, place, read};
+
+/// The ids at the head of requirements, by file of the specification.
+fn requirements() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for path in files("docs/spec", "md") {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for line in read(&path).lines() {
+            let Some(rest) = line.trim_start().strip_prefix("- **") else { continue };
+            let Some((id, _)) = rest.split_once("**") else { continue };
+            if is_id(id) {
+                let again = found.insert(id.to_owned(), file.clone());
+                assert!(again.is_none(), "{id} is given twice in docs/spec");
+            }
+        }
+    }
+    found
+}
+
+fn is_id(text: &str) -> bool {
+    text.split_once('-').is_some_and(|(prefix, number)| {
+        (2..=4).contains(&prefix.len())
+            && prefix.bytes().all(|byte| byte.is_ascii_uppercase())
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+}
+
+fn ids_in(text: &str) -> impl Iterator<Item = &str> {
+    words(text).filter(|word| is_id(word))
+}
+
+/// Ids in the name of a function, which are written `exp_18` there.
+fn ids_in_name(name: &str) -> impl Iterator<Item = String> {
+    let words: Vec<&str> = name.split('_').collect();
+    let pairs: Vec<String> =
+        words.windows(2).map(|pair| format!("{}-{}", pair[0].to_uppercase(), pair[1])).collect();
+    pairs.into_iter().filter(|id| is_id(id))
+}
+
+/// Each id that a test says it proves, with the places of those tests.
+fn proven() -> BTreeMap<String, BTreeSet<String>> {
+    let mut proven: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut prove = |id: String, path: &Path, name: &str| {
+        proven.entry(id).or_default().insert(format!("{}: {name}", place(path)));
+    };
+    // The list of scenarios, from which their tests are made.
+    let listed = read("tests/conformance/main.rs");
+    let listed: BTreeSet<&str> =
+        listed.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    for path in files(".", "rs") {
+        let text = read(&path);
+        let mut found = tests(&text);
+        if place(&path).starts_with("tests/conformance/") {
+            let scenarios = functions(&text, |_| true);
+            found.extend(scenarios.into_iter().filter(|it| listed.contains(it.name.as_str())));
+        }
+        for test in found {
+            let words: Vec<&str> = test.doc.split([' ', ',', '\n']).collect();
+            let is_range = words
+                .windows(3)
+                .any(|three| is_id(three[0]) && three[1] == "to" && is_id(three[2]));
+            assert!(!is_range, "{}: {} names a range", place(&path), test.name);
+            let ids = ids_in(&test.doc).map(str::to_owned).chain(ids_in_name(&test.name));
+            ids.for_each(|id| prove(id, &path, &test.name));
+        }
+    }
+    for path in files(".", "js").into_iter().chain(files(".", "py")) {
+        for test in scripted_tests(&read(&path)) {
+            ids_in(&test.doc).for_each(|id| prove(id.to_owned(), &path, &test.name));
+        }
+    }
+    proven
+}
+
+/// The tests of a file in JavaScript or Python: their titles, with the comment above.
+fn scripted_tests(text: &str) -> Vec<Function> {
+    let begins = ["test(", "await test(", "def test_", "async def test_"];
+    let mut found = Vec::new();
+    let mut above = String::new();
+    for line in text.lines().map(str::trim) {
+        if begins.iter().any(|begin| line.starts_with(begin)) {
+            found.push(Function { name: line.to_owned(), doc: format!("{above}{line}") });
+        }
+        if !line.starts_with("//") && !line.starts_with('#') {
+            above.clear();
+            continue;
+        }
+        above.push_str(line);
+        above.push('\n');
+    }
+    found
+}
+
+/// What docs/testing.md excuses: in its last section each item begins with ids, ranges such as `EXP-40 to
+/// EXP-47`, and whole prefixes such as `CLU-*`; after the colon stands the reason. Each with how much of a
+/// part it is that is excused.
+fn excused(known: &BTreeMap<String, String>) -> BTreeMap<String, Excuse> {
+    let text = read("docs/testing.md");
+    let section = text.split_once("## Requirements without a test").map_or("", |it| it.1);
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut excused = BTreeMap::new();
+    for item in section.split("\n- ").skip(1) {
+        let (ids, reason) = item.split_once(':').unwrap_or_else(|| panic!("no reason: {item}"));
+        assert!(reason.trim().len() > 10, "no reason: {item}");
+        for (id, excuse) in named_in(ids, known) {
+            assert!(excused.insert(id.clone(), excuse).is_none(), "{id} is excused twice");
+        }
+    }
+    excused
+}
+
+/// Is a requirement excused by itself, or with a whole part, some of which may be tested already?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Excuse {
+    Itself,
+    WithItsPart,
+}
+
+fn named_in(ids: &str, known: &BTreeMap<String, String>) -> Vec<(String, Excuse)> {
+    let mut named = Vec::new();
+    let mut words = ids.split([' ', ',', '\n']).filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        if let Some(prefix) = word.strip_suffix('*') {
+            let of_it = known.keys().filter(|id| id.starts_with(prefix));
+            named.extend(of_it.map(|id| (id.clone(), Excuse::WithItsPart)));
+            assert!(named.last().is_some_and(|last| last.0.starts_with(prefix)), "no {word}");
+            continue;
+        }
+        if word == "and" {
+            continue;
+        }
+        assert!(
+            known.contains_key(word),
+            "docs/testing.md excuses {word}, which is no requirement"
+        );
+        let mut last = word;
+        if words.next_if_eq(&"to").is_some() {
+            last = words.next().unwrap_or_default();
+            assert!(known.contains_key(last), "{word} to what? {last}");
+        }
+        let (prefix, from) = numbered(word);
+        let (_, to) = numbered(last);
+        let between = known.keys().filter(|id| {
+            let (of, number) = numbered(id);
+            of == prefix && (from..=to).contains(&number)
+        });
+        named.extend(between.map(|id| (id.clone(), Excuse::Itself)));
+    }
+    named
+}
+
+fn numbered(id: &str) -> (&str, u32) {
+    let (prefix, number) = id.split_once('-').unwrap_or((id, ""));
+    (prefix, number.parse().unwrap_or_default())
+}
+
+/// Every requirement is proven by a test that names it, or docs/testing.md says why not, and not both.
+#[test]
+fn every_requirement_has_a_test_or_a_reason() {
+    let known = requirements();
+    let (proven, excused) = (proven(), excused(&known));
+    let mut complaints = String::new();
+    for (id, file) in &known {
+        match (proven.get(id), excused.get(id)) {
+            (None, None) => {
+                _ = writeln!(complaints, "{id} of {file} is neither tested nor excused")
+            }
+            (Some(tests), Some(Excuse::Itself)) => {
+                _ = writeln!(complaints, "{id} is excused, and tested by {tests:?}");
+            }
+            (Some(_), None | Some(Excuse::WithItsPart)) | (None, Some(_)) => {}
+        }
+    }
+    assert!(complaints.is_empty(), "\n{complaints}");
+}
+
+/// Ids that anything names are those of requirements that exist.
+#[test]
+fn requirements_that_are_named_exist() {
+    let known = requirements();
+    let prefixes: BTreeSet<&str> = known.keys().map(|id| numbered(id).0).collect();
+    let mut complaints = String::new();
+    for path in ["rs", "js", "py", "md"].into_iter().flat_map(|extension| files(".", extension)) {
+        for id in ids_in(&read(&path)) {
+            if prefixes.contains(numbered(id).0) && !known.contains_key(id) {
+                _ = writeln!(complaints, "{} names {id}", place(&path));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "no such requirements:\n{complaints}");
+}
+
+/// The index of the specification has every file with the number of its requirements.
+#[test]
+fn the_index_of_the_specification_counts_right() {
+    let known = requirements();
+    let index = read("docs/spec/README.md");
+    let row = |begin: &str| {
+        let line = index.lines().find(|line| line.starts_with(begin));
+        let line = line.unwrap_or_else(|| panic!("docs/spec/README.md has no row {begin}"));
+        line.split('|')
+            .filter(|cell| !cell.trim().is_empty())
+            .next_back()
+            .unwrap_or_default()
+            .replace("**", "")
+            .trim()
+            .parse::<usize>()
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in known.values() {
+        *counts.entry(file).or_default() += 1;
+    }
+    for (file, count) in counts {
+        assert_eq!(row(&format!("| [{file}]")), Ok(count), "{file}");
+    }
+    assert_eq!(row("| **Total**"), Ok(known.len()));
+}
