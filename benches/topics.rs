@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use peeklock_core::command::{Command, InboundMessage, Outcome};
+use peeklock_core::command::{Command, InboundMessage, Outcome, TopicCommand};
 use peeklock_core::description::{
     QueueDescription, Settings, SubscriptionDescription, TopicDescription,
 };
@@ -194,11 +194,12 @@ fn of_topic(count: u64, filters: Filters, settings: &Settings) -> World<Topic> {
             SubscriptionDescription::new("events", number.to_string(), &settings.limits);
         let described = Arc::clone(world.root.machine().description());
         let rules = vec![RuleDescription::new("rule", filter, now())];
-        world.run(std::iter::once(Command::CreateSubscription {
+        let create = TopicCommand::CreateSubscription {
             id,
             description: Box::new(description.clone()),
             rules,
-        }));
+        };
+        world.run(std::iter::once(create.into()));
         let queue = Queue::subscription(id, description, described, config(), now());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(1, u64::MAX));
         let shell = shell(queue, &world.tree, &store, settings);
