@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::access::held::Tracked;
 use crate::command::{Command, Outcome, ReceivedMessage};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
@@ -92,6 +93,8 @@ pub struct Reply {
     outlet: Option<Arc<dyn Outlet>>,
     correlation: u64,
     permit: Option<Permit>,
+    /// Whoever looks after what the command leaves open.
+    watched: Option<Arc<Tracked>>,
 }
 
 impl Reply {
@@ -99,18 +102,23 @@ impl Reply {
     /// the answer is taken or the command begins to wait.
     #[must_use]
     pub const fn new(outlet: Arc<dyn Outlet>, correlation: u64, permit: Option<Permit>) -> Self {
-        Self { outlet: Some(outlet), correlation, permit }
+        Self { outlet: Some(outlet), correlation, permit, watched: None }
     }
 
     /// A reply that nobody waits for.
     #[must_use]
     pub const fn nobody() -> Self {
-        Self { outlet: None, correlation: 0, permit: None }
+        Self { outlet: None, correlation: 0, permit: None, watched: None }
     }
 
     /// The outlet that deliveries of a new link go to.
     pub(crate) fn outlet(&self) -> Option<&Arc<dyn Outlet>> {
         self.outlet.as_ref()
+    }
+
+    /// Has somebody told when the command is answered.
+    pub(crate) fn watch(&mut self, tracked: Arc<Tracked>) {
+        self.watched = Some(tracked);
     }
 
     /// Gives the permit back, because the command waits from now on and holds little.
@@ -120,6 +128,10 @@ impl Reply {
 
     /// Makes the answer, to be released when it may leave.
     pub(crate) fn answer(mut self, result: Result<Outcome, Rejection>) -> Option<Release> {
+        let result = match self.watched.take() {
+            Some(watched) => watched.answered(result),
+            None => result,
+        };
         let outlet = self.outlet.take()?;
         let item = Released::Answer { correlation: self.correlation, result };
         Some(Release { on_its_way: Some((outlet, item)), permit: self.permit.take() })
@@ -128,6 +140,9 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
+        if let Some(watched) = self.watched.take() {
+            watched.ended(true);
+        }
         if let Some(outlet) = self.outlet.take() {
             outlet.release(vec![unknown_outcome(self.correlation)]);
         }

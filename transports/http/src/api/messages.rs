@@ -5,7 +5,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::web;
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, InboundMessage, Outcome, ReceiveMode, ReceivedMessage};
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::TimeSpan;
@@ -133,7 +133,7 @@ impl From<Mode> for ReceiveMode {
     params(("queue" = String, Path)), request_body = NewMessage,
     responses((status = 201, body = Accepted), (status = "default", body = Problem)))]
 pub(super) async fn send(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::Send, queue).await?;
     let (message, _room): (NewMessage, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let message = inbound(&exchange.site, message.into_message()?);
@@ -155,7 +155,7 @@ pub(super) async fn send_batch(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::Send, queue).await?;
     let (batch, _room): (NewBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let messages = inbound_all(exchange, batch.messages, |_| {})?;
@@ -171,7 +171,7 @@ pub(super) async fn schedule(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::Send, queue).await?;
     let (schedule, _room): (NewSchedule, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let at = instant("scheduledEnqueueTimeUtc", Some(&schedule.scheduled_enqueue_time_utc))?;
@@ -213,7 +213,7 @@ pub(super) async fn cancel_scheduled(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::CancelScheduled, queue).await?;
     let (numbers, _room): (Numbers, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let sequences = sequences(numbers.sequence_numbers)?;
@@ -232,7 +232,7 @@ pub(super) async fn receive(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Receive, queue).await?;
     let limits = &exchange.site.broker.settings().limits;
     let (bytes_max, wait_max) = (limits.peek_bytes_max, limits.receive_wait_http_max);
     let request = receive_request(exchange, payload).await?;
@@ -275,7 +275,7 @@ pub(super) async fn receive_deferred(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::ReceiveDeferred, queue).await?;
     let (request, _room): (ReceiveDeferred, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let command = Command::ReceiveDeferred {
@@ -296,7 +296,7 @@ pub(super) async fn receive_deferred(
         ("count" = Option<u32>, Query, description = "at most so many; by default 1")),
     responses((status = 200, body = Messages), (status = "default", body = Problem)))]
 pub(super) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Peek, queue).await?;
     let from = SequenceNumber(number(exchange, "from")?.unwrap_or(0));
     let count_max = number(exchange, "count")?.unwrap_or(1);
     match exchange.call(&entity, Command::Peek { from, count_max }).await? {
@@ -314,7 +314,7 @@ pub(super) async fn delete_batch(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::DeleteBatch, queue).await?;
     let (request, _room): (DeleteBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let command = Command::DeleteBatch {
@@ -332,7 +332,7 @@ pub(super) async fn delete_batch(
     params(("queue" = String, Path)), request_body = DeleteBatch,
     responses((status = 200, body = Deleted), (status = "default", body = Problem)))]
 pub(super) async fn purge(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::DeleteBatch, queue).await?;
     let (request, _room): (DeleteBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     if request.max_count.is_some() {
@@ -364,7 +364,7 @@ pub(super) async fn delete_deferred(
     queue: &str,
     number: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Manage, queue).await?;
+    let entity = exchange.entity(Action::DeleteDeferred, queue).await?;
     body::discard(&exchange.site, payload).await?;
     let Ok(sequence) = number.parse().map(SequenceNumber) else {
         return Err(Refusal::argument("the sequence number has more than 64 bits"));
