@@ -110,15 +110,14 @@ impl Held {
         self.seen.store(seen, Ordering::Release);
         self.actions.store(widened.bits(), Ordering::Release);
         let has_open = !state.links.is_empty() || !state.waits.is_empty();
-        state.is_registered = is_limited && has_open;
-        let is_registered = state.is_registered;
+        let was_registered = std::mem::replace(&mut state.is_registered, is_limited && has_open);
         drop(state);
-        if is_registered {
+        if is_limited && has_open {
             self.lapses.register(self, self.end());
-        } else {
+        } else if was_registered {
             self.lapses.forget(self.key);
         }
-        if !widened.contains(Action::Receive) {
+        if has_open && !widened.contains(Action::Receive) {
             self.close(&Rejection::unauthorized(rights::missing(Action::Receive)));
         }
     }
@@ -261,9 +260,11 @@ impl Held {
     pub(super) fn close(&self, reason: &Rejection) {
         let mut state = self.lock();
         let (links, waits) = (std::mem::take(&mut state.links), std::mem::take(&mut state.waits));
-        state.is_registered = false;
+        let was_registered = std::mem::take(&mut state.is_registered);
         drop(state);
-        self.lapses.forget(self.key);
+        if was_registered {
+            self.lapses.forget(self.key);
+        }
         for (call, entity) in waits {
             submit(&entity, Command::CancelReceive { call }, Reply::nobody());
         }
@@ -277,7 +278,10 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.lapses.forget(self.key);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.is_registered {
+            self.lapses.forget(self.key);
+        }
     }
 }
 
@@ -321,6 +325,10 @@ impl Tracked {
         drop(state);
         if registers {
             held.lapses.register(held, held.end());
+        }
+        // What was granted when it was asked may be so no more.
+        if let Err(reason) = held.check(Action::Receive, || self.entity.broker().now()) {
+            held.close(&reason);
         }
     }
 
