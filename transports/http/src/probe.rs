@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
         Probe::Metrics => {
             let Some(metrics) = &site.config.metrics else { return Err(Refusal::no_resource()) };
             if !site.config.metrics_public {
-                exchange.authorize(Right::Manage, "").await?;
+                exchange.allow(Action::ReadMetrics, "").await?;
             }
             Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(metrics()))
         }

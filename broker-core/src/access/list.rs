@@ -1,0 +1,145 @@
+//! Lists hold what their reader may read (ENT-30, CON-73). Who that is, is one question to the authorizer;
+//! no entity is asked anything, whatever their number.
+
+use std::sync::Arc;
+
+use super::{Access, question};
+use crate::command::{Described, DescribedSubscription, DescribedTopic};
+use crate::condition::Condition;
+use crate::contract::action::Action;
+use crate::contract::rights;
+use crate::description::EntityKind;
+use crate::error::{BrokerError, Rejection};
+
+impl Access {
+    /// The paths of queues in case-insensitive order, `top` of them after `skip` (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized` for who may read none.
+    pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
+        let paths = self.readable(EntityKind::Queue, "", "").await?;
+        Ok(page(paths, skip, top))
+    }
+
+    /// The paths of topics; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn topic_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
+        let paths = self.readable(EntityKind::Topic, "", "").await?;
+        Ok(page(paths, skip, top))
+    }
+
+    /// The paths of a topic's subscriptions; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`; `EntityNotFound` without the topic.
+    pub async fn subscription_paths(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        let resource = super::canonical(topic);
+        // Looked up behind the refusal: it is the same whether there is such a topic or not.
+        let prefix = self.broker.subscription_prefix(&resource);
+        let within = prefix.as_ref().map_or("", |prefix| prefix.as_str());
+        let paths = match &prefix {
+            Ok(_) => self.readable(EntityKind::Subscription, within, &resource).await?,
+            Err(_) => {
+                self.allow(Action::List, &resource).await?;
+                Vec::new()
+            }
+        };
+        prefix?;
+        Ok(page(paths, skip, top))
+    }
+
+    /// Queues with descriptions and counts; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn queues(&self, skip: usize, top: usize) -> Result<Vec<Described>, BrokerError> {
+        let mut queues = Vec::new();
+        for path in self.queue_paths(skip, top).await? {
+            queues.extend(there(self.broker.describe_queue(&path).await)?);
+        }
+        Ok(queues)
+    }
+
+    /// Topics with descriptions and counts; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn topics(
+        &self,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<DescribedTopic>, BrokerError> {
+        let mut topics = Vec::new();
+        for path in self.topic_paths(skip, top).await? {
+            topics.extend(there(self.broker.describe_topic(&path).await)?);
+        }
+        Ok(topics)
+    }
+
+    /// The subscriptions of a topic with descriptions and counts; as [`Access::subscription_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`, `EntityNotFound`.
+    pub async fn subscriptions(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<DescribedSubscription>, BrokerError> {
+        let mut subscriptions = Vec::new();
+        for path in self.subscription_paths(topic, skip, top).await? {
+            subscriptions.extend(there(self.broker.describe_subscription(&path).await)?);
+        }
+        Ok(subscriptions)
+    }
+
+    /// What of a kind may be read, all in order. `container` is the namespace or a topic: the right there
+    /// covers what is in it (SEC-12).
+    async fn readable(
+        &self,
+        kind: EntityKind,
+        prefix: &str,
+        container: &str,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        let Some(door) = &self.door else { return Ok(self.broker.all_paths(kind, prefix)) };
+        let refuse = |rejection| self.broker.refuse(rejection, container);
+        let now = || self.broker.now();
+        let held = self.held(door, container).await.map_err(refuse)?;
+        if held.check(Action::List, now).or_else(|_| held.check(Action::Describe, now)).is_ok() {
+            return Ok(self.broker.all_paths(kind, prefix));
+        }
+        let mut paths = self.broker.all_paths(kind, prefix);
+        let principal = Arc::clone(&door.lock().principal);
+        let authorizer = &*self.broker.shared.authorizer;
+        let grants = question::ask_all(authorizer, &principal, &paths).await;
+        let mut granted = grants.iter().map(|grant| {
+            door.actions(grant).contains(Action::Describe)
+                && grant.until.is_none_or(|until| now() < until)
+        });
+        paths.retain(|_| granted.next().unwrap_or(false));
+        if paths.is_empty() {
+            return Err(refuse(Rejection::unauthorized(rights::missing(Action::List))));
+        }
+        Ok(paths)
+    }
+}
+
+fn page(paths: Vec<Arc<str>>, skip: usize, top: usize) -> Vec<Arc<str>> {
+    paths.into_iter().skip(skip).take(top).collect()
+}
+
+/// What was described, unless it was deleted meanwhile.
+fn there<T>(described: Result<T, BrokerError>) -> Result<Option<T>, BrokerError> {
+    match described {
+        Ok(described) => Ok(Some(described)),
+        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
