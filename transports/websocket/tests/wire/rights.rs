@@ -32,7 +32,8 @@ fn requests() -> Vec<(&'static str, Value, Action)> {
     let token = "00000000-0000-0001-0000-000000000001";
     let messages = json!({ "link": 1, "messages": [{ "body": "a" }] });
     let subscription = "absent/Subscriptions/s";
-    let rule = json!({ "path": subscription, "rule": { "name": "r", "filter": { "type": "true" } } });
+    let rule =
+        json!({ "path": subscription, "rule": { "name": "r", "filter": { "type": "true" } } });
     let named = json!({ "path": subscription, "name": "r" });
     vec![
         ("send", messages.clone(), Action::Send),
