@@ -51,6 +51,8 @@ struct State {
 struct OpenLink {
     entity: Entity,
     outlet: Weak<dyn Outlet>,
+    /// It never came to be.
+    has_failed: Arc<AtomicBool>,
 }
 
 /// What a group of commands may do.
@@ -70,7 +72,7 @@ pub(crate) struct Tracked {
     outlet: Option<Weak<dyn Outlet>>,
     /// Nothing is open by it any more.
     is_answered: AtomicBool,
-    has_failed: AtomicBool,
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Held {
@@ -189,6 +191,21 @@ impl Held {
         Err(self.refusal(judgement, action))
     }
 
+    /// As [`Held::check`], for a handle. What takes no right is no reason to tell who has none what there is
+    /// (SEC-08).
+    pub(super) fn check_purpose(
+        &self,
+        purpose: Action,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Rejection> {
+        let judgement = self.judge(now);
+        let is_known = judgement.actions != Grant::nothing().actions();
+        if is_known && judgement.actions.contains(purpose) {
+            return Ok(());
+        }
+        Err(self.refusal(judgement, purpose))
+    }
+
     fn refusal(&self, judgement: Judgement, action: Action) -> Rejection {
         if matches!(action.needs(), Needs::BrokerItself) {
             let detail = "this command is given by the broker itself, to its own entities";
@@ -249,7 +266,7 @@ impl Held {
             entity: entity.as_the_broker(),
             outlet: request.reply.outlet().map(Arc::downgrade),
             is_answered: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
+            has_failed: Arc::default(),
         });
         request.reply.watch(Arc::clone(&tracked));
         Some(tracked)
@@ -268,8 +285,8 @@ impl Held {
         for (call, entity) in waits {
             submit(&entity, Command::CancelReceive { call }, Reply::nobody());
         }
-        for (receiver, OpenLink { entity, outlet }) in links {
-            let closing = Closing { outlet, receiver, reason: reason.clone() };
+        for (receiver, OpenLink { entity, outlet, has_failed }) in links {
+            let closing = Closing { outlet, receiver, reason: reason.clone(), has_failed };
             let detach = Command::Detach { receiver, end: LinkEnd::ByBroker };
             submit(&entity, detach, Reply::new(Arc::new(closing), 0, None));
         }
@@ -314,7 +331,11 @@ impl Tracked {
                 // Links that their entity has closed, and whose connection is gone.
                 state.links.retain(|_, link| link.outlet.strong_count() > 0);
             }
-            let link = OpenLink { entity: self.entity.clone(), outlet: Weak::clone(outlet) };
+            let link = OpenLink {
+                entity: self.entity.clone(),
+                outlet: Weak::clone(outlet),
+                has_failed: Arc::clone(&self.has_failed),
+            };
             state.links.insert(receiver, link);
         }
         if self.waits && !self.is_answered.load(Ordering::Acquire) {
@@ -374,10 +395,14 @@ struct Closing {
     outlet: Weak<dyn Outlet>,
     receiver: ReceiverId,
     reason: Rejection,
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Outlet for Closing {
     fn release(&self, _: Vec<Released>) {
+        if self.has_failed.load(Ordering::Acquire) {
+            return;
+        }
         if let Some(outlet) = self.outlet.upgrade() {
             let detached =
                 Released::Detached { receiver: self.receiver, reason: self.reason.clone() };

@@ -43,13 +43,12 @@ impl Access {
         let resource = super::canonical(topic);
         // Looked up behind the refusal: it is the same whether there is such a topic or not.
         let prefix = self.broker.subscription_prefix(&resource);
-        let within = prefix.as_ref().map_or("", |prefix| prefix.as_str());
         let paths = match &prefix {
-            Ok(_) => self.readable(EntityKind::Subscription, within, &resource).await?,
-            Err(_) => {
-                self.allow(Action::List, &resource).await?;
-                Vec::new()
+            Ok(prefix) => {
+                self.readable(EntityKind::Subscription, prefix.as_str(), &resource).await?
             }
+            Err(_) if self.lists_all(&resource).await? => Vec::new(),
+            Err(_) => return Err(self.refuse_list(&resource)),
         };
         prefix?;
         Ok(page(paths, skip, top))
@@ -108,14 +107,12 @@ impl Access {
         prefix: &str,
         container: &str,
     ) -> Result<Vec<Arc<str>>, BrokerError> {
-        let Some(door) = &self.door else { return Ok(self.broker.all_paths(kind, prefix)) };
-        let refuse = |rejection| self.broker.refuse(rejection, container);
-        let now = || self.broker.now();
-        let held = self.held(door, container).await.map_err(refuse)?;
-        if held.check(Action::List, now).or_else(|_| held.check(Action::Describe, now)).is_ok() {
-            return Ok(self.broker.all_paths(kind, prefix));
-        }
         let mut paths = self.broker.all_paths(kind, prefix);
+        let Some(door) = &self.door else { return Ok(paths) };
+        if self.lists_all(container).await? {
+            return Ok(paths);
+        }
+        let now = || self.broker.now();
         let principal = Arc::clone(&door.lock().principal);
         let authorizer = &*self.broker.shared.authorizer;
         let grants = question::ask_all(authorizer, &principal, &paths).await;
@@ -125,9 +122,23 @@ impl Access {
         });
         paths.retain(|_| granted.next().unwrap_or(false));
         if paths.is_empty() {
-            return Err(refuse(Rejection::unauthorized(rights::missing(Action::List))));
+            return Err(self.refuse_list(container));
         }
         Ok(paths)
+    }
+
+    /// Whether all that is in a container may be read.
+    async fn lists_all(&self, container: &str) -> Result<bool, BrokerError> {
+        let Some(door) = &self.door else { return Ok(true) };
+        let held = self.held(door, container).await;
+        let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
+        let may = |action| held.check(action, || self.broker.now()).is_ok();
+        Ok(may(Action::List) || may(Action::Describe))
+    }
+
+    fn refuse_list(&self, container: &str) -> BrokerError {
+        let detail = rights::missing(Action::List);
+        self.broker.refuse(Rejection::unauthorized(detail), container)
     }
 }
 

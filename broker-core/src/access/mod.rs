@@ -221,7 +221,7 @@ impl Access {
     async fn pass(&self, resource: &str, action: Action) -> Result<Option<Arc<Pass>>, BrokerError> {
         let Some(door) = &self.door else { return Ok(None) };
         let checked = match self.held(door, resource).await {
-            Ok(held) => held.check(action, || self.broker.now()).map(|()| held),
+            Ok(held) => held.check_purpose(action, || self.broker.now()).map(|()| held),
             Err(rejection) => Err(rejection),
         };
         let held = checked.map_err(|rejection| self.broker.refuse(rejection, resource))?;

@@ -175,6 +175,7 @@ pub(crate) fn missing(action: Action) -> String {
         Needs::OneOf(one_of, _) => {
             format!("this takes the right {}, which was not granted", one_of.names())
         }
-        Needs::Nothing | Needs::BrokerItself => "this is granted to nobody".to_owned(),
+        Needs::Nothing => "this takes some right, and none was granted".to_owned(),
+        Needs::BrokerItself => "this is granted to nobody".to_owned(),
     }
 }

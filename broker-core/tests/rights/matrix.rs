@@ -3,7 +3,7 @@
 use peeklock_core::Access;
 use peeklock_core::command::Command;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Right, Rights};
+use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
@@ -92,9 +92,11 @@ async fn every_command_asks_for_its_right() {
         for rights in all_rights() {
             for ceiling in [Ceiling::Viewer, Ceiling::Operator, Ceiling::Admin] {
                 let grant = Grant::of(rights).below(ceiling);
-                let access = world.granted(&format!("{rights:?}{ceiling:?}"), grant);
-                // To end something takes no right.
-                let entity = access.entity("q", Action::End).await.unwrap();
+                let access = world.granted("everything", Grant::everything());
+                let entity = access.entity("q", Action::Send).await.unwrap();
+                let token = format!("{rights:?}{ceiling:?}");
+                world.told.grant(&token, "*", grant);
+                access.renew(Principal::anonymous().with_token(token)).await;
                 for (name, command) in commands::all(&world.broker) {
                     let allowed = actions_of(&command)
                         .into_iter()
