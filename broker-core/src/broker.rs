@@ -42,6 +42,7 @@ pub struct Shared {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
+    pub(crate) outbound: Budget,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
@@ -440,6 +441,12 @@ impl Broker {
     #[must_use]
     pub fn connection_budget(&self) -> Budget {
         self.shared.budget.connection(self.shared.settings.limits.connection_inbound_bytes_max)
+    }
+
+    /// What all connections together may hold for clients that have not taken it.
+    #[must_use]
+    pub fn outbound_budget(&self) -> Budget {
+        self.shared.outbound.clone()
     }
 
     /// Why the broker can do its work no more, if that is so.

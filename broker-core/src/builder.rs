@@ -143,6 +143,7 @@ impl BrokerBuilder {
             directory: Directory::default(),
             authorizer: self.authorizer,
             parking: budget.parking(),
+            outbound: Budget::new(limits.broker_outbound_bytes_max),
             transactions: Room::new(budget.parking()),
             budget,
             health: Health::new(),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use peeklock_core::command::{
     Command, Drain, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
 };
+use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
 use peeklock_core::path::SubQueue;
@@ -156,6 +157,8 @@ pub enum Event {
         path: Arc<str>,
         /// The messages.
         result: Result<Vec<ReceivedMessage>, Rejection>,
+        /// How many of them are stored nowhere any more (RCV-02).
+        taken_count: u64,
     },
     /// A session is locked for a link; or there is no such link.
     Accepted {
@@ -755,6 +758,14 @@ impl<G: Engine, T> Links<G, T> {
             self.give_back(number, lock.map(|lock| lock.token));
             return Event::Nothing;
         }
+        let is_here = |content: &ContentRef| content.loaded().is_some();
+        if !is_here(&message.content) || !message.overlays.iter().all(is_here) {
+            let path = Arc::clone(&link.path);
+            self.give_back(number, lock.map(|lock| lock.token));
+            self.break_flow(number);
+            let reason = Rejection::internal("the content of a message cannot be read");
+            return Event::Stopped { link: number, path, reason };
+        }
         link.last = link.last.saturating_add(1);
         let delivery = link.last;
         if let Some(lock) = lock {
@@ -805,12 +816,16 @@ impl<G: Engine, T> Links<G, T> {
             Expect::Messages(promised) => {
                 self.promised_bytes = self.promised_bytes.saturating_sub(promised);
                 self.waits.remove(&id);
-                let result = match result {
-                    Ok(Outcome::Received(messages) | Outcome::Peeked(messages)) => Ok(messages),
-                    Ok(_) => Err(unexpected()),
-                    Err(rejection) => Err(rejection),
+                let (result, taken_count) = match result {
+                    Ok(Outcome::Received(messages)) => {
+                        let taken = messages.iter().filter(|it| it.facts.lock.is_none()).count();
+                        (Ok(messages), taken as u64)
+                    }
+                    Ok(Outcome::Peeked(messages)) => (Ok(messages), 0),
+                    Ok(_) => (Err(unexpected()), 0),
+                    Err(rejection) => (Err(rejection), 0),
                 };
-                Event::Messages { id, link: number, path, result }
+                Event::Messages { id, link: number, path, result, taken_count }
             }
             Expect::Accepted(credit) => self.accepted(id, number, credit, path, result),
         }
