@@ -204,8 +204,12 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
         let count = reader.length()?;
+        // It is refused for that, and none of it is made.
+        if count > super::LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
+            return Err(FrameError::TooMany);
+        }
         announced.elements += count as u64;
-        for _ in 0..count.min(super::LIST_COUNT_MAX) {
+        for _ in 0..count {
             T::skim(reader, announced)?;
         }
         Ok(())
