@@ -31,6 +31,8 @@ pub struct Plan {
     pub config: WebSocketConfig,
     pub settings: Settings,
     pub authorizer: Arc<dyn Authorizer>,
+    /// Where messages are kept; without it in memory.
+    pub data_dir: Option<std::path::PathBuf>,
 }
 
 /// Runs a test body with a guard against hanging.
@@ -43,12 +45,17 @@ impl Plan {
     pub fn new() -> Self {
         let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.workers = 1;
-        Self { config, settings: Settings::default(), authorizer: Arc::new(AllowAll) }
+        let authorizer = Arc::new(AllowAll);
+        Self { config, settings: Settings::default(), authorizer, data_dir: None }
     }
 
     pub async fn start(self) -> Server {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
-        let broker = Broker::builder()
+        let mut builder = Broker::builder();
+        if let Some(path) = &self.data_dir {
+            builder = builder.data_dir(path).unwrap();
+        }
+        let broker = builder
             .arbiters(1)
             .clock(Arc::clone(&clock) as Arc<_>)
             .settings(self.settings)
