@@ -478,8 +478,8 @@ pub enum Drain {
 pub enum Outcome<M = ReceivedMessage, S = ContentRef, W = Option<Way>> {
     /// It is done; there is nothing more to say.
     Done,
-    /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or
-    /// the number of the scheduled message that it repeats (DUP-12).
+    /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or, if it
+    /// was to be scheduled, the number of the scheduled message that it repeats (DUP-12).
     Accepted(SequenceNumber),
     /// The numbers of a batch, in its order, each as in [`Outcome::Accepted`].
     AcceptedBatch(Vec<SequenceNumber>),

@@ -273,6 +273,12 @@ fn validate_characters(name: &str) -> Result<(), Rejection> {
             Quoted(name)
         )));
     }
+    if matches!(name, "." | "..") {
+        return Err(Rejection::argument(format!(
+            "name {} cannot be in the path of a URL, where it means another place",
+            Quoted(name)
+        )));
+    }
     let foreign = |c: &char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
     if let Some(character) = name.chars().find(foreign) {
         return Err(Rejection::argument(format!(

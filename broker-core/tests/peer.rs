@@ -14,6 +14,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::message::{Message, Overlay};
 use peeklock_core::path::SubQueue;
+use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::Timestamp;
 
@@ -302,5 +303,29 @@ async fn a_topic_publishes_what_is_forwarded_once() {
         let error = entity.call(command).await.unwrap_err();
         assert_eq!(error.condition(), Condition::InvalidOperation);
     }
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SQL-08, SQL-09, MSG-15, FWD-26: the rules of a topic see the first number of what another broker forwards,
+/// and where it was dead-lettered.
+#[tokio::test]
+async fn rules_see_where_a_message_of_another_broker_comes_from() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let broker = start(&store).await;
+    broker.create_topic("q", TopicUpdate::default()).await.unwrap();
+    let text = "sys.EnqueuedSequenceNumber = 107 AND sys.DeadLetterSource = 'elsewhere'";
+    let rule = RuleDescription::new("from", Filter::sql(text), instant(0));
+    let properties = SubscriptionUpdate::default();
+    broker.create_subscription("q", "one", properties, vec![rule]).await.unwrap();
+    let mut messages = numbered(&broker, [7, 8, 7]);
+    messages[0].dead_letter_source = Some("elsewhere".into());
+    messages[1].dead_letter_source = Some("elsewhere".into());
+    messages[2].enqueued_at = instant(2);
+    assert_eq!(hand_over(&broker, source(1), messages).await, vec![Ok(()); 3]);
+    let entity = broker.entity("q/Subscriptions/one").unwrap();
+    let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+    let Outcome::Peeked(copies) = entity.call(command).await.unwrap() else { panic!() };
+    let firsts: Vec<u64> = copies.iter().map(|copy| copy.facts.enqueued_sequence.0).collect();
+    assert_eq!(firsts, [107]);
     broker.stop(Duration::ZERO).await.unwrap();
 }

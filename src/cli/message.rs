@@ -127,6 +127,7 @@ fn long(message: &Received) -> String {
     row("enqueued", Some(message.enqueued_at().to_string()));
     row("expires", message.expires_at().filter(|at| !at.is_never()).map(|at| at.to_string()));
     row("delivery count", Some(message.delivery_count().to_string()));
+    row("dead-lettered in", message.dead_letter_source().map(str::to_owned));
     row("locked until", message.locked_until().map(|at| at.to_string()));
     row("lock token", message.lock_token().map(|token| token.to_string()));
     row("message id", sent.message_id.as_ref().map(ToString::to_string));

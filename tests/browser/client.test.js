@@ -48,6 +48,21 @@ test("a dead letter has its reason", async (t) => {
   assert.equal((await connection.queues.get(path)).runtime.totalMessageCount, 0);
 });
 
+// FWD-26
+test("a forwarded dead letter says where it was dead-lettered", async (t) => {
+  const connection = await connected(t);
+  const park = await queue(connection);
+  const path = await queue(connection, { forwardDeadLetteredMessagesTo: park });
+  await connection.sender(path).send("poison");
+  const [message] = await connection.receiver(path).receive();
+  assert.equal(message.deadLetterSource, undefined);
+  await message.deadLetter();
+  const [letter] = await connection.receiver(park).receive({ waitSeconds: 10 });
+  assert.equal(letter.deadLetterSource, path);
+  assert.deepEqual(Object.keys(letter.applicationProperties), []);
+  await letter.complete();
+});
+
 // SET-03, SET-28, SET-32, RCV-26
 test("an abandoned message comes again and counts, a released one does not count", async (t) => {
   const connection = await connected(t);

@@ -16,6 +16,22 @@ fn a_received_message_is_shown_whole_and_gone() {
     broker.ends(4, &["receive", "absent"]);
 }
 
+/// FWD-26: a dead letter that was forwarded says where it was dead-lettered.
+#[test]
+fn a_forwarded_dead_letter_says_where_it_comes_from() {
+    let broker = Broker::with_queue(&[]);
+    let forwards = ["--forward-dead-lettered-messages-to", "orders", "--max-delivery-count", "1"];
+    broker.ok(&[&["queue", "create", "src"][..], &forwards].concat());
+    broker.send("src", &["a", "b"]);
+    broker.ok(&["receive", "src", "-n", "2", "--settle", "abandon"]);
+    let out = broker.ok(&["receive", "orders", "--wait", "10s"]);
+    assert!(out.contains("dead-lettered in  src\n"), "{out}");
+    let out = broker.ok(&["receive", "orders", "--wait", "10s", "-o", "ndjson"]);
+    let message: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(message["deadLetterSource"], "src");
+    assert_eq!(message["applicationProperties"], serde_json::Value::Null);
+}
+
 #[test]
 fn as_many_are_received_as_are_wanted_and_there() {
     let broker = Broker::with_queue(&[]);

@@ -229,6 +229,7 @@ scenarios! {
         the_broker_overwrites_the_two_properties_when_it_moves_a_message,
         a_dead_letter_without_reason_leaves_the_two_properties_alone,
         the_number_of_dead_letters_is_reported,
+        a_forwarded_dead_letter_says_where_it_was_dead_lettered,
     ],
     duplicate: [
         a_repeated_id_is_accepted_and_dropped,
@@ -393,6 +394,7 @@ scenarios_of! { inproc_forwarding, Inproc, forwarding: [
     a_backlog_arrives_in_its_order,
     a_topic_is_a_destination_and_its_subscriptions_are_sources,
     rules_see_what_was_set_on_a_forwarded_dead_letter,
+    rules_see_where_a_forwarded_message_comes_from,
     a_circle_over_a_topic_ends_at_its_subscription,
     a_disabled_topic_dead_letters_at_the_source,
     forwarding_takes_no_time,

@@ -47,6 +47,8 @@ pub struct Seen {
     pub state: MessageState,
     pub lock_token: Option<String>,
     pub locked_until: Option<Timestamp>,
+    /// Where it was dead-lettered before it was forwarded (FWD-26).
+    pub dead_letter_source: Option<String>,
 }
 
 /// What a receiver decides.

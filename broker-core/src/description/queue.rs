@@ -39,7 +39,7 @@ pub struct QueueDescription {
     pub auto_delete_on_idle: TimeSpan,
     /// Stored, without effect; fixed at creation (ENT-16).
     pub enable_partitioning: bool,
-    /// Stored, without effect; fixed at creation (ADM-24).
+    /// Stored, without effect.
     pub enable_express: bool,
     /// Size of the largest message in KiB.
     pub max_message_size_in_kilobytes: u64,
@@ -78,7 +78,7 @@ pub struct QueueUpdate {
     pub auto_delete_on_idle: Option<TimeSpan>,
     /// EnablePartitioning; an update may only repeat it.
     pub enable_partitioning: Option<bool>,
-    /// EnableExpress; an update may only repeat it.
+    /// EnableExpress.
     pub enable_express: Option<bool>,
     /// MaxMessageSizeInKilobytes.
     pub max_message_size_in_kilobytes: Option<u64>,
@@ -205,8 +205,7 @@ impl QueueUpdate {
             self.requires_duplicate_detection,
             current.requires_duplicate_detection,
         )?;
-        fixed.keep("EnablePartitioning", self.enable_partitioning, current.enable_partitioning)?;
-        fixed.keep("EnableExpress", self.enable_express, current.enable_express)
+        fixed.keep("EnablePartitioning", self.enable_partitioning, current.enable_partitioning)
     }
 
     fn over(self, base: &QueueDescription) -> QueueDescription {

@@ -257,11 +257,10 @@ fn each_status_of_a_queue_blocks_what_it_says() {
 /// ENT-16
 #[test]
 fn an_update_cannot_change_what_is_fixed_at_creation() {
-    let changes: [fn(&mut QueueUpdate, bool); 4] = [
+    let changes: [fn(&mut QueueUpdate, bool); 3] = [
         |update, value| update.requires_session = Some(value),
         |update, value| update.requires_duplicate_detection = Some(value),
         |update, value| update.enable_partitioning = Some(value),
-        |update, value| update.enable_express = Some(value),
     ];
     for change in changes {
         for kept in [false, true] {
@@ -269,7 +268,6 @@ fn an_update_cannot_change_what_is_fixed_at_creation() {
                 requires_session: kept,
                 requires_duplicate_detection: kept,
                 enable_partitioning: kept,
-                enable_express: kept,
                 ..queue()
             };
             let mut same = QueueUpdate::default();
@@ -349,7 +347,6 @@ fn an_update_replaces_every_property_it_names() {
         requires_duplicate_detection: true,
         requires_session: true,
         enable_partitioning: true,
-        enable_express: true,
         ..queue()
     };
     assert_eq!(update.clone().apply_to(&fixed_alike, &limits()), Ok(wanted.clone()));

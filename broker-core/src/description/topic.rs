@@ -27,7 +27,7 @@ pub struct TopicDescription {
     pub auto_delete_on_idle: TimeSpan,
     /// Stored, without effect; fixed at creation (ENT-16).
     pub enable_partitioning: bool,
-    /// Stored, without effect; fixed at creation (ADM-24).
+    /// Stored, without effect.
     pub enable_express: bool,
     /// Stored, without effect: order is always kept.
     pub support_ordering: bool,
@@ -56,7 +56,7 @@ pub struct TopicUpdate {
     pub auto_delete_on_idle: Option<TimeSpan>,
     /// EnablePartitioning; an update may only repeat it.
     pub enable_partitioning: Option<bool>,
-    /// EnableExpress; an update may only repeat it.
+    /// EnableExpress.
     pub enable_express: Option<bool>,
     /// SupportOrdering.
     pub support_ordering: Option<bool>,
@@ -141,7 +141,6 @@ impl TopicUpdate {
             current.requires_duplicate_detection,
         )?;
         fixed.keep("EnablePartitioning", self.enable_partitioning, current.enable_partitioning)?;
-        fixed.keep("EnableExpress", self.enable_express, current.enable_express)?;
         let description = self.over(current);
         description.validate(limits)?;
         Ok(description)

@@ -8,6 +8,7 @@ use crate::change::Change;
 use crate::command::InboundMessage;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::message::Envelope;
 use crate::time::{TimeSpan, Timestamp};
 
 const BUCKETS_PER_WINDOW: i64 = 8;
@@ -64,6 +65,19 @@ impl DuplicateHistory {
             id_hash,
             at: now,
             sequence: sequence.unwrap_or_default(),
+        }
+    }
+
+    /// The number that the sender of a dropped duplicate is told: only who schedules has use for that of
+    /// the message still scheduled, to cancel it (DUP-12). Any other sender is told 0, which says that the
+    /// message was dropped (DUP-02).
+    pub(in crate::entity) const fn told(
+        envelope: &Envelope,
+        kept: SequenceNumber,
+    ) -> SequenceNumber {
+        match envelope.scheduled_enqueue_time {
+            Some(_) => kept,
+            None => SequenceNumber(0),
         }
     }
 

@@ -222,6 +222,21 @@ fn names_have_letters_digits_dots_hyphens_and_underscores() {
     }
 }
 
+/// ADR-16: clients resolve these away before they ask.
+#[test]
+fn a_name_that_a_url_cannot_have_is_refused() {
+    for path in [".", "..", "a/../b", "a/.", "./a"] {
+        check_malformed(validate_entity_path(path, &limits()).map(drop), path);
+    }
+    for name in [".", ".."] {
+        check_malformed(validate_subscription_name(name, &limits()), name);
+        check_malformed(validate_rule_name(name, &limits()), name);
+    }
+    for name in ["...", "a.", ".a", "..a"] {
+        assert!(validate_entity_path(name, &limits()).is_ok(), "{name}");
+    }
+}
+
 /// ADR-11
 #[test]
 fn names_of_the_system_are_kept_free() {

@@ -58,8 +58,8 @@ pub enum Operation {
 pub enum PartOutcome {
     /// The message is settled.
     Done,
-    /// The message is stored under this number; 0 for a dropped duplicate, or the number of the
-    /// scheduled message that it repeats (DUP-02, DUP-12).
+    /// The message is stored under this number; 0 for a dropped duplicate, or, if it was to be
+    /// scheduled, the number of the scheduled message that it repeats (DUP-02, DUP-12).
     Accepted(SequenceNumber),
     /// The numbers of a batch, in its order.
     AcceptedBatch(Vec<SequenceNumber>),

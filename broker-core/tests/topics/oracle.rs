@@ -74,7 +74,9 @@ impl Oracle {
             if let Some((accepted_at, number)) = self.ids.get(&id)
                 && accepted_at.plus(WINDOW) > now
             {
-                return if self.scheduled.contains_key(number) { *number } else { 0 };
+                // DUP-12: only who schedules is told the number.
+                let is_told = at.is_some() && self.scheduled.contains_key(number);
+                return if is_told { *number } else { 0 };
             }
             let number = if at.is_some() { self.last + 1 } else { 0 };
             self.ids.insert(id, (now, number));

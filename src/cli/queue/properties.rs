@@ -63,7 +63,7 @@ pub struct Properties {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_partitioning: Option<bool>,
-    /// Kept, without effect; fixed at creation
+    /// Kept, without effect
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_express: Option<bool>,

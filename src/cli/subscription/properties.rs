@@ -23,7 +23,8 @@ pub struct Properties {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     dead_lettering_on_message_expiration: Option<bool>,
-    /// Dead-letter a message on which a filter or an action fails, instead of dropping it
+    /// Dead-letter a message on which a filter or an action fails; without, that rule selects nothing. Beware where
+    /// not every kind of message has a subscription that expects it: dead letters pile up
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_dead_lettering_on_filter_evaluation_exceptions: Option<bool>,

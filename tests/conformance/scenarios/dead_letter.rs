@@ -172,3 +172,34 @@ pub async fn the_number_of_dead_letters_is_reported(s: &Stage) {
         assert_eq!(s.counts(ORDERS).await.dead_letter, count);
     }
 }
+
+/// FWD-26, FND-05: a dead letter that was forwarded says where it was dead-lettered, whichever way it is looked at;
+/// one that stays where it is has nothing of it.
+pub async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered(s: &Stage) {
+    s.open_queue("park").await;
+    let forwards = QueueUpdate {
+        forward_dead_lettered_messages_to: Some("park".into()),
+        ..QueueUpdate::default()
+    };
+    s.open_queue_with("Src", forwards).await;
+    s.open_queue(ORDERS).await;
+    for path in [ORDERS, "src"] {
+        s.put(path, path).await;
+        let seen = s.take(path).await;
+        assert_eq!(seen.dead_letter_source, None);
+        s.dead_letter(path, &seen).await;
+    }
+    s.until("park", |counts| counts.active == 1).await;
+    assert_eq!(s.look(DLQ).await[0].dead_letter_source, None);
+    assert_eq!(s.look("park").await[0].dead_letter_source.as_deref(), Some("Src"));
+    let seen = s.take("park").await;
+    assert_eq!(seen.dead_letter_source.as_deref(), Some("Src"));
+    assert_eq!(seen.message.application_properties, []);
+    // It stays when the message is settled otherwise, and when it is sent on it is no property of it.
+    s.defer("park", &seen).await;
+    let mode = ReceiveMode::PeekLock;
+    let deferred = s.receive_deferred("park", mode, &[seen.sequence]).await.unwrap();
+    assert_eq!(deferred[0].dead_letter_source.as_deref(), Some("Src"));
+    s.send(ORDERS, deferred[0].message.clone()).await.unwrap();
+    assert_eq!(s.take(ORDERS).await.dead_letter_source, None);
+}

@@ -106,12 +106,16 @@ pub async fn the_ids_of_a_rejected_batch_are_not_remembered(s: &Stage) {
     assert_eq!(send(s, "a", "id").await, 1);
 }
 
-/// DUP-12
+/// DUP-02, DUP-06, DUP-12
 pub async fn a_repeated_schedule_gives_the_number_of_the_message_still_scheduled(s: &Stage) {
     s.open_queue_with(ORDERS, detects_duplicates()).await;
     let at = s.now().plus(minutes(5));
     let first = s.schedule(ORDERS, with_id("a", "id"), at).await.unwrap();
     assert_eq!(s.schedule(ORDERS, with_id("b", "id"), at).await.unwrap(), first);
+    // Only who schedules is told a number; a send that is dropped is told 0 (DUP-02).
+    assert_eq!(send(s, "b", "id").await, 0);
+    let batch = vec![with_id("b", "id"), with_id("b", "id").with_scheduled_enqueue_time(at)];
+    assert_eq!(s.send_batch(ORDERS, batch).await.unwrap(), [0, first]);
     s.advance(minutes(5)).await;
     let later = s.now().plus(minutes(5));
     assert_eq!(s.schedule(ORDERS, with_id("c", "id"), later).await.unwrap(), 0);

@@ -239,9 +239,11 @@ pub async fn what_is_fixed_at_creation_cannot_be_changed(s: &Stage) {
         requires_session: Some(false),
         requires_duplicate_detection: Some(false),
         enable_partitioning: Some(false),
+        // Not fixed, though it has no effect either.
+        enable_express: Some(true),
         ..QueueUpdate::default()
     };
-    s.update(ORDERS, repeated).await.unwrap();
+    assert!(s.update(ORDERS, repeated).await.unwrap().description.enable_express);
 }
 
 /// ENT-17

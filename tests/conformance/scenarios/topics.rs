@@ -288,6 +288,7 @@ pub async fn duplicates_are_dropped_at_the_topic_and_never_in_a_subscription(s: 
     let at = s.now().plus(minutes(1));
     assert_eq!(s.schedule(EVENTS, of("d"), at).await.unwrap(), 4);
     assert_eq!(s.schedule(EVENTS, of("d"), at).await.unwrap(), 4);
+    assert_eq!(s.send(EVENTS, of("d")).await.unwrap(), 0);
     let s = s.restart().await;
     assert_eq!(s.send(EVENTS, of("c")).await.unwrap(), 0);
     let seen = s.take_all(AUDIT).await;

@@ -397,9 +397,13 @@ fn read_message(json: &Json) -> Seen {
         (Json::Null, Json::String(base64)) => Bytes::from(STANDARD.decode(base64).unwrap()),
         other => panic!("a message has one body: {other:?}"),
     };
-    let properties = json["applicationProperties"].as_object().unwrap();
-    let mut application_properties: Vec<(String, Value)> =
-        properties.iter().map(|(key, value)| (key.clone(), read_value(value))).collect();
+    // Left out if there are none.
+    let properties = json.get("applicationProperties").map(|it| it.as_object().unwrap());
+    let mut application_properties: Vec<(String, Value)> = properties
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), read_value(value)))
+        .collect();
     application_properties.sort_by(|left, right| left.0.cmp(&right.0));
     let message = Message {
         body: Body::Data(body),
@@ -433,6 +437,7 @@ fn read_message(json: &Json) -> Seen {
         },
         lock_token: text("lockToken"),
         locked_until: instant_of(json, "lockedUntilUtc"),
+        dead_letter_source: text("deadLetterSource"),
     }
 }
 

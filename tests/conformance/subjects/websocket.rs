@@ -144,6 +144,7 @@ impl From<&Received> for Seen {
             state: received.state(),
             lock_token: received.lock_token().map(|token| token.to_string()),
             locked_until: received.locked_until(),
+            dead_letter_source: received.dead_letter_source().map(str::to_owned),
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use actix_web::http::header::HeaderValue;
-use peeklock_core::command::{MessageFacts, MessageState};
+use peeklock_core::command::MessageFacts;
 use peeklock_core::message::{Message, MessageId};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_json::StateName;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -138,7 +139,11 @@ fn convert<T, U, E: serde::de::Error>(
 }
 
 /// The header of a message on its way out; ASCII only, for clients that read headers as Latin-1.
-pub(crate) fn write(message: &Message, facts: &MessageFacts) -> String {
+pub(crate) fn write(
+    message: &Message,
+    facts: &MessageFacts,
+    dead_letter_source: Option<&str>,
+) -> String {
     let mut object = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -169,8 +174,9 @@ pub(crate) fn write(message: &Message, facts: &MessageFacts) -> String {
     set("EnqueuedTimeUtc", Some(Value::from(facts.enqueued_at.to_rfc1123())));
     set("ExpiresAtUtc", facts.expires_at.map(|at| Value::from(at.to_rfc1123())));
     set("DeliveryCount", Some(Value::from(facts.shown_delivery_count())));
-    set("State", Some(Value::from(state(facts.state))));
+    set("State", Some(Value::from(StateName::from(facts.state).text())));
     set("Size", Some(Value::from(facts.size)));
+    set("DeadLetterSource", dead_letter_source.map(Value::from));
     set("LockToken", facts.lock.map(|lock| Value::from(lock.token.to_string())));
     set("LockedUntilUtc", facts.lock.map(|lock| Value::from(lock.until.to_rfc1123())));
     ascii(&Value::Object(object))
@@ -179,15 +185,6 @@ pub(crate) fn write(message: &Message, facts: &MessageFacts) -> String {
 /// The header that answers a renewal.
 pub(crate) fn write_renewed(until: Timestamp) -> String {
     ascii(&serde_json::json!({ "LockedUntilUtc": until.to_rfc1123() }))
-}
-
-/// The state as all transports name it.
-pub(crate) const fn state(state: MessageState) -> &'static str {
-    match state {
-        MessageState::Active => "Active",
-        MessageState::Deferred => "Deferred",
-        MessageState::Scheduled => "Scheduled",
-    }
 }
 
 /// JSON whose every character is printable ASCII.

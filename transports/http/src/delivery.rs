@@ -75,8 +75,16 @@ pub(crate) async fn outbound(site: &Site, messages: &[ReceivedMessage]) -> Resul
     Ok(site.outbound.acquire(bytes).await)
 }
 
+/// A received message that is read.
+pub(crate) struct Loaded {
+    /// With the properties that settlements gave it.
+    pub(crate) message: Message,
+    /// Where it was dead-lettered before it was forwarded (FWD-26).
+    pub(crate) dead_letter_source: Option<String>,
+}
+
 /// Reads a message with the properties that settlements gave it.
-pub(crate) async fn load(received: &ReceivedMessage) -> Result<Message, Refusal> {
+pub(crate) async fn load(received: &ReceivedMessage) -> Result<Loaded, Refusal> {
     let unreadable = |error: &dyn std::fmt::Display| {
         let sequence_number = received.facts.sequence.0;
         tracing::error!(sequence_number, %error, "message cannot be read");
@@ -85,16 +93,20 @@ pub(crate) async fn load(received: &ReceivedMessage) -> Result<Message, Refusal>
     let bytes = received.content.load().await.map_err(|error| unreadable(&error))?;
     let content = Content::parse(bytes).map_err(|error| unreadable(&error))?;
     let mut message = content.decode().map_err(|error| unreadable(&error))?;
+    let mut dead_letter_source = None;
     for overlay in &received.overlays {
         let bytes = overlay.load().await.map_err(|error| unreadable(&error))?;
-        message.apply_overlay(&Overlay::from_bytes(bytes));
+        let overlay = Overlay::from_bytes(bytes);
+        message.apply_overlay(&overlay);
+        let source = Overlay::source_of(std::iter::once(&overlay)).map(str::to_owned);
+        dead_letter_source = source.or(dead_letter_source);
     }
-    Ok(message)
+    Ok(Loaded { message, dead_letter_source })
 }
 
 /// The text form of a stored message's id.
 pub(crate) async fn message_id(received: &ReceivedMessage) -> Result<Option<String>, Refusal> {
-    Ok(load(received).await?.message_id.map(|id| id.to_string()))
+    Ok(load(received).await?.message.message_id.map(|id| id.to_string()))
 }
 
 /// The body of an answer, and the room it takes until it is written.

@@ -102,7 +102,8 @@ impl Refusal {
 
     /// There is no such resource; says nothing of entities.
     pub(crate) fn no_resource() -> Self {
-        let detail = "there is no such resource; the API is described in /$api/v1/openapi.json";
+        let detail = "there is no such resource; the API is described in /$api/v1/openapi.json. A queue \
+                      or topic is one segment of its paths: a slash in a name is %2F";
         Self::from(Rejection::new(Condition::EntityNotFound, detail))
             .with_status(StatusCode::NOT_FOUND)
     }

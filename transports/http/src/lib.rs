@@ -19,6 +19,10 @@
 //! JSON API it is one segment, its slashes percent-encoded: `/$api/v1/queues/eu%2Forders`, or with
 //! the backslash that counts as one (ADR-09) where a proxy takes offence: `eu%5Corders`.
 //!
+//! Names of HTTP headers have no case, and so have none the application properties that the data plane reads and
+//! writes as headers (HTP-05): they are in lower case. A head has at most 96 headers, so a message with more
+//! properties is sent in a batch (HTP-09) or over the JSON API, both of which keep names as they are.
+//!
 //! Every refusal is a problem+json (ERR-02) but one: bytes that are not HTTP, and a head that is too
 //! large or does not arrive in time, are answered by actix-web itself with a bare 400, 431 or 408 and
 //! the end of the connection, before any code of this crate runs; it has no hook for them.

@@ -182,13 +182,21 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
 
 /// The first value of a query parameter, decoded; the name is given in lower case.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let decode = |text: &str| {
-            percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
-        };
-        decode(key).eq_ignore_ascii_case(name).then(|| decode(value))
-    })
+    pairs(query)
+        .find_map(|(key, value)| decode(key).eq_ignore_ascii_case(name).then(|| decode(value)))
+}
+
+/// The names of all query parameters, decoded.
+pub(crate) fn parameter_names(query: &str) -> impl Iterator<Item = String> {
+    pairs(query).map(|(key, _)| decode(key)).filter(|name| !name.is_empty())
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn decode(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 /// A path with every segment encoded and its slashes kept.

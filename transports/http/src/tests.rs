@@ -158,7 +158,7 @@ fn a_broker_property_of_the_wrong_type_is_named() {
     check("", "BrokerProperties");
 }
 
-/// HTP-03, MSG-19
+/// HTP-03, MSG-19, FWD-26
 #[test]
 fn broker_properties_are_written() {
     let lock = LockGrant { token: LockToken::new(SequenceNumber(9), 1), until: noon() };
@@ -176,19 +176,20 @@ fn broker_properties_are_written() {
         overlay_count: 0,
     };
     let message = Message::new("x").with_message_id(MessageId::Ulong(7)).with_subject("naïve\n");
-    let header = broker_properties::write(&message, &facts);
+    let header = broker_properties::write(&message, &facts, Some("t/Subscriptions/s"));
     assert!(header.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{header}");
     let json: serde_json::Value = serde_json::from_str(&header).unwrap();
     let expected = serde_json::json!({
         "MessageId": "7", "Subject": "naïve\n", "Label": "naïve\n", "TimeToLive": 2.5,
         "SequenceNumber": 9, "EnqueuedSequenceNumber": 0, "DeliveryCount": 1, "State": "Active",
         "EnqueuedTimeUtc": "Fri, 01 May 2026 12:00:00 GMT", "Size": 40,
+        "DeadLetterSource": "t/Subscriptions/s",
         "LockToken": "00000000-0000-0009-0000-000000000001",
         "LockedUntilUtc": "Fri, 01 May 2026 12:00:00 GMT",
     });
     assert_eq!(json, expected);
-    let peeked = broker_properties::write(&message, &MessageFacts { lock: None, ..facts });
-    assert!(!peeked.contains("Lock"));
+    let peeked = broker_properties::write(&message, &MessageFacts { lock: None, ..facts }, None);
+    assert!(!peeked.contains("Lock") && !peeked.contains("DeadLetterSource"));
 }
 
 /// HTP-04
@@ -374,7 +375,7 @@ fn the_openapi_document_has_every_operation() {
     let document: serde_json::Value = serde_json::from_str(&openapi_json()).unwrap();
     let paths = document.get("paths").unwrap().as_object().unwrap();
     let count: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
-    assert_eq!(count, 55);
+    assert_eq!(count, 57);
     // What is below a queue is below a topic and a subscription, too, and names what is there.
     for (path, operation, parameters) in [
         ("/topics/{topic}/messages", "post", vec!["topic"]),
@@ -390,6 +391,20 @@ fn the_openapi_document_has_every_operation() {
         assert_eq!(named, parameters, "{path}");
     }
     assert!(paths["/topics/{topic}/messages"].get("get").is_none());
+    let about = document.pointer("/info/description").unwrap().as_str().unwrap();
+    for told in ["`%2F`", "`orders%2F$deadletterqueue`", "/{queue}/messages", "lower case"] {
+        assert!(about.contains(told), "{told}");
+    }
+    // A body is required where an empty one would not do.
+    for (path, method, required) in [
+        ("/queues/{queue}/messages", "post", false),
+        ("/queues/{queue}/messages/receive", "post", false),
+        ("/queues/{queue}/messages/batch", "post", true),
+        ("/queues/{queue}", "put", false),
+        ("/topics/{topic}/subscriptions/{subscription}/explain", "post", true),
+    ] {
+        assert_eq!(paths[path][method]["requestBody"]["required"], required, "{path}");
+    }
     let ids = paths.values().flat_map(|path| path.as_object().unwrap().values());
     let mut ids: Vec<_> = ids.map(|operation| operation["operationId"].as_str().unwrap()).collect();
     ids.sort_unstable();

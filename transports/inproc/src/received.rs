@@ -30,6 +30,7 @@ pub struct BodyError {
 pub struct Received {
     message: Message,
     facts: MessageFacts,
+    dead_letter_source: Option<String>,
 }
 
 impl Received {
@@ -45,12 +46,16 @@ impl Received {
         let mut message = Content::parse(bytes)
             .and_then(|content| content.decode())
             .map_err(|error| unreadable(error.to_string()))?;
+        let mut dead_letter_source = None;
         for overlay in &received.overlays {
             let bytes = overlay.load().await.map_err(|error| unreadable(error.to_string()))?;
-            message.apply_overlay(&Overlay::from_bytes(bytes));
+            let overlay = Overlay::from_bytes(bytes);
+            message.apply_overlay(&overlay);
+            let source = Overlay::source_of(std::iter::once(&overlay)).map(str::to_owned);
+            dead_letter_source = source.or(dead_letter_source);
         }
         message.time_to_live = received.facts.time_to_live.or(message.time_to_live);
-        Ok(Self { message, facts: received.facts })
+        Ok(Self { message, facts: received.facts, dead_letter_source })
     }
 
     /// The message with the properties that its sender set, and those set by settlements.
@@ -138,6 +143,12 @@ impl Received {
     #[must_use]
     pub fn dead_letter_error_description(&self) -> Option<&str> {
         self.text(DEAD_LETTER_ERROR_DESCRIPTION)
+    }
+
+    /// The entity in which it was dead-lettered before it was forwarded here (FWD-26).
+    #[must_use]
+    pub fn dead_letter_source(&self) -> Option<&str> {
+        self.dead_letter_source.as_deref()
     }
 
     fn text(&self, key: &str) -> Option<&str> {

@@ -1,7 +1,8 @@
-//! The JSON that several transports of Peeklock speak: queues, topics, subscriptions, rules, values of
+//! The JSON that several transports of Peeklock speak: messages, queues, topics, subscriptions, rules, values of
 //! application properties, instants, durations and GUIDs. A transport adds its own frames or paths;
 //! what these mean is the same everywhere.
 
+mod message;
 mod property;
 mod queue;
 mod rule;
@@ -12,6 +13,10 @@ mod topic;
 #[cfg(test)]
 mod tests;
 
+pub use message::{
+    BrokersPart, Ignored, MessageObject, MessageView, NewMessage, ReceivedView, StateName, Told,
+    ToldMessage,
+};
 #[cfg(feature = "schema")]
 pub use property::PropertyValueSchema;
 pub use property::{PropertyMap, write_map, write_value};

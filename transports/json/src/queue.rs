@@ -55,7 +55,7 @@ pub struct QueueProperties {
     /// Stored, without effect; fixed at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     enable_partitioning: Option<bool>,
-    /// Stored, without effect; fixed at creation.
+    /// Stored, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     enable_express: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -28,7 +28,9 @@ pub struct SubscriptionProperties {
     default_message_time_to_live: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_lettering_on_message_expiration: Option<bool>,
-    /// Whether a message on which a rule fails is dead-lettered; by default it is.
+    /// Whether a message on which a rule fails is dead-lettered; by default it is. Beware of it where not
+    /// every kind of message has a subscription that expects it: such dead letters pile up (DLQ-26).
+    /// Without it, a rule that fails selects nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     enable_dead_lettering_on_filter_evaluation_exceptions: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]

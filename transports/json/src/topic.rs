@@ -39,7 +39,7 @@ pub struct TopicProperties {
     /// Stored, without effect; fixed at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     enable_partitioning: Option<bool>,
-    /// Stored, without effect; fixed at creation.
+    /// Stored, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     enable_express: Option<bool>,
     /// Stored, without effect: order is always kept.

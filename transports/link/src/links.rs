@@ -18,6 +18,7 @@ use std::sync::Arc;
 use peeklock_core::command::{
     Command, Drain, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
 };
+use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
@@ -92,6 +93,8 @@ enum Expect<T> {
     Unheard,
     /// That a receiver is attached.
     Attached,
+    /// That a receiver is attached that has not asked for deliveries.
+    Watching,
     /// That nothing more is delivered to a link that is being closed.
     Quiet,
     /// That a link is detached.
@@ -137,6 +140,17 @@ pub enum Event {
         path: Arc<str>,
         /// Whether it is done.
         result: Result<(), Rejection>,
+    },
+    /// A receiver is attached that has not asked for deliveries; if it has since, and gets none, this is why.
+    Watching {
+        /// The request.
+        id: u32,
+        /// The link.
+        link: u32,
+        /// The entity.
+        path: Arc<str>,
+        /// Why nothing comes.
+        stopped: Option<Rejection>,
     },
     /// A drain is done.
     Drained {
@@ -233,16 +247,16 @@ impl<G: Engine, T> Links<G, T> {
         self.pending.len()
     }
 
+    /// Whether a request with this id is not answered yet.
+    #[must_use]
+    pub fn awaits(&self, id: u32) -> bool {
+        self.pending.awaits(id)
+    }
+
     /// How many requests wait.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.waits.len()
-    }
-
-    /// Whether a request of this id waits.
-    #[must_use]
-    pub fn is_waiting(&self, id: u32) -> bool {
-        self.waits.contains_key(&id)
     }
 
     /// How many links there are.
@@ -307,15 +321,28 @@ impl<G: Engine, T> Links<G, T> {
     /// Lets a receiver that was just attached be sent so far; the request is answered when the entity
     /// has agreed.
     pub fn attach_flow(&mut self, number: u32, up_to: u32, id: u32, permit: Arc<Permit>) {
-        self.start_flow(number, up_to, id, Some(permit));
+        self.start_flow(number, up_to, Expect::Attached, id, Some(permit));
     }
 
-    fn start_flow(&mut self, number: u32, up_to: u32, id: u32, permit: Option<Arc<Permit>>) {
+    /// Attaches a receiver that has not asked for deliveries, so that it hears when its entity is gone
+    /// (ENT-15).
+    pub fn attach_watching(&mut self, number: u32, id: u32, permit: Arc<Permit>) {
+        self.start_flow(number, 0, Expect::Watching, id, Some(permit));
+    }
+
+    fn start_flow(
+        &mut self,
+        number: u32,
+        up_to: u32,
+        expect: Expect<T>,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+    ) {
         let Some(link) = self.links.get_mut(&number) else { return };
         let attach = link.attach();
         link.up_to = up_to;
         link.flow = Some(Flow::new(link.last));
-        let slot = self.expect(id, number, Expect::Attached, permit);
+        let slot = self.expect(id, number, expect, permit);
         self.submit(number, attach, correlation(slot, 0));
         self.limit(number);
     }
@@ -327,7 +354,7 @@ impl<G: Engine, T> Links<G, T> {
             link.up_to = up_to;
             self.limit(number);
         } else {
-            self.start_flow(number, up_to, 0, None);
+            self.start_flow(number, up_to, Expect::Attached, 0, None);
         }
     }
 
@@ -722,7 +749,9 @@ impl<G: Engine, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return };
         let receiver = link.receiver;
         link.flow = None;
-        let slot = self.expect(0, number, Expect::Quiet, None);
+        // The id of the detach stays in use.
+        let id = link.closing.map_or(0, |closing| closing.id);
+        let slot = self.expect(id, number, Expect::Quiet, None);
         let nothing = Limits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
         self.submit(number, grant(receiver, nothing), correlation(slot, 0));
     }
@@ -799,6 +828,7 @@ impl<G: Engine, T> Links<G, T> {
                 Event::Done { id, path, result: result.map(|_| ()) }
             }
             Expect::Attached => self.attached(id, number, path, result),
+            Expect::Watching => self.watching(id, number, path, result),
             Expect::Drained => {
                 if let Some(link) = self.links.get_mut(&number) {
                     link.drained();
@@ -849,6 +879,28 @@ impl<G: Engine, T> Links<G, T> {
         }
         self.remove(number);
         Event::Done { id, path, result: Err(reason) }
+    }
+
+    /// An entity that delivers nothing to a receiver now, because of its status, its sessions or where it
+    /// forwards, can be looked into over its link; that is no failure before the client asks for deliveries.
+    fn watching(
+        &mut self,
+        id: u32,
+        number: u32,
+        path: Arc<str>,
+        result: Result<Outcome, Rejection>,
+    ) -> Event {
+        let may_stay =
+            [Condition::EntityDisabled, Condition::InvalidOperation, Condition::QuotaExceeded];
+        let reason = match result {
+            Err(reason) if may_stay.contains(&reason.condition()) => reason,
+            result => return self.attached(id, number, path, result),
+        };
+        let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
+        link.flow = None;
+        // It was given credit meanwhile: then it is told that nothing will come of it.
+        let stopped = (link.up_to > link.last).then_some(reason);
+        Event::Watching { id, link: number, path, stopped }
     }
 
     /// An accept is answered: there is a link now, or none.

@@ -1,5 +1,6 @@
 //! Commands under way: what each answers, and the place of its answer.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use peeklock_core::permits::Permit;
@@ -23,17 +24,22 @@ pub struct Pending<T> {
 pub struct PendingTable<T> {
     slots: Vec<Option<Pending<T>>>,
     free: Vec<usize>,
+    /// The ids that clients gave them.
+    ids: HashSet<u32>,
 }
 
 impl<T> Default for PendingTable<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new(), ids: HashSet::new() }
     }
 }
 
 impl<T> PendingTable<T> {
     /// Adds a request; returns its place.
     pub fn insert(&mut self, pending: Pending<T>) -> usize {
+        if pending.id != 0 {
+            self.ids.insert(pending.id);
+        }
         match self.free.pop() {
             Some(slot) => {
                 if let Some(place) = self.slots.get_mut(slot) {
@@ -63,7 +69,16 @@ impl<T> PendingTable<T> {
     pub fn remove(&mut self, slot: usize) -> Option<Pending<T>> {
         let pending = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
+        if pending.id != 0 {
+            self.ids.remove(&pending.id);
+        }
         Some(pending)
+    }
+
+    /// Whether a request with this id is not answered yet.
+    #[must_use]
+    pub fn awaits(&self, id: u32) -> bool {
+        id != 0 && self.ids.contains(&id)
     }
 
     /// How many requests await something of this kind.

@@ -84,6 +84,7 @@ export class ReceivedMessage {
     this.deliveryCount = wire.deliveryCount;
     this.state = wire.state;
     this.size = wire.size;
+    this.deadLetterSource = wire.deadLetterSource;
     this.lockToken = wire.lockToken;
     this.lockedUntilUtc = wire.lockedUntilUtc && new Date(wire.lockedUntilUtc);
     /** The decision that the broker has confirmed. */

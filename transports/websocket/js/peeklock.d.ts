@@ -241,6 +241,8 @@ export class ReceivedMessage {
   readonly deliveryCount: number;
   readonly state: "Active" | "Deferred" | "Scheduled";
   readonly size: number;
+  /** The queue or subscription in which it was dead-lettered before it was forwarded here. */
+  readonly deadLetterSource: string | undefined;
   /** Only under a lock. */
   readonly lockToken: string | undefined;
   /** Follows renewals. */

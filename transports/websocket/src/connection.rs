@@ -35,7 +35,7 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 pub(crate) use self::open::converse;
@@ -86,6 +86,7 @@ enum Turn {
     Call(Call),
     Tick,
     Stop(Duration),
+    Deadline,
 }
 
 /// What waits for room, and nothing is read behind it.
@@ -159,7 +160,7 @@ pub(crate) struct Conversation {
     /// Bytes of pongs among that.
     pong_bytes: usize,
     /// When the listener ends it.
-    deadline: Option<Instant>,
+    deadline: Option<Pin<Box<Sleep>>>,
     read_since_tick: bool,
     written_since_tick: bool,
     silent_ticks: u32,

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use self::client::{Client, upgrade_json};
-use self::server::{Plan, Server, run};
+use self::server::{Plan, run};
 
 /// Who takes nothing for so long reads no more.
 const STUCK: Duration = Duration::from_millis(1_500);

@@ -127,7 +127,6 @@ fn what_is_fixed_at_creation_stays() {
     let updates = [
         TopicUpdate { requires_duplicate_detection: Some(true), ..TopicUpdate::default() },
         TopicUpdate { enable_partitioning: Some(true), ..TopicUpdate::default() },
-        TopicUpdate { enable_express: Some(true), ..TopicUpdate::default() },
     ];
     for update in updates {
         assert_eq!(refused(update.apply_to(&topic(), &limits())), Condition::ArgumentError);
@@ -135,6 +134,8 @@ fn what_is_fixed_at_creation_stays() {
     let update =
         SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
     assert_eq!(refused(update.apply_to(&subscription(), &limits())), Condition::ArgumentError);
+    let update = TopicUpdate { enable_express: Some(true), ..TopicUpdate::default() };
+    assert!(update.apply_to(&topic(), &limits()).unwrap().enable_express);
 }
 
 /// ENT-17

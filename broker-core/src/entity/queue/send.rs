@@ -6,6 +6,7 @@ use super::Queue;
 use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
+use crate::entity::duplicate_history::DuplicateHistory;
 use crate::entity::slot::{Slot, SlotState};
 use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
@@ -164,8 +165,8 @@ impl Queue {
         self.description.max_size_in_megabytes.saturating_mul(1_024 * 1_024)
     }
 
-    /// Gives an admitted message its number, or drops it as a duplicate and returns 0 or the number
-    /// of the scheduled message that it repeats (DUP-02, DUP-12).
+    /// Gives an admitted message its number, or drops it as a duplicate and returns 0, or for one that
+    /// is to be scheduled the number of the scheduled message that it repeats (DUP-02, DUP-12).
     pub(super) fn accept(
         &mut self,
         message: InboundMessage,
@@ -174,7 +175,7 @@ impl Queue {
     ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return kept;
+            return DuplicateHistory::told(envelope, kept);
         }
         let sequence = self.last_sequence.next();
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);

@@ -42,18 +42,18 @@ impl Topic {
             return Ok(());
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
-        let plan = self.admit_one(&message, step.bytes_added, ctx)?;
-        if let Some(surplus) = self.peers.surplus(&source) {
-            let change = Change::PeerForgotten { source: surplus };
-            self.change(change, Durability::Lazy, ctx, step);
-        }
-        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
         let journey = Journey {
             hops,
             first: enqueued_sequence,
             changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
             ..Journey::default()
         };
+        let plan = self.admit_one(&message, &journey, step.bytes_added, ctx)?;
+        if let Some(surplus) = self.peers.surplus(&source) {
+            let change = Change::PeerForgotten { source: surplus };
+            self.change(change, Durability::Lazy, ctx, step);
+        }
+        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
         self.accept(message, plan, journey, ctx, step);
         self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
         Ok(())

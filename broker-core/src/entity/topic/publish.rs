@@ -10,6 +10,7 @@ use crate::change::{
 };
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
+use crate::entity::duplicate_history::DuplicateHistory;
 use crate::entity::slot::{Slot, SlotState};
 use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
@@ -88,10 +89,11 @@ impl Topic {
     pub(super) fn admit_one(
         &self,
         message: &InboundMessage,
+        journey: &Journey,
         bytes_added: u64,
         ctx: &mut Ctx<'_>,
     ) -> Result<Plan, Rejection> {
-        let plan = self.admit(std::slice::from_ref(message), ctx)?.pop();
+        let plan = self.admit_after(std::slice::from_ref(message), journey, ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
         Ok(plan)
@@ -120,6 +122,16 @@ impl Topic {
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
     ) -> Result<Vec<Plan>, Rejection> {
+        self.admit_after(messages, &Journey::default(), ctx)
+    }
+
+    /// The same for messages that have the same behind them.
+    fn admit_after(
+        &self,
+        messages: &[InboundMessage],
+        journey: &Journey,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
         self.refuse_status()?;
         admission::check_messages(messages, self.description.message_bytes_max())?;
         admission::refuse_without_room(ctx)?;
@@ -128,7 +140,7 @@ impl Topic {
         let (mut total, mut changed) = (0u64, 0u64);
         let mut ids = BTreeSet::new();
         for message in messages {
-            let plan = self.plan(message, None, sequence.next(), ctx);
+            let plan = self.plan(message, journey, sequence.next(), ctx);
             total = total.saturating_add(plan.size_bytes(message));
             changed = changed.saturating_add(plan.record_bytes());
             if self.is_new(message, &mut ids, ctx.now) {
@@ -160,17 +172,17 @@ impl Topic {
         }
     }
 
-    /// What is to become of a message; `changes` are what was set on it since it was sent.
+    /// What is to become of a message.
     pub(super) fn plan(
         &self,
         message: &InboundMessage,
-        changes: Option<&Overlay>,
+        journey: &Journey,
         sequence: SequenceNumber,
         ctx: &mut Ctx<'_>,
     ) -> Plan {
         match message.envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now) {
             Some(at) => Plan::Schedule(at),
-            None => Plan::Publish(self.select(&message.content, changes, sequence, ctx)),
+            None => Plan::Publish(self.select(&message.content, journey, sequence, ctx)),
         }
     }
 
@@ -186,11 +198,11 @@ impl Topic {
     pub(super) fn select(
         &self,
         content: &Content,
-        changes: Option<&Overlay>,
+        journey: &Journey,
         sequence: SequenceNumber,
         ctx: &mut Ctx<'_>,
     ) -> Selection {
-        let published = self.published(content, changes, sequence, ctx.now);
+        let published = self.published(content, journey, sequence, ctx.now);
         self.matcher.publish(content, &published, ctx.limits, &mut *ctx.tokens)
     }
 
@@ -198,12 +210,12 @@ impl Topic {
     pub(super) fn published<'c>(
         &self,
         content: &'c Content,
-        changes: Option<&'c Overlay>,
+        journey: &'c Journey,
         sequence: SequenceNumber,
         now: Timestamp,
     ) -> Published<'c> {
         let view = content.property_view();
-        let view = match changes {
+        let view = match &journey.changes {
             Some(changes) => view.with(changes),
             None => view,
         };
@@ -211,12 +223,12 @@ impl Topic {
             view.time_to_live().map(|own| own.min(self.description.default_message_time_to_live));
         let facts = Facts {
             sequence,
-            enqueued_sequence: SequenceNumber(0),
+            enqueued_sequence: journey.first,
             enqueued_at: now,
             expires_at: time_to_live.map(|own| now.plus(own)),
             time_to_live,
             size: u64::from(content.size()),
-            dead_letter_source: None,
+            dead_letter_source: journey.dead_letter_source(),
         };
         Published::new(view, facts)
     }
@@ -260,8 +272,8 @@ impl Topic {
         }
     }
 
-    /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0 or
-    /// the number of the scheduled message that it repeats (DUP-02, DUP-12).
+    /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0, or for
+    /// one that is to be scheduled the number of the scheduled message that it repeats (DUP-02, DUP-12).
     pub(super) fn accept(
         &mut self,
         message: InboundMessage,
@@ -273,7 +285,7 @@ impl Topic {
         let InboundMessage { content, envelope } = message;
         journey.never_duplicate = envelope.never_duplicate();
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return kept;
+            return DuplicateHistory::told(&envelope, kept);
         }
         let sequence = self.last_sequence.next();
         let scheduled = matches!(plan, Plan::Schedule(_)).then_some(sequence);
@@ -301,7 +313,7 @@ impl Topic {
                     sequence,
                     slot,
                     session: None,
-                    dead_letter_source: journey.dead_letter_source(),
+                    dead_letter_source: journey.dead_letter_source().map(Arc::from),
                     content,
                 };
                 self.change(change, Durability::Sync, ctx, step);
@@ -423,8 +435,9 @@ impl Topic {
 }
 
 impl Journey {
-    fn dead_letter_source(&self) -> Option<Arc<str>> {
-        Overlay::source_of(self.changes.iter()).map(Arc::from)
+    /// The entity in which it was dead-lettered (FWD-26).
+    fn dead_letter_source(&self) -> Option<&str> {
+        Overlay::source_of(self.changes.iter())
     }
 }
 

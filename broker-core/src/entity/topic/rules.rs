@@ -1,6 +1,7 @@
 //! Rules of subscriptions: created, replaced, removed, read, explained (TOP-13 to TOP-24).
 
 use super::Topic;
+use super::publish::Journey;
 use crate::change::{Change, Durability, TopicChange};
 use crate::command::{Outcome, RuleCommand};
 use crate::effect::Answer;
@@ -56,7 +57,8 @@ impl Topic {
             }
             RuleCommand::Explain(message) => {
                 let content = &message.content;
-                let published = self.published(content, None, self.last_sequence.next(), ctx.now);
+                let (journey, sequence) = (Journey::default(), self.last_sequence.next());
+                let published = self.published(content, &journey, sequence, ctx.now);
                 let rules = self.matcher.rules(id).take(ctx.limits.list_count_max);
                 let explained = rules
                     .map(|rule| rule.explain(&published, ctx.limits, &mut *ctx.tokens))

@@ -104,13 +104,13 @@ impl Topic {
             };
             let sequence = self.last_sequence.next();
             let changes = self.sources.get(&from).map(|path| Overlay::dead_letter_source(path));
-            let selection = self.select(&content, changes.as_ref(), sequence, ctx);
             let journey = Journey {
                 hops: slot.hops,
                 first: slot.enqueued_sequence,
                 changes,
                 never_duplicate: slot.never_duplicate,
             };
+            let selection = self.select(&content, &journey, sequence, ctx);
             let copies = self.copies(&content, sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);

@@ -26,13 +26,13 @@ impl Topic {
             messages,
             when_full,
             |(topic, ctx, step), arrival| {
-                let changes = changes_of(arrival);
-                let message = &arrival.message;
-                let plan = topic.admit_arrival(message, changes.as_ref(), step.bytes_added, ctx)?;
-                Ok((plan, changes))
+                let journey = journey_of(arrival);
+                let plan =
+                    topic.admit_arrival(&arrival.message, &journey, step.bytes_added, ctx)?;
+                Ok((plan, journey))
             },
-            |(topic, ctx, step), arrival, (plan, changes)| {
-                topic.arrive(arrival, plan, changes, ctx, step);
+            |(topic, ctx, step), arrival, (plan, journey)| {
+                topic.arrive(arrival, plan, journey, ctx, step);
             },
         );
         if admissions.contains(&Admission::Accepted) {
@@ -47,11 +47,11 @@ impl Topic {
         &mut self,
         arrival: Arrival,
         plan: Plan,
-        changes: Option<Overlay>,
+        journey: Journey,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
-        let Arrival { message, enqueued_sequence, hops, origin, .. } = arrival;
+        let Arrival { message, origin, .. } = arrival;
         let id_hash = message.envelope.message_id_hash;
         if self.find_duplicate(id_hash, ctx.now).is_some() {
             self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
@@ -61,15 +61,11 @@ impl Topic {
             Plan::Schedule(_) => {
                 // What waits for its instant has no overlays: they become part of its content, but for
                 // what is no property of a message.
-                let message = with_changes(message, changes.as_ref());
-                let journey =
-                    Journey { hops, first: enqueued_sequence, changes, ..Journey::default() };
+                let message = with_changes(message, journey.changes.as_ref());
                 self.accept(message, plan, journey, ctx, step);
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let never_duplicate = message.envelope.never_duplicate();
-                let journey = Journey { hops, first: enqueued_sequence, changes, never_duplicate };
                 let sequence = self.last_sequence.next();
                 let copies = self.copies(&message.content, sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
@@ -82,7 +78,7 @@ impl Topic {
     fn admit_arrival(
         &self,
         message: &InboundMessage,
-        changes: Option<&Overlay>,
+        journey: &Journey,
         bytes_added: u64,
         ctx: &mut Ctx<'_>,
     ) -> Result<Plan, Rejection> {
@@ -92,22 +88,24 @@ impl Topic {
         if size > size_max {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
-        let plan = self.plan(message, changes, self.last_sequence.next(), ctx);
+        let plan = self.plan(message, journey, self.last_sequence.next(), ctx);
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;
         Ok(plan)
     }
 }
 
-/// All that was set on a message since it was sent, and where it was dead-lettered, as one overlay.
-fn changes_of(arrival: &Arrival) -> Option<Overlay> {
+/// What a message has behind it: all that was set on it since it was sent, and where it was dead-lettered,
+/// are one overlay.
+fn journey_of(arrival: &Arrival) -> Journey {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
-    arrival
-        .overlays
-        .iter()
-        .cloned()
-        .chain(source)
-        .reduce(|earlier, later| later.on_top_of(&earlier))
+    let overlays = arrival.overlays.iter().cloned().chain(source);
+    Journey {
+        hops: arrival.hops,
+        first: arrival.enqueued_sequence,
+        changes: overlays.reduce(|earlier, later| later.on_top_of(&earlier)),
+        never_duplicate: arrival.message.envelope.never_duplicate(),
+    }
 }
 
 /// The same message with changed properties; as it was if its content cannot be read.

@@ -101,10 +101,11 @@ impl Oracle {
                 self.reach("DUP-02");
                 self.reach("DUP-05");
                 self.reach("DUP-06");
-                // DUP-12: a usable number, while there is one.
-                let is_scheduled = self.messages.iter().any(|message| {
-                    message.sequence == kept.sequence && message.state == State::Scheduled
-                });
+                // DUP-12: who schedules is told a usable number, while there is one.
+                let is_scheduled = draft.scheduled_at.is_some()
+                    && self.messages.iter().any(|message| {
+                        message.sequence == kept.sequence && message.state == State::Scheduled
+                    });
                 if is_scheduled {
                     self.reach("DUP-12");
                 }

@@ -37,7 +37,8 @@ impl Oracle {
     fn accept_one(&mut self, id: u64, bare: &Bare) -> u64 {
         if let Some(kept) = self.find_duplicate(id, bare.own_id()) {
             self.reach("DUP-02");
-            return kept;
+            // DUP-12: only who schedules is told the number.
+            return if bare.schedule.is_some() { kept } else { 0 };
         }
         let schedule = bare.schedule.filter(|at| *at > self.now);
         let is_topic = self.entities[&id].nature.kind == Kind::Topic;

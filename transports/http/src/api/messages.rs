@@ -8,21 +8,21 @@ use peeklock_core::command::{Command, InboundMessage, Outcome, ReceiveMode, Rece
 use peeklock_core::contract::Right;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::time::TimeSpan;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_json::{NewMessage, ReceivedView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::message::{NewMessage, ReceivedView, instant};
 use super::{json, no_content};
 use crate::body;
 use crate::data::MESSAGE_COUNT_MAX;
-use crate::delivery::{HeldBody, Undelivered, inbound, load, outbound};
+use crate::delivery::{HeldBody, Loaded, Undelivered, inbound, load, outbound};
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;
 use crate::serve::Exchange;
 
 /// What stands behind `/messages/` beside sequence numbers.
-pub(super) const OPERATIONS: [&str; 7] = [
+pub(super) const OPERATIONS: [&str; 8] = [
     "batch",
     "schedule",
     "cancel-scheduled",
@@ -30,6 +30,7 @@ pub(super) const OPERATIONS: [&str; 7] = [
     "receive-deferred",
     "delete-batch",
     "purge",
+    "delete-unlocked",
 ];
 
 /// How a received message leaves the queue.
@@ -47,7 +48,8 @@ pub(crate) enum Mode {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Accepted {
-    /// 0 for a silently dropped duplicate.
+    /// 0 for a silently dropped duplicate; if the message was to be scheduled and repeats one that still is,
+    /// the number of that one.
     sequence_number: u64,
     /// The id given, or the one that the broker gave.
     message_id: Option<String>,
@@ -69,7 +71,8 @@ pub(crate) struct NewSchedule {
     messages: Vec<NewMessage>,
 }
 
-/// Numbers of messages.
+/// Numbers of messages; 0 stands for a silently dropped duplicate. A message to be scheduled that repeats one
+/// that still is has the number of that one.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Numbers {
@@ -99,8 +102,8 @@ pub(crate) struct ReceiveDeferred {
 
 /// Messages, ascending by number as far as they are available; none is not an error.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Messages {
-    messages: Vec<ReceivedView>,
+pub(crate) struct Messages<'a> {
+    messages: Vec<ReceivedView<'a>>,
 }
 
 /// Which available messages to delete.
@@ -136,7 +139,8 @@ pub(super) async fn send(exchange: &Exchange, payload: &mut web::Payload, queue:
     let entity = exchange.entity(Right::Send, queue).await?;
     let (message, _room): (NewMessage, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let message = inbound(&exchange.site, message.into_message()?);
+    let message = message.into_message().map_err(Refusal::argument)?;
+    let message = inbound(&exchange.site, message);
     let message_id = message.content.message_id().map(std::borrow::Cow::into_owned);
     match exchange.call(&entity, Command::Send { message }).await? {
         Outcome::Accepted(SequenceNumber(sequence_number)) => {
@@ -187,7 +191,7 @@ fn inbound_all(
 ) -> Result<Vec<InboundMessage>, Refusal> {
     refuse_count(messages.len(), "messages of a batch")?;
     let messages = messages.into_iter().map(|message| {
-        let mut message = message.into_message()?;
+        let mut message = message.into_message().map_err(Refusal::argument)?;
         adjust(&mut message);
         Ok(inbound(&exchange.site, message))
     });
@@ -293,13 +297,18 @@ pub(super) async fn receive_deferred(
 #[utoipa::path(get, path = "/queues/{queue}/messages", tag = "messages",
     params(("queue" = String, Path),
         ("from" = Option<u64>, Query, description = "the first sequence number; by default the lowest"),
-        ("count" = Option<u32>, Query, description = "at most so many; by default 1")),
+        ("count" = Option<u32>, Query, description = "at most so many; by default 1"),
+        ("sessionId" = Option<String>, Query, description = "only messages of this session")),
     responses((status = 200, body = Messages), (status = "default", body = Problem)))]
 pub(super) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
     let entity = exchange.entity(Right::Listen, queue).await?;
     let from = SequenceNumber(number(exchange, "from")?.unwrap_or(0));
     let count_max = number(exchange, "count")?.unwrap_or(1);
-    match exchange.call(&entity, Command::Peek { from, count_max }).await? {
+    let command = match parameter(exchange.query(), "sessionid") {
+        Some(session) => Command::PeekSession { session: session.into(), from, count_max },
+        None => Command::Peek { from, count_max },
+    };
+    match exchange.call(&entity, command).await? {
         Outcome::Peeked(messages) => deliver(exchange, &entity, messages).await,
         _ => Err(Refusal::unexpected()),
     }
@@ -354,6 +363,28 @@ pub(super) async fn purge(exchange: &Exchange, payload: &mut web::Payload, queue
     }
 }
 
+/// Delete available messages of all sessions that nobody holds, for who may manage the queue.
+#[utoipa::path(post, path = "/queues/{queue}/messages/delete-unlocked", tag = "messages",
+    params(("queue" = String, Path)), request_body = DeleteBatch,
+    responses((status = 200, body = Deleted), (status = "default", body = Problem)))]
+pub(super) async fn delete_unlocked(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Right::Manage, queue).await?;
+    let (request, _room): (DeleteBatch, _) =
+        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let command = Command::DeleteBatchUnlocked {
+        count_max: request.max_count.unwrap_or_else(|| delete_count_max(exchange)),
+        enqueued_before: instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?,
+    };
+    match exchange.call(&entity, command).await? {
+        Outcome::Deleted(deleted) => Ok(json(StatusCode::OK, &Deleted { deleted })),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
 /// Delete one deferred message, expired or not (DEL-09).
 #[utoipa::path(delete, path = "/queues/{queue}/messages/{sequenceNumber}", tag = "messages",
     params(("queue" = String, Path), ("sequenceNumber" = u64, Path)),
@@ -379,11 +410,14 @@ pub(super) async fn delete_deferred(
 async fn deliver(exchange: &Exchange, entity: &Entity, messages: Vec<ReceivedMessage>) -> Answer {
     let undelivered = Undelivered::new(entity, &messages);
     let room = outbound(&exchange.site, &messages).await?;
-    let mut views = Vec::with_capacity(messages.len());
+    let mut loaded = Vec::with_capacity(messages.len());
     for received in &messages {
-        views.push(ReceivedView::new(load(received).await?, &received.facts));
+        loaded.push(load(received).await?);
     }
-    let Ok(bytes) = serde_json::to_vec(&Messages { messages: views }) else {
+    let views = loaded.iter().zip(&messages).map(|(Loaded { message, dead_letter_source }, of)| {
+        ReceivedView::new(message, &of.facts, dead_letter_source.as_deref())
+    });
+    let Ok(bytes) = serde_json::to_vec(&Messages { messages: views.collect() }) else {
         return Err(Rejection::internal("the messages cannot be written as JSON").into());
     };
     let response = HttpResponse::Ok()
@@ -423,5 +457,14 @@ pub(super) fn number<T: std::str::FromStr>(
         Err(_) => {
             Err(Refusal::argument(format!("the query parameter {name} is not a number in range")))
         }
+    }
+}
+
+/// An instant of a request; `name` is its property.
+pub(super) fn instant(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    match Timestamp::parse(text) {
+        Some(instant) => Ok(Some(instant)),
+        None => Err(Refusal::argument(format!("{name} is not an RFC 3339 instant"))),
     }
 }

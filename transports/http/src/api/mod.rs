@@ -6,7 +6,6 @@
 //! of its own, so that every settlement names it in the path.
 
 mod lock;
-mod message;
 mod messages;
 mod openapi;
 mod queues;
@@ -24,7 +23,7 @@ use actix_web::{HttpResponse, web};
 use serde::Serialize;
 
 use crate::error::{Answer, Refusal};
-use crate::route::ApiRoute;
+use crate::route::{ApiRoute, parameter_names};
 use crate::serve::Exchange;
 
 /// The methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
@@ -35,6 +34,42 @@ pub(crate) fn message_methods(name: &str) -> Option<&'static str> {
     name.bytes().all(|byte| byte.is_ascii_digit()).then_some("DELETE, OPTIONS")
 }
 
+/// The query parameters of an operation, as they are documented.
+fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
+    match route {
+        ApiRoute::Messages { .. } if method == Method::GET => &["from", "count", "sessionId"],
+        ApiRoute::Sessions { .. } => &["skip", "top", "withActiveMessages", "stateSetAfterUtc"],
+        ApiRoute::Queues
+        | ApiRoute::Topics
+        | ApiRoute::Subscriptions { .. }
+        | ApiRoute::Rules { .. } => &["skip", "top"],
+        ApiRoute::Document
+        | ApiRoute::Queue { .. }
+        | ApiRoute::Messages { .. }
+        | ApiRoute::Message { .. }
+        | ApiRoute::Lock { .. }
+        | ApiRoute::Topic { .. }
+        | ApiRoute::Subscription { .. }
+        | ApiRoute::Rule { .. }
+        | ApiRoute::Explain { .. } => &[],
+    }
+}
+
+/// Refuses query parameters that the operation has not: they are misspelt, or mean what it does not do.
+fn refuse_unknown(query: &str, known: &[&str]) -> Result<(), Refusal> {
+    let unknown = parameter_names(query)
+        .find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)));
+    let Some(name) = unknown else { return Ok(()) };
+    let name: String = name.chars().take(64).collect();
+    let has = match known {
+        [] => "none".to_owned(),
+        known => known.join(", "),
+    };
+    Err(Refusal::argument(format!(
+        "the query parameter `{name}` is not one of this operation, which has {has}"
+    )))
+}
+
 /// Carries out an operation; the method is one that the resource has.
 pub(crate) async fn dispatch(
     exchange: &Exchange,
@@ -42,6 +77,7 @@ pub(crate) async fn dispatch(
     method: &Method,
     route: &ApiRoute,
 ) -> Answer {
+    refuse_unknown(exchange.query(), parameters(method, route))?;
     match route {
         ApiRoute::Document => {
             Ok(HttpResponse::Ok().content_type("application/json").body(openapi_json()))
@@ -65,6 +101,7 @@ pub(crate) async fn dispatch(
             "receive-deferred" => messages::receive_deferred(exchange, payload, queue).await,
             "delete-batch" => messages::delete_batch(exchange, payload, queue).await,
             "purge" => messages::purge(exchange, payload, queue).await,
+            "delete-unlocked" => messages::delete_unlocked(exchange, payload, queue).await,
             number => messages::delete_deferred(exchange, payload, queue, number).await,
         },
         ApiRoute::Lock { queue, token, operation } => match operation.as_str() {

@@ -1,5 +1,6 @@
 //! The OpenAPI document of the JSON API, made from the operations themselves.
 
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -7,15 +8,31 @@ use utoipa::openapi::{RefOr, Required};
 
 use super::{lock, messages, queues, rules, sessions, subscriptions, topics};
 
-/// The JSON API of Peeklock. A queue or a topic is one percent-encoded path segment: the slashes of its
-/// path are `%2F` (or `%5C`, a backslash, where a proxy takes offence), and a sub-queue has its suffix,
-/// as in `orders%2F$deadletterqueue`. Messages are sent to a queue or a topic, and received from a queue,
-/// a subscription or a sub-queue of either. Every error is `application/problem+json`, whose `code` is
-/// for programs; only what is not HTTP at all, and a head that is too large or does not arrive in time,
-/// is answered with a bare 400, 431 or 408 and the end of the connection.
+/// What holds for all operations.
+const DESCRIPTION: &str = "The JSON API of Peeklock.
+
+A queue or a topic is one percent-encoded path segment: the slashes of its path are `%2F` (or `%5C`, a backslash, \
+where a proxy takes offence), and a sub-queue has its suffix, as in `orders%2F$deadletterqueue` or \
+`orders%2F$Transfer%2F$deadletterqueue`. Messages are sent to a queue or a topic, and received from a queue, a \
+subscription or a sub-queue of either. Settling and deferring what holds messages of sessions takes a link, which HTTP \
+has not: sessions are listed and looked into here, and received from over WebSocket.
+
+A body may be left out where everything in it is optional. A query parameter that an operation has not is refused.
+
+Every error is `application/problem+json`, whose `code` is for programs; only what is not HTTP at all, and a head that \
+is too large (128 KiB, or more than 96 headers) or does not arrive in time, is answered with a bare 400, 431 or 408 and \
+the end of the connection.
+
+Beside this API the listener serves the Service Bus REST data plane: `POST /{queue}/messages` sends, \
+`POST` and `DELETE /{entity}/messages/head?timeout=` receive under lock and for good, and \
+`DELETE`, `PUT` and `POST /{entity}/messages/{sequence number}/{lock token}` complete, abandon and renew. There the \
+slashes of a path stand as they are; properties of the broker are the header `BrokerProperties`, and each application \
+property is a header of its own, so its name is in lower case.";
+
+/// The document.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Peeklock", license(name = "MIT OR Apache-2.0")),
+    info(title = "Peeklock", description = DESCRIPTION, license(name = "MIT OR Apache-2.0")),
     servers((url = "/$api/v1")),
     paths(
         queues::list,
@@ -49,6 +66,7 @@ use super::{lock, messages, queues, rules, sessions, subscriptions, topics};
         messages::peek,
         messages::delete_batch,
         messages::purge,
+        messages::delete_unlocked,
         messages::delete_deferred,
         lock::complete,
         lock::abandon,
@@ -89,7 +107,36 @@ pub fn openapi_json() -> String {
         }
     }
     paths.extend(more);
-    document.to_json().unwrap_or_default()
+    let Ok(mut document) = serde_json::to_value(&document) else { return String::new() };
+    let optional = optional_bodies(&document);
+    for path in optional {
+        if let Some(required) = document.pointer_mut(&path) {
+            *required = false.into();
+        }
+    }
+    document.to_string()
+}
+
+/// Where the document says that a body is required although everything in it is optional.
+fn optional_bodies(document: &Value) -> Vec<String> {
+    let mut optional = Vec::new();
+    let Some(paths) = document["paths"].as_object() else { return optional };
+    for (path, item) in paths {
+        let Some(operations) = item.as_object() else { continue };
+        for (method, operation) in operations {
+            let body = &operation["requestBody"];
+            let schema = body["content"]["application/json"]["schema"]["$ref"].as_str();
+            let Some(schema) = schema.and_then(|at| document.pointer(at.trim_start_matches('#')))
+            else {
+                continue;
+            };
+            if schema.get("required").is_none() && body.get("required").is_some() {
+                let path = path.replace('~', "~0").replace('/', "~1");
+                optional.push(format!("/paths/{path}/{method}/requestBody/required"));
+            }
+        }
+    }
+    optional
 }
 
 /// The operations of a queue at another place, which these segments name.

@@ -5,16 +5,15 @@ use actix_web::web;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::message::NewMessage;
 use super::version::{located, page};
 use super::{json, no_content};
 use crate::body;
 use crate::delivery::inbound;
-use crate::error::{Answer, Problem};
+use crate::error::{Answer, Problem, Refusal};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
 use peeklock_core::path::{EntityAddress, EntityName};
-use peeklock_json::{ExplanationView, RuleForm};
+use peeklock_json::{ExplanationView, NewMessage, RuleForm};
 
 /// A page of a subscription's rules in case-insensitive order of their names.
 #[derive(Serialize, ToSchema)]
@@ -141,7 +140,8 @@ pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, pat
     let path = exchange.looked_into(path).await?;
     let (question, _room): (Question, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let message = inbound(&exchange.site, question.message.into_message()?);
+    let message = question.message.into_message().map_err(Refusal::argument)?;
+    let message = inbound(&exchange.site, message);
     let explained = exchange.site.broker.explain(&path, message).await?;
     let rules = explained.iter().map(ExplanationView::from).collect();
     Ok(json(StatusCode::OK, &Explained { rules }))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::json;
-use super::message::instant;
+use super::messages::instant;
 use super::version::page;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;

@@ -53,7 +53,7 @@ fn message(item: Item, number: usize) -> Result<Message, Refusal> {
 }
 
 /// A body given as text or as Base64, not as both; the empty body is legal (MSG-01).
-pub(crate) fn body(text: Option<String>, base64: Option<String>) -> Result<Body, &'static str> {
+fn body(text: Option<String>, base64: Option<String>) -> Result<Body, &'static str> {
     match (text, base64) {
         (Some(_), Some(_)) => Err("the body is given both as text and as Base64"),
         (Some(text), None) => Ok(Body::Data(Bytes::from(text))),

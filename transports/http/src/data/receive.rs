@@ -5,11 +5,10 @@ use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, MessageFacts, Outcome, ReceiveMode};
 use peeklock_core::contract::Right;
-use peeklock_core::message::Message;
 use peeklock_core::time::TimeSpan;
 
 use crate::broker_properties;
-use crate::delivery::{HeldBody, Undelivered, load, outbound};
+use crate::delivery::{HeldBody, Loaded, Undelivered, load, outbound};
 use crate::error::{Answer, Refusal};
 use crate::header_value::{BROKER_PROPERTIES, write_property};
 use crate::route::{encode_path, parameter};
@@ -40,17 +39,17 @@ pub(crate) async fn receive(
         return Ok(super::answer(StatusCode::NO_CONTENT).finish());
     };
     let room = outbound(&exchange.site, &messages).await?;
-    let message = load(received).await?;
+    let loaded = load(received).await?;
     let status = match mode {
         ReceiveMode::PeekLock => StatusCode::CREATED,
         ReceiveMode::ReceiveAndDelete => StatusCode::OK,
     };
     let mut response = super::answer(status);
-    write_headers(&mut response, &message, &received.facts);
+    write_headers(&mut response, &loaded, &received.facts);
     if let Some(location) = location(exchange, &entity, &received.facts) {
         response.insert_header((header::LOCATION, location));
     }
-    let response = response.body(HeldBody::new(message.body.as_bytes().clone(), room));
+    let response = response.body(HeldBody::new(loaded.message.body.as_bytes().clone(), room));
     undelivered.begun();
     Ok(response)
 }
@@ -67,8 +66,10 @@ fn wait(site: &Site, query: &str) -> Result<TimeSpan, Refusal> {
 }
 
 /// Properties as headers (HTP-03, HTP-05).
-fn write_headers(response: &mut HttpResponseBuilder, message: &Message, facts: &MessageFacts) {
-    response.insert_header((BROKER_PROPERTIES, broker_properties::write(message, facts)));
+fn write_headers(response: &mut HttpResponseBuilder, loaded: &Loaded, facts: &MessageFacts) {
+    let Loaded { message, dead_letter_source } = loaded;
+    let properties = broker_properties::write(message, facts, dead_letter_source.as_deref());
+    response.insert_header((BROKER_PROPERTIES, properties));
     let content_type = message.content_type.as_deref();
     if let Some(value) =
         content_type.and_then(|text| header::HeaderValue::from_bytes(text.as_bytes()).ok())

@@ -59,6 +59,72 @@ async fn a_message_is_sent_with_its_properties() {
     server.stop().await;
 }
 
+/// HTP-05, HTP-09, MSG-22: names of headers have no case, so names of properties are in lower case over them; a batch
+/// and the JSON API keep them.
+#[tokio::test]
+async fn names_of_properties_are_in_lower_case_as_headers_only() {
+    let server = Server::start().await;
+    let sent = server.ask("POST /q/messages\nX-Priority: 1", "a").await;
+    assert_eq!(sent.status, 201);
+    let head = "POST /q/messages\nContent-Type: application/vnd.microsoft.servicebus.json";
+    let batch = json!([{ "Body": "b", "UserProperties": { "X-Priority": 2 } }]);
+    assert_eq!(server.ask(head, batch.to_string()).await.status, 201);
+    let names: Vec<String> = stored(&server, "q")
+        .await
+        .iter()
+        .map(|message| message.application_properties[0].0.clone())
+        .collect();
+    assert_eq!(names, ["x-priority", "X-Priority"]);
+    let peeked = server.ask("GET /$api/v1/queues/q/messages?from=2", "").await.json();
+    assert_eq!(peeked["messages"][0]["applicationProperties"], json!({ "X-Priority": 2 }));
+    for value in ["1", "2"] {
+        assert_eq!(server.receive().await.header("x-priority"), Some(value));
+    }
+    server.stop().await;
+}
+
+/// HTP-05, HTP-09: a head has so many headers and no more; a message with more properties is sent in a batch.
+#[tokio::test]
+async fn more_properties_than_a_head_has_room_for_are_sent_in_a_batch() {
+    let server = Server::start().await;
+    let headers = |count| (0..count).map(|number| format!("p{number}: 1\n")).collect::<String>();
+    let head = |count| format!("POST /q/messages\n{}", headers(count));
+    // Host and Content-Length are headers, too.
+    assert_eq!(server.ask(&head(94), "a").await.status, 201);
+    assert_eq!(server.ask(&head(95), "a").await.status, 431);
+    let properties: serde_json::Map<String, serde_json::Value> =
+        (0..2_000).map(|number| (format!("p{number}"), number.into())).collect();
+    let head = "POST /q/messages\nContent-Type: application/vnd.microsoft.servicebus.json";
+    let batch = json!([{ "UserProperties": properties }]);
+    assert_eq!(server.ask(head, batch.to_string()).await.status, 201);
+    let counts: Vec<usize> = stored(&server, "q")
+        .await
+        .iter()
+        .map(|message| message.application_properties.len())
+        .collect();
+    assert_eq!(counts, [94, 2_000]);
+    server.stop().await;
+}
+
+/// FWD-26, HTP-03: a dead letter that was forwarded says in BrokerProperties where it was dead-lettered.
+#[tokio::test]
+async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered() {
+    let server = Server::start().await;
+    let forwards = json!({ "forwardDeadLetteredMessagesTo": "q", "maxDeliveryCount": 1 });
+    assert_eq!(server.ask("PUT /$api/v1/queues/Src", forwards.to_string()).await.status, 201);
+    assert_eq!(server.ask("POST /src/messages", "a").await.status, 201);
+    let received = server.ask("POST /src/messages/head?timeout=0", "").await;
+    assert!(!received.header("brokerproperties").unwrap().contains("DeadLetterSource"));
+    let location = received.header("location").unwrap().to_owned();
+    assert_eq!(server.ask(&format!("PUT {}", path_of(&location)), "").await.status, 200);
+    let arrived = server.ask("POST /q/messages/head?timeout=20", "").await;
+    let properties = arrived.header("brokerproperties").unwrap();
+    let properties: serde_json::Value = serde_json::from_str(properties).unwrap();
+    assert_eq!(properties["DeadLetterSource"], "Src");
+    assert_eq!(arrived.header("deadlettersource"), None);
+    server.stop().await;
+}
+
 /// HTP-01, HTP-09: send batch.
 #[tokio::test]
 async fn a_batch_is_sent_as_one() {

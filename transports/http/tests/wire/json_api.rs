@@ -289,3 +289,60 @@ async fn sessions_are_listed_in_pages() {
     expect(&server, &format!("POST {steps}/sessions"), json!({}), 405).await;
     server.stop().await;
 }
+
+/// PEK-07, DEL-07, HTP-10: a session is looked into without a hold on it, and what is in sessions that nobody holds
+/// is deleted by who manages the queue; a purge is of a queue without sessions.
+#[tokio::test]
+async fn sessions_are_looked_into_and_emptied() {
+    let server = Server::start().await;
+    let steps = "/$api/v1/queues/steps";
+    expect(&server, &format!("PUT {steps}"), json!({ "requiresSession": true }), 201).await;
+    let messages: Vec<Value> =
+        ["b", "a", "b"].map(|id| json!({ "body": id, "sessionId": id })).to_vec();
+    let batch = json!({ "messages": messages });
+    expect(&server, &format!("POST {steps}/messages/batch"), batch, 201).await;
+    let head = format!("GET {steps}/messages?count=10&sessionId=b");
+    let seen = expect(&server, &head, Value::Null, 200).await;
+    let numbers: Vec<&Value> =
+        seen["messages"].as_array().unwrap().iter().map(|one| &one["sequenceNumber"]).collect();
+    assert_eq!(numbers, [1, 3]);
+    let head = format!("POST {steps}/messages/purge");
+    assert_eq!(expect(&server, &head, json!({}), 400).await["code"], "InvalidOperation");
+    // Only what was enqueued before now (DEL-03).
+    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(1));
+    let head = format!("POST {steps}/messages/delete-unlocked");
+    let some = expect(&server, &head, json!({ "maxCount": 2 }), 200).await;
+    assert_eq!(some, json!({ "deleted": 2 }));
+    assert_eq!(expect(&server, &head, Value::Null, 200).await, json!({ "deleted": 1 }));
+    server.stop().await;
+}
+
+/// A query parameter that an operation has not is refused by its name, whatever the method.
+#[tokio::test]
+async fn unknown_query_parameters_are_refused() {
+    let server = Server::start().await;
+    for (head, name) in [
+        (format!("GET {Q}/messages?form=1"), "form"),
+        (format!("GET {Q}?skip=1"), "skip"),
+        ("GET /$api/v1/queues?skip=0&filter=a".to_owned(), "filter"),
+        (format!("POST {Q}/messages?sessionId=a"), "sessionId"),
+        (format!("DELETE {Q}?force"), "force"),
+    ] {
+        let refused = expect(&server, &head, json!({}), 400).await;
+        assert_eq!(refused["code"], "ArgumentError", "{head}");
+        assert!(refused["detail"].as_str().unwrap().contains(&format!("`{name}`")), "{refused}");
+    }
+    expect(&server, "GET /$api/v1/queues?SKIP=0&&top=1", Value::Null, 200).await;
+    server.stop().await;
+}
+
+/// A slash that is not encoded divides segments; the refusal says so.
+#[tokio::test]
+async fn a_slash_in_the_name_of_a_queue_is_encoded() {
+    let server = Server::start().await;
+    expect(&server, "PUT /$api/v1/queues/a%2Fb", json!({}), 201).await;
+    expect(&server, "GET /$api/v1/queues/a%2Fb", Value::Null, 200).await;
+    let refused = expect(&server, "GET /$api/v1/queues/a/b", Value::Null, 404).await;
+    assert!(refused["detail"].as_str().unwrap().contains("%2F"), "{refused}");
+    server.stop().await;
+}

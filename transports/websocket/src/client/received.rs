@@ -1,5 +1,7 @@
 //! A received message: what the sender set, and what the broker says about it.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use peeklock_core::command::{MessageFacts, MessageState};
 use peeklock_core::error::Rejection;
@@ -28,6 +30,7 @@ pub struct Received {
     message: Message,
     facts: MessageFacts,
     own_time_to_live: Option<TimeSpan>,
+    dead_letter_source: Option<String>,
 }
 
 impl Received {
@@ -36,13 +39,15 @@ impl Received {
         let mut facts = delivered.facts;
         facts.sub_queue =
             EntityAddress::parse(path).map_or(SubQueue::Main, |address| address.sub_queue);
-        let mut message = delivered.carried.message().map_err(|error| {
+        let (message, dead_letter_source) = delivered.carried.read().map_err(|error| {
             let sequence = facts.sequence;
             Rejection::internal(format!("message {sequence} cannot be read: {error}"))
         })?;
+        let mut message = message.into_owned();
         let own_time_to_live = message.time_to_live;
         message.time_to_live = facts.time_to_live.or(message.time_to_live);
-        Ok(Self { message, facts, own_time_to_live })
+        let dead_letter_source = dead_letter_source.map(Cow::into_owned);
+        Ok(Self { message, facts, own_time_to_live, dead_letter_source })
     }
 
     /// The message with the properties that its sender set, and those set by settlements.
@@ -137,6 +142,12 @@ impl Received {
     #[must_use]
     pub fn dead_letter_error_description(&self) -> Option<&str> {
         self.text(DEAD_LETTER_ERROR_DESCRIPTION)
+    }
+
+    /// The entity in which it was dead-lettered before it was forwarded here (FWD-26).
+    #[must_use]
+    pub fn dead_letter_source(&self) -> Option<&str> {
+        self.dead_letter_source.as_deref()
     }
 
     fn text(&self, key: &str) -> Option<&str> {

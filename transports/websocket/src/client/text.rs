@@ -5,9 +5,10 @@ use bytes::Bytes;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Explanation, RuleDescription};
+use peeklock_json::ReceivedView;
 
 use super::Received;
-use crate::frame::message::{Carried, Delivered, Outgoing};
+use crate::frame::message::Outgoing;
 use crate::frame::queue::QueueView;
 use crate::frame::session::SessionState;
 use crate::frame::topic::{ExplanationView, RuleForm, SubscriptionView, TopicView};
@@ -23,8 +24,7 @@ impl Received {
     /// data becomes data, and an id that is no text becomes one.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let carried = Carried::Typed(Box::new(self.message().clone()));
-        written(&Delivered { facts: *self.facts(), carried })
+        written(&ReceivedView::new(self.message(), self.facts(), self.dead_letter_source()))
     }
 }
 

@@ -18,7 +18,7 @@ impl Conversation {
     /// The listener is being stopped: receives end, deliveries stop, and what is in hand can be
     /// settled until the deadline.
     pub(super) fn begin_stop(&mut self, grace: Duration) {
-        self.deadline = Some(Instant::now() + grace);
+        self.deadline = Some(Box::pin(tokio::time::sleep(grace)));
         self.say_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
         self.stop_flows();
     }
@@ -32,8 +32,8 @@ impl Conversation {
 
     /// Whether a conversation that is to end has nothing left to wait for.
     pub(super) fn may_end(&self) -> bool {
-        let Some(deadline) = self.deadline else { return false };
-        if Instant::now() >= deadline {
+        let Some(deadline) = &self.deadline else { return false };
+        if Instant::now() >= deadline.deadline() {
             return true;
         }
         self.links.pending_count() == 0

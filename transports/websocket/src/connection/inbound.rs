@@ -63,6 +63,12 @@ impl Conversation {
                 return;
             }
             let (id, done) = match requests.pop_front() {
+                Some(Ok(Request { id, .. })) if self.awaits(id) => {
+                    let detail =
+                        format!("the id {id} is in use by a request that is not answered yet");
+                    // Under that id it would be taken for the answer to the other request.
+                    (0, Err((Rejection::argument(detail).into(), None)))
+                }
                 Some(Ok(Request { id, operation })) => {
                     let entity = entity_of(self, &operation);
                     let asked = Asked { id, permit: Arc::clone(&permit) };
@@ -87,6 +93,11 @@ impl Conversation {
                 self.say(id, Notice::Error(error));
             }
         }
+    }
+
+    /// Whether a request with this id is not answered yet.
+    fn awaits(&self, id: u32) -> bool {
+        self.links.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
     }
 
     async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
@@ -121,6 +132,9 @@ impl Conversation {
                 self.links.withdraw(withdraw.request);
                 self.done(&asked);
                 Ok(())
+            }
+            Operation::ReceiveDeferred(_) if asked.id == 0 => {
+                Err(Rejection::argument("receiveDeferred needs an id, to be answered").into())
             }
             Operation::ReceiveDeferred(numbered) => {
                 let link = self.receiver(numbered.link)?;
@@ -286,6 +300,10 @@ impl Conversation {
             Some(credit) if role == Role::Receiver => {
                 self.links.attach_flow(number, credit, asked.id, asked.permit);
             }
+            // Attached all the same, so that it hears when its queue is gone (ENT-15).
+            None if role == Role::Receiver => {
+                self.links.attach_watching(number, asked.id, asked.permit);
+            }
             Some(_) | None => self.done(&asked),
         }
         Ok(())
@@ -306,6 +324,9 @@ impl Conversation {
     }
 
     async fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
+        if asked.id == 0 {
+            return Err(Rejection::argument("receive needs an id, to be answered").into());
+        }
         let number = receive.link;
         self.receiver(number)?;
         let wait = self.wait_of(receive.wait_seconds)?;
@@ -316,22 +337,7 @@ impl Conversation {
         }
         self.authorize(number, Right::Listen).await?;
         let Asked { id, permit } = asked;
-        if wait > TimeSpan::ZERO {
-            self.refuse_wait(id)?;
-        }
         self.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
-        Ok(())
-    }
-
-    /// A request that waits is named by its id, to be withdrawn.
-    pub(super) fn refuse_wait(&self, id: u32) -> Result<(), Rejection> {
-        if id == 0 {
-            return Err(Rejection::argument("a request that waits needs an id, to be answered"));
-        }
-        if self.links.is_waiting(id) {
-            let detail = format!("another request that waits has the id {id}");
-            return Err(Rejection::argument(detail));
-        }
         Ok(())
     }
 

@@ -92,6 +92,16 @@ impl Conversation {
                 }
                 false
             }
+            Event::Watching { id, link, path, stopped } => {
+                if let Some(reason) = stopped {
+                    let error = self.wire_error(reason, &path);
+                    self.say(0, Notice::Detached(Detached { link, error }));
+                }
+                if id != 0 {
+                    self.say(id, Notice::Done(Default::default()));
+                }
+                false
+            }
             Event::Drained { id, path, result } => {
                 match result {
                     Ok(unused) => {
@@ -430,8 +440,11 @@ fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> 
     let carried = Carried::Stored { content, overlays };
     let carried = match encoding {
         Encoding::Binary => carried,
-        Encoding::Json => match carried.message() {
-            Ok(message) => Carried::Typed(Box::new(message)),
+        Encoding::Json => match carried.read() {
+            Ok((message, source)) => Carried::Typed {
+                message: Box::new(message.into_owned()),
+                dead_letter_source: source.map(std::borrow::Cow::into_owned),
+            },
             Err(error) => {
                 let sequence_number = message.facts.sequence.0;
                 tracing::error!(sequence_number, %error, "message cannot be read");

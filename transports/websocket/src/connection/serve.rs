@@ -68,6 +68,8 @@ impl Conversation {
                     self.begin_stop(grace);
                     Ok(())
                 }
+                // The next turn finds that it may end.
+                Turn::Deadline => Ok(()),
             };
             if let Err(ended) = step {
                 return ended;
@@ -94,6 +96,11 @@ impl Conversation {
         {
             self.stop = None;
             return Poll::Ready(Turn::Stop(grace));
+        }
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Turn::Deadline);
         }
         if self.unflushed {
             match Pin::new(&mut *socket).poll_flush(context) {

@@ -46,7 +46,6 @@ impl Conversation {
             return Err(Rejection::argument("acceptSession needs an id, to be answered").into());
         }
         self.refuse_link(number)?;
-        self.refuse_wait(asked.id)?;
         let wait = match session_id {
             Some(_) => TimeSpan::ZERO,
             None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,

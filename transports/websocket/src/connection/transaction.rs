@@ -41,6 +41,13 @@ pub(super) struct WaitingCommit {
     operations: Option<u32>,
 }
 
+impl WaitingCommit {
+    /// Whether its answer will have this id.
+    pub(super) const fn is_asked_as(&self, id: u32) -> bool {
+        id != 0 && self.asked.id == id
+    }
+}
+
 /// A commit on its way.
 pub(super) struct Committing {
     /// Locks that it settles or renews, by part.

@@ -2,14 +2,14 @@
 //!
 //! The binary form passes content on as it is stored; nothing is decoded on the way out.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::message::{Body, Content, ContentError, Message, MessageId, Overlay, Value};
+use peeklock_core::message::{Content, ContentError, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
-use serde::de::IgnoredAny;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
 use super::announce::{Announced, MADE_BYTES};
@@ -17,7 +17,7 @@ use super::json::Object;
 use super::text::{Instant, Span, Token};
 use super::wire::{Reader, Wire, skim_bytes};
 use crate::error::FrameError;
-use peeklock_json::{PropertyMap, write_map};
+use peeklock_json::{MessageView, NewMessage, PropertyMap, ReceivedView, ToldMessage, write_map};
 
 /// A message on its way to the broker.
 #[derive(Clone, Debug)]
@@ -41,133 +41,12 @@ pub(crate) enum Carried {
     /// Content and property overlays, as they are stored.
     Stored { content: Bytes, overlays: Vec<Bytes> },
     /// Read, overlays applied.
-    Typed(Box<Message>),
+    Typed { message: Box<Message>, dead_letter_source: Option<String> },
 }
 
 /// Application properties to set: an application-properties section in the binary form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Properties(pub(crate) Vec<(String, Value)>);
-
-/// A message as JSON, in the names of the JSON API over HTTP. Those that the broker sets are ignored
-/// when it is sent, so that a received message can be sent again (MSG-11).
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct MessageObject {
-    body: Option<String>,
-    body_base64: Option<String>,
-    message_id: Option<String>,
-    session_id: Option<String>,
-    partition_key: Option<String>,
-    transaction_partition_key: Option<String>,
-    reply_to_session_id: Option<String>,
-    correlation_id: Option<String>,
-    content_type: Option<String>,
-    subject: Option<String>,
-    to: Option<String>,
-    reply_to: Option<String>,
-    time_to_live: Option<Span>,
-    scheduled_enqueue_time_utc: Option<Instant>,
-    #[serde(default)]
-    force_persistence: bool,
-    #[serde(default)]
-    application_properties: PropertyMap,
-    sequence_number: Option<u64>,
-    enqueued_sequence_number: Option<u64>,
-    enqueued_time_utc: Option<Instant>,
-    expires_at_utc: Option<Instant>,
-    delivery_count: Option<u32>,
-    state: Option<StateName>,
-    size: Option<u32>,
-    lock_token: Option<Token>,
-    locked_until_utc: Option<Instant>,
-    #[serde(default, rename = "deadLetterSource")]
-    _dead_letter_source: IgnoredAny,
-}
-
-/// The same on its way out; absent properties are left out.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MessageView<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_base64: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    partition_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    transaction_partition_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to_session_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    correlation_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content_type: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subject: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time_to_live: Option<Span>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scheduled_enqueue_time_utc: Option<Instant>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    force_persistence: Option<bool>,
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    application_properties: serde_json::Map<String, serde_json::Value>,
-    #[serde(flatten)]
-    facts: Option<FactsView>,
-}
-
-/// What the broker says of a message.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FactsView {
-    sequence_number: u64,
-    enqueued_sequence_number: u64,
-    enqueued_time_utc: Instant,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at_utc: Option<Instant>,
-    delivery_count: u32,
-    state: StateName,
-    size: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lock_token: Option<Token>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    locked_until_utc: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-enum StateName {
-    Active,
-    Deferred,
-    Scheduled,
-}
-
-impl From<MessageState> for StateName {
-    fn from(state: MessageState) -> Self {
-        match state {
-            MessageState::Active => Self::Active,
-            MessageState::Deferred => Self::Deferred,
-            MessageState::Scheduled => Self::Scheduled,
-        }
-    }
-}
-
-impl From<StateName> for MessageState {
-    fn from(state: StateName) -> Self {
-        match state {
-            StateName::Active => Self::Active,
-            StateName::Deferred => Self::Deferred,
-            StateName::Scheduled => Self::Scheduled,
-        }
-    }
-}
 
 impl Outgoing {
     /// The typed view.
@@ -183,154 +62,58 @@ impl Outgoing {
 }
 
 impl Carried {
-    /// The message with what settlements have set.
+    /// The message with what settlements have set, and where it was dead-lettered before it was forwarded
+    /// (FWD-26).
     ///
     /// # Errors
     /// When the bytes are no content.
-    pub(crate) fn message(&self) -> Result<Message, ContentError> {
+    pub(crate) fn read(&self) -> Result<(Cow<'_, Message>, Option<Cow<'_, str>>), ContentError> {
         match self {
             Self::Stored { content, overlays } => {
                 let mut message = Content::parse(content.clone())?.decode()?;
-                for overlay in overlays {
-                    message.apply_overlay(&Overlay::from_bytes(overlay.clone()));
+                let overlays: Vec<Overlay> =
+                    overlays.iter().cloned().map(Overlay::from_bytes).collect();
+                for overlay in &overlays {
+                    message.apply_overlay(overlay);
                 }
-                Ok(message)
+                let source = Overlay::source_of(overlays.iter()).map(|path| path.to_owned().into());
+                Ok((Cow::Owned(message), source))
             }
-            Self::Typed(message) => Ok((**message).clone()),
-        }
-    }
-}
-
-impl<'a> MessageView<'a> {
-    fn new(message: &'a Message, facts: Option<&MessageFacts>) -> Self {
-        let bytes = message.body.as_bytes();
-        let text = std::str::from_utf8(bytes).ok();
-        let time_to_live = match facts {
-            Some(facts) => facts.time_to_live,
-            None => message.time_to_live,
-        };
-        let id = |id: &Option<MessageId>| id.as_ref().map(ToString::to_string);
-        Self {
-            body: text,
-            body_base64: text.is_none().then(|| STANDARD.encode(bytes)),
-            message_id: id(&message.message_id),
-            session_id: message.session_id.as_deref(),
-            partition_key: message.partition_key.as_deref(),
-            transaction_partition_key: message.transaction_partition_key.as_deref(),
-            reply_to_session_id: message.reply_to_session_id.as_deref(),
-            correlation_id: id(&message.correlation_id),
-            content_type: message.content_type.as_deref(),
-            subject: message.subject.as_deref(),
-            to: message.to.as_deref(),
-            reply_to: message.reply_to.as_deref(),
-            time_to_live: time_to_live.map(Span),
-            scheduled_enqueue_time_utc: message.scheduled_enqueue_time.map(Instant),
-            force_persistence: message.force_persistence.then_some(true),
-            application_properties: write_map(&message.application_properties),
-            facts: facts.map(FactsView::new),
-        }
-    }
-}
-
-impl FactsView {
-    fn new(facts: &MessageFacts) -> Self {
-        Self {
-            sequence_number: facts.sequence.0,
-            enqueued_sequence_number: facts.enqueued_sequence.0,
-            enqueued_time_utc: Instant(facts.enqueued_at),
-            expires_at_utc: facts.expires_at.map(Instant),
-            delivery_count: facts.shown_delivery_count(),
-            state: facts.state.into(),
-            size: facts.size,
-            lock_token: facts.lock.map(|lock| Token(lock.token)),
-            locked_until_utc: facts.lock.map(|lock| Instant(lock.until)),
-        }
-    }
-}
-
-impl MessageObject {
-    fn message<E: serde::de::Error>(&mut self) -> Result<Message, E> {
-        let body = match (self.body.take(), self.body_base64.take()) {
-            (Some(_), Some(_)) => {
-                return Err(E::custom("a message has body or bodyBase64, not both"));
+            Self::Typed { message, dead_letter_source } => {
+                Ok((Cow::Borrowed(message), dead_letter_source.as_deref().map(Cow::Borrowed)))
             }
-            (Some(text), None) => Bytes::from(text),
-            (None, Some(text)) => STANDARD
-                .decode(text)
-                .map_err(|error| E::custom(format!("bodyBase64: {error}")))?
-                .into(),
-            (None, None) => Bytes::new(),
-        };
-        Ok(Message {
-            body: Body::Data(body),
-            message_id: self.message_id.take().map(MessageId::String),
-            session_id: self.session_id.take(),
-            partition_key: self.partition_key.take(),
-            transaction_partition_key: self.transaction_partition_key.take(),
-            reply_to_session_id: self.reply_to_session_id.take(),
-            correlation_id: self.correlation_id.take().map(MessageId::String),
-            content_type: self.content_type.take(),
-            subject: self.subject.take(),
-            to: self.to.take(),
-            reply_to: self.reply_to.take(),
-            time_to_live: self.time_to_live.map(|span| span.0),
-            scheduled_enqueue_time: self.scheduled_enqueue_time_utc.map(|at| at.0),
-            force_persistence: self.force_persistence,
-            application_properties: std::mem::take(&mut self.application_properties.0),
-        })
-    }
-
-    fn facts<E: serde::de::Error>(&self) -> Result<MessageFacts, E> {
-        let missing = E::missing_field;
-        let lock = match (self.lock_token, self.locked_until_utc) {
-            (Some(token), Some(until)) => Some(LockGrant { token: token.0, until: until.0 }),
-            (None | Some(_), None | Some(_)) => None,
-        };
-        let shown = self.delivery_count.ok_or_else(|| missing("deliveryCount"))?;
-        Ok(MessageFacts {
-            sequence: SequenceNumber(
-                self.sequence_number.ok_or_else(|| missing("sequenceNumber"))?,
-            ),
-            enqueued_sequence: SequenceNumber(self.enqueued_sequence_number.unwrap_or(0)),
-            enqueued_at: self.enqueued_time_utc.ok_or_else(|| missing("enqueuedTimeUtc"))?.0,
-            expires_at: self.expires_at_utc.map(|at| at.0),
-            time_to_live: self.time_to_live.map(|span| span.0),
-            delivery_count: if lock.is_some() { shown.saturating_sub(1) } else { shown },
-            state: self.state.map_or(MessageState::Active, Into::into),
-            sub_queue: SubQueue::Main,
-            lock,
-            size: self.size.unwrap_or(0),
-            overlay_count: 0,
-        })
+        }
     }
 }
 
 impl Serialize for Outgoing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let message = self.message().map_err(ser::Error::custom)?;
-        MessageView::new(&message, None).serialize(serializer)
+        MessageView::new(&message).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Outgoing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Object(mut object) = Object::<MessageObject>::deserialize(deserializer)?;
-        Ok(Self::Typed(Box::new(object.message()?)))
+        let Object(object) = Object::<NewMessage>::deserialize(deserializer)?;
+        Ok(Self::Typed(Box::new(object.into_message().map_err(D::Error::custom)?)))
     }
 }
 
 impl Serialize for Delivered {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let message = self.carried.message().map_err(ser::Error::custom)?;
-        MessageView::new(&message, Some(&self.facts)).serialize(serializer)
+        let (message, source) = self.carried.read().map_err(ser::Error::custom)?;
+        ReceivedView::new(&message, &self.facts, source.as_deref()).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Delivered {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Object(mut object) = Object::<MessageObject>::deserialize(deserializer)?;
-        let facts = object.facts()?;
-        Ok(Self { facts, carried: Carried::Typed(Box::new(object.message()?)) })
+        let Object(mut object) = Object::<ToldMessage>::deserialize(deserializer)?;
+        let facts = object.facts().map_err(D::Error::missing_field)?;
+        let dead_letter_source = object.take_dead_letter_source();
+        let message = Box::new(object.into_message().map_err(D::Error::custom)?);
+        Ok(Self { facts, carried: Carried::Typed { message, dead_letter_source } })
     }
 }
 
@@ -449,9 +232,11 @@ impl Wire for Delivered {
                 content.write(out);
                 overlays.write(out);
             }
-            Carried::Typed(message) => {
+            Carried::Typed { message, dead_letter_source } => {
                 message.encode().as_bytes().write(out);
-                Vec::<Bytes>::new().write(out);
+                let source = dead_letter_source.as_deref().map(Overlay::dead_letter_source);
+                let overlays = source.map(|overlay| overlay.as_bytes().clone());
+                overlays.into_iter().collect::<Vec<_>>().write(out);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Frames of both encodings: golden ones, every truncation, random mutations, random round trips.
 
+mod overlays;
 mod topics;
 
 use bytes::Bytes;
@@ -663,7 +664,7 @@ fn random_deliveries_come_back_the_same() {
             assert_eq!(read.facts, delivery.facts, "seed {seed}");
             match &read.carried {
                 Carried::Stored { content: bytes, .. } => assert_eq!(bytes, content.as_bytes()),
-                Carried::Typed(read) => {
+                Carried::Typed { message: read, .. } => {
                     let mut expected = Content::parse(content.as_bytes().clone())
                         .and_then(|content| content.decode())
                         .unwrap();

@@ -21,7 +21,8 @@ pub struct Client {
     /// Frames of the server that were taken.
     pub seen: u64,
     pub items: VecDeque<Json>,
-    next_id: u64,
+    /// Must not be the id of a request that is not answered, also after a resumption.
+    pub next_id: u64,
 }
 
 /// Upgrades with these headers.

@@ -228,6 +228,26 @@ fn a_stop_leaves_time_to_settle_and_counts_nothing() {
     });
 }
 
+/// SET-31: the connection ends at the second that was announced, whatever the heartbeat, with the close code that
+/// says why; and not before, since a client may still settle.
+#[test]
+fn a_stop_ends_at_the_second_that_it_announced() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let mut client = Client::hello(server.address, json!({ "heartbeatSeconds": 20 })).await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let begun = std::time::Instant::now();
+        let stopping = tokio::spawn(server.stop_within(Duration::from_secs(1)));
+        assert_eq!(client.pushed("closing").await["seconds"], 1);
+        assert_eq!(client.closed().await.map(|(code, _)| code), Some(1_001));
+        let taken = begun.elapsed();
+        assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&taken), "{taken:?}");
+        stopping.await.unwrap();
+    });
+}
+
 /// SET-31: what was not settled by then is there again, uncounted.
 #[test]
 fn a_stop_releases_what_is_not_settled() {
@@ -268,6 +288,101 @@ fn both_sides_keep_the_heartbeat() {
         // The client says nothing.
         let (code, _) = client.closed().await.unwrap();
         assert_eq!(code, 4_100);
+        server.stop().await;
+    });
+}
+
+/// ENT-15, ENT-24: a receiver that has not asked for deliveries hears all the same that its queue is gone, or gives no
+/// receives; what it asks for next attaches it again.
+#[test]
+fn a_receiver_without_credit_is_told_when_its_queue_is_gone() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.receive_with(None).await;
+        let status = |status: &str| json!({ "path": "q", "properties": { "status": status } });
+        client.ask("updateQueue", status("ReceiveDisabled")).await;
+        assert_eq!(client.pushed("detached").await["error"]["condition"], "EntityDisabled");
+        client.ask("updateQueue", status("Active")).await;
+        server.put(&["a"]).await;
+        client.ask("credit", json!({ "link": 1, "upTo": 1 })).await;
+        assert_eq!(client.deliveries(1).await, [(1, "a".to_owned())]);
+        client.ask("detach", json!({ "link": 1 })).await;
+        client.receive_with(None).await;
+        client.ask("deleteQueue", json!({ "path": "q" })).await;
+        assert_eq!(client.pushed("detached").await["error"]["condition"], "EntityNotFound");
+        server.stop().await;
+    });
+}
+
+/// RCV-29, SES-01, ENT-24: where nothing is delivered to it, a receiver without credit attaches all the same, and
+/// looks; credit is what is refused.
+#[test]
+fn a_receiver_may_look_where_it_may_not_receive() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let mut client = server.client().await;
+        let disabled = json!({ "status": "ReceiveDisabled" });
+        client.ask("updateQueue", json!({ "path": "q", "properties": disabled })).await;
+        let properties = json!({ "requiresSession": true });
+        client.ask("createQueue", json!({ "path": "steps", "properties": properties })).await;
+        for (link, path, condition) in
+            [(1, "q", "EntityDisabled"), (2, "steps", "InvalidOperation")]
+        {
+            let attach = json!({ "link": link, "path": path, "role": "receiver" });
+            assert_eq!(client.ask("attach", attach).await["done"], json!({}), "{path}");
+            let peek = json!({ "link": link, "from": 0, "maxCount": 1 });
+            assert!(client.ask("peek", peek).await["received"].is_object(), "{path}");
+            client.ask("credit", json!({ "link": link, "upTo": 1 })).await;
+            let detached = client.pushed("detached").await;
+            assert_eq!(
+                (&detached["link"], &detached["error"]["condition"]),
+                (&json!(link), &json!(condition))
+            );
+        }
+        // Credit that is there before the answer is not forgotten.
+        let id = 1_000;
+        client
+            .frame_of(json!([
+                { "id": id, "attach": { "link": 3, "path": "q", "role": "receiver" } },
+                { "credit": { "link": 3, "upTo": 1 } },
+            ]))
+            .await;
+        assert_eq!(client.answer(id).await["done"], json!({}));
+        assert_eq!(client.pushed("detached").await["link"], 3);
+        server.stop().await;
+    });
+}
+
+/// An id that is in use is refused, so that no two answers have it, and the request that has it is not lost: what it
+/// takes is delivered, and it can be withdrawn. An answer that nobody can tell from others takes nothing.
+#[test]
+fn a_request_id_that_is_in_use_is_refused() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.receive_with(None).await;
+        let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 60 });
+        client.frame_of(json!([{ "id": 900, "receive": receive }])).await;
+        client.frame_of(json!([{ "id": 900, "receive": receive }])).await;
+        let refused = client.pushed("error").await;
+        assert_eq!(refused["condition"], "ArgumentError");
+        assert!(refused["detail"].as_str().unwrap().contains("900"), "{refused}");
+        client.frame_of(json!([{ "receive": receive }])).await;
+        assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
+        client
+            .frame_of(json!([{ "receiveDeferred": { "link": 1, "sequenceNumbers": [1] } }]))
+            .await;
+        assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
+        server.put(&["a", "b"]).await;
+        let got = client.answer(900).await;
+        assert_eq!(got["received"]["messages"][0]["body"], "a");
+        assert_eq!(server.delivery_counts().await.len(), 2);
+        assert_eq!(available(&server).await, 1);
+        // It is answered: the id is free again.
+        client.frame_of(json!([{ "id": 900, "heartbeat": {} }])).await;
+        assert_eq!(client.answer(900).await["done"], json!({}));
         server.stop().await;
     });
 }

@@ -1,0 +1,82 @@
+//! What settlements, rules and forwarding have set on a message, as a client of either encoding is told.
+
+use peeklock_core::message::{MessageId, PropertyChange, SettableProperty, ValueRef};
+
+use super::*;
+
+/// As `golden.txt`: a delivery with overlays of each kind.
+const GOLDEN: &str = include_str!("../golden_overlays.txt");
+
+/// `order-1` as a rule has changed it, dead-lettered in `events/Subscriptions/eu` and forwarded.
+fn forwarded() -> Delivered {
+    let mut delivered = delivered();
+    let changes = [
+        PropertyChange::SetBroker(SettableProperty::MessageId, ValueRef::String("order-2")),
+        PropertyChange::SetBroker(SettableProperty::Subject, ValueRef::Null),
+        PropertyChange::Remove("priority"),
+        PropertyChange::Set("table", ValueRef::String("seven")),
+    ];
+    let overlays = [
+        Overlay::of_changes(changes),
+        Overlay::encode(&[("cause".into(), "broken".into())]).unwrap(),
+        Overlay::dead_letter_source("events/Subscriptions/eu"),
+    ];
+    delivered.facts.enqueued_sequence = SequenceNumber(7);
+    delivered.carried = Carried::Stored {
+        content: message().encode().as_bytes().clone(),
+        overlays: overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect(),
+    };
+    delivered
+}
+
+fn frame() -> Vec<Item> {
+    let messages = vec![forwarded()];
+    vec![Item::push(Notice::Deliveries(Deliveries { link: 1, first: 17, messages }))]
+}
+
+/// FWD-26, ACT-02, ACT-07: broker properties that were set or unset, application properties that were set or
+/// removed, and where it was dead-lettered.
+#[test]
+fn a_delivery_says_what_was_changed_on_its_way() {
+    let [json, binary] = Encoding::ALL.map(|encoding| server_frame(encoding, 5, frame()));
+    let (json, binary) = if json.starts_with(b"{") { (json, binary) } else { (binary, json) };
+    let now = format!("{}\n{}\n", std::str::from_utf8(&json).unwrap(), hexadecimal(&binary));
+    assert_eq!(now, GOLDEN);
+}
+
+/// FWD-26, ACT-02, ACT-07
+#[test]
+fn a_client_of_either_encoding_is_told_the_same() {
+    for (line, encoding) in GOLDEN.lines().zip([Encoding::Json, Encoding::Binary]) {
+        let bytes = match encoding {
+            Encoding::Json => Bytes::from(line),
+            Encoding::Binary => bytes_of(line),
+        };
+        let mut frame = of_client::decode(encoding, &bytes).unwrap();
+        let Some(Item { notice: Notice::Deliveries(read), .. }) = frame.items.pop() else {
+            panic!()
+        };
+        let (message, source) = read.messages[0].carried.read().unwrap();
+        assert_eq!(source.as_deref(), Some("events/Subscriptions/eu"));
+        assert_eq!(message.message_id, Some(MessageId::String("order-2".into())));
+        assert_eq!(message.subject, None);
+        let mut properties = message.application_properties.clone();
+        properties.sort_by(|left, right| left.0.cmp(&right.0));
+        assert_eq!(
+            properties,
+            [("cause".into(), "broken".into()), ("table".into(), "seven".into())]
+        );
+    }
+}
+
+/// MSG-11: what was received is sent again as it is; what only a broker says is ignored, whatever it is.
+#[test]
+fn what_a_broker_says_is_ignored_in_what_is_sent() {
+    let mut sent: serde_json::Value = serde_json::to_value(forwarded()).unwrap();
+    sent["deliveryCount"] = "many".into();
+    sent["state"] = serde_json::json!({});
+    let Outgoing::Typed(read) = serde_json::from_value(sent.clone()).unwrap() else { panic!() };
+    assert_eq!(read.message_id, Some(MessageId::String("order-2".into())));
+    sent["deadLetterSourc"] = "misspelt".into();
+    assert!(serde_json::from_value::<Outgoing>(sent).is_err());
+}
