@@ -275,7 +275,9 @@ fn weight(released: &Released) -> u64 {
     match released {
         Released::Delivery { message, .. } => of(message),
         Released::Answer { result: Ok(outcome), .. } => match outcome {
-            Outcome::Received(messages) | Outcome::Peeked(messages) => messages.iter().map(of).sum(),
+            Outcome::Received(messages) | Outcome::Peeked(messages) => {
+                messages.iter().map(of).sum()
+            }
             Outcome::SessionState(Some(_)) => UNKNOWN_BYTES,
             _ => 0,
         },

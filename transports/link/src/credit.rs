@@ -43,13 +43,7 @@ pub struct Bounds {
 impl Flow {
     /// A flow that begins behind this delivery.
     pub(crate) const fn new(last: u32) -> Self {
-        Self {
-            base: last,
-            returned_bytes: 0,
-            delivery_limit: 0,
-            byte_limit: 0,
-            draining: false,
-        }
+        Self { base: last, returned_bytes: 0, delivery_limit: 0, byte_limit: 0, draining: false }
     }
 
     /// The limits to be told to the entity, if they have changed enough.

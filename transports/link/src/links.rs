@@ -596,13 +596,7 @@ impl<G: Engine, T> Links<G, T> {
     }
 
     /// The same under a name that was given before.
-    pub fn submit_as(
-        &mut self,
-        number: u32,
-        ticket: Ticket,
-        command: Command,
-        correlation: u64,
-    ) {
+    pub fn submit_as(&mut self, number: u32, ticket: Ticket, command: Command, correlation: u64) {
         let Some(link) = self.links.get(&number) else { return };
         let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
         let request = Request { ticket, sub_queue: link.entity.sub_queue(), command, reply };

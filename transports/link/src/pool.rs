@@ -181,12 +181,13 @@ impl State {
             .min();
         // If all of them wait, nothing would ever go on: then the last that came yields.
         let stuck = || {
-            let all_wait = |(key, seated): (&u64, &Seated)| {
-                seated.held_bytes == 0 || self.queue.contains(key)
-            };
-            let last = self.queue.iter().rev().find(|key| {
-                self.seats.get(key).is_some_and(|seated| seated.held_bytes > 0)
-            });
+            let all_wait =
+                |(key, seated): (&u64, &Seated)| seated.held_bytes == 0 || self.queue.contains(key);
+            let last = self
+                .queue
+                .iter()
+                .rev()
+                .find(|key| self.seats.get(key).is_some_and(|seated| seated.held_bytes > 0));
             self.seats.iter().all(all_wait).then_some(last).flatten().copied()
         };
         let Some(key) = slowest.map(|(_, key)| key).or_else(stuck) else { return };

@@ -27,8 +27,8 @@ mod tests;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::announce::announced;
 use self::announce::Announced;
+pub(crate) use self::announce::announced;
 pub(crate) use self::forward::{Forward, Forwarded, Forwarding};
 pub(crate) use self::hello::{Authenticate, Closing, Hello, Welcome};
 pub(crate) use self::link::{
@@ -566,8 +566,7 @@ impl Notice {
 
         let error =
             |error: &WireError| ERROR_BYTES + (error.detail.len() + error.entity.len()) as u64;
-        let ranges =
-            |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
         let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
         match self {
             Self::Error(it) => error(it),

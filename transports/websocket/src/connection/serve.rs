@@ -180,9 +180,7 @@ impl Conversation {
         let Ok(Request { operation: Operation::Receive(receive), .. }) = request else {
             return true;
         };
-        receive.wait_seconds > 0.0
-            || !self.may_write()
-            || self.links.may_receive(self.room_bytes())
+        receive.wait_seconds > 0.0 || !self.may_write() || self.links.may_receive(self.room_bytes())
     }
 
     /// Whether anything may be written: the client has confirmed enough of what went before.

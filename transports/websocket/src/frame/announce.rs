@@ -148,8 +148,8 @@ impl Scan {
                     if self.depth + 1 == self.request_depth {
                         let (elements, parts) = (self.elements, self.parts);
                         // Every element brings room for a good many parts.
-                        let made_bytes = (parts * PART_BYTES)
-                            .saturating_sub(elements.max(1) * COMMAND_BYTES);
+                        let made_bytes =
+                            (parts * PART_BYTES).saturating_sub(elements.max(1) * COMMAND_BYTES);
                         add(Announced { elements, made_bytes });
                         (self.parts, self.elements) = (0, 0);
                     }

@@ -3,13 +3,13 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::announce::{Announced, MADE_BYTES};
 use super::bodies;
 use super::text::Instant;
 use super::topic::{
     Explained, RuleForm, RuleList, SubscriptionList, SubscriptionProperties, SubscriptionView,
     TopicList, TopicProperties, TopicView,
 };
-use super::announce::{Announced, MADE_BYTES};
 use super::wire::{Reader, Wire, skim_bytes, wire, write_part};
 use crate::error::FrameError;
 
