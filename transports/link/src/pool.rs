@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 
 /// So long nobody is judged by the pace at which something arrives.
 const GRACE: Duration = Duration::from_secs(1);
+/// So long who waits is not judged again.
+const AGAIN: Duration = Duration::from_millis(250);
+/// So long one who was told to yield has, before another is told.
+const TURN: Duration = Duration::from_millis(100);
 /// Who sends less than so many bytes a second yields, if others wait.
 const PACE_BYTES: u64 = 64 << 10;
 
@@ -21,6 +25,8 @@ struct State {
     seats: HashMap<u64, Seated>,
     /// Who waits, in order.
     queue: VecDeque<u64>,
+    /// When somebody was told to yield.
+    told: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -61,6 +67,7 @@ impl Pool {
                 next: 0,
                 seats: HashMap::new(),
                 queue: VecDeque::new(),
+                told: None,
             }),
         })
     }
@@ -129,7 +136,7 @@ impl Seat {
         state.have_slowest_yield(self.key, now);
         match state.seats.get(&self.key) {
             Some(seated) if seated.must_yield => Room::Yield,
-            _ => Room::Later(now + GRACE),
+            _ => Room::Later(now + AGAIN),
         }
     }
 
@@ -145,6 +152,13 @@ impl Seat {
             seated.waker = Some(context.waker().clone());
         }
         seated.must_yield
+    }
+
+    /// The same, asked by who does not wait.
+    #[must_use]
+    pub fn is_told_to_yield(&self) -> bool {
+        self.held_bytes > 0
+            && self.pool.lock().seats.get(&self.key).is_some_and(|seated| seated.must_yield)
     }
 
     /// Gives everything back: it has arrived, or never will.
@@ -165,9 +179,10 @@ impl Drop for Seat {
 }
 
 impl State {
-    /// Has that one of the slow yield that is slowest, if nobody is about to yield.
+    /// Has that one of the slow yield that is slowest; one after the other, since who is told may not be
+    /// reading just now.
     fn have_slowest_yield(&mut self, asking: u64, now: Instant) {
-        if self.seats.values().any(|seated| seated.must_yield && seated.held_bytes > 0) {
+        if self.told.is_some_and(|told| now.saturating_duration_since(told) < TURN) {
             return;
         }
         let slowest = self
@@ -175,7 +190,10 @@ impl State {
             .iter()
             // Who waits for room itself cannot be faster.
             .filter(|(key, seated)| {
-                seated.held_bytes > 0 && **key != asking && !self.queue.contains(key)
+                seated.held_bytes > 0
+                    && !seated.must_yield
+                    && **key != asking
+                    && !self.queue.contains(key)
             })
             .filter_map(|(key, seated)| Some((seated.pace(now)?, *key)))
             .min();
@@ -193,6 +211,7 @@ impl State {
         let Some(key) = slowest.map(|(_, key)| key).or_else(stuck) else { return };
         if let Some(seated) = self.seats.get_mut(&key) {
             seated.must_yield = true;
+            self.told = Some(now);
             if let Some(waker) = seated.waker.take() {
                 waker.wake();
             }

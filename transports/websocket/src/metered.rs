@@ -54,6 +54,11 @@ impl Metered {
         began.elapsed() > patience + paced
     }
 
+    /// Whether it has to give up what has arrived.
+    pub(crate) fn must_yield(&self) -> bool {
+        self.seat.is_told_to_yield()
+    }
+
     /// Nothing was read for a while: a frame that has begun is judged from now on.
     pub(crate) fn begin_anew(&mut self) {
         self.began = self.began.map(|_| Instant::now());

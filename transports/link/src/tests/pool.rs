@@ -16,12 +16,16 @@ fn who_is_slow_yields_to_who_waits() {
     assert_eq!(slow.take(STEP, start, 20_000, start, &context), Room::Granted);
     assert_eq!(slower.take(STEP, start, 10_000, start, &context), Room::Granted);
     let later = start + Duration::from_secs(1);
-    assert_eq!(honest.take(STEP, start, 16_384, start, &context), Room::Later(later));
+    let again = Duration::from_millis(250);
+    assert_eq!(honest.take(STEP, start, 16_384, start, &context), Room::Later(start + again));
     assert!(!slow.must_yield(20_000, &context) && !slower.must_yield(10_000, &context));
     let asked = honest.take(STEP, start, 16_384, later, &context);
-    assert_eq!(asked, Room::Later(later + Duration::from_secs(1)));
+    assert_eq!(asked, Room::Later(later + again));
     assert!(!slow.must_yield(20_000, &context));
     assert!(slower.must_yield(10_000, &context));
+    // It may not be reading: a while later the next is told, too.
+    honest.take(STEP, start, 16_384, later + again, &context);
+    assert!(slow.must_yield(20_000, &context));
     drop(slower);
     assert_eq!(honest.take(STEP, start, 16_384, later, &context), Room::Granted);
 }

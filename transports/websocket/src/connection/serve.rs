@@ -14,9 +14,13 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use super::{CLOSE_TIMEOUT, Conversation, Ended, FRAMES_PER_TURN, Held, Turn};
 use crate::error::{Close, FrameError, code};
-use crate::frame::{BadRequest, ClientFrame, Encoding, Notice, Operation, Request, announced};
+use crate::frame::{
+    BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Notice, Operation, Request, announced,
+};
 use crate::site::{Call, Socket};
 
+/// Why a frame has to be given up.
+const YIELDS: &str = "a frame arrives slowly, and others wait";
 /// Pongs that may wait for the socket; with more, nothing is read.
 const PONG_BYTES_MAX: usize = 4 << 10;
 /// What a pong has besides what was in the ping.
@@ -74,6 +78,8 @@ impl Conversation {
             if let Err(ended) = step {
                 return ended;
             }
+            // What was written has made room for answers.
+            self.begin_apart();
             self.links.hand_over();
         }
     }
@@ -136,7 +142,7 @@ impl Conversation {
             return true;
         }
         // Answers give their room back although the client has not taken what went before.
-        if !may_write && !self.may_answer() {
+        if !may_write && !(self.may_answer() && self.ready.len() < LIST_COUNT_MAX) {
             return false;
         }
         let has_room = match self.wanted_bytes {
@@ -284,6 +290,10 @@ impl Conversation {
         // Locks that have ended make room although the client says nothing.
         self.links.limit_full(self.broker.now());
         let patience = self.site.config.frame_timeout;
+        // Told while it was not read.
+        if socket.get_mut().must_yield() {
+            return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));
+        }
         if !self.may_read() {
             // It is not the client who is slow.
             socket.get_mut().begin_anew();
@@ -356,8 +366,7 @@ pub(super) fn lost(error: &SocketError) -> Ended {
             Ended::Refused(Close::of_frame(&FrameError::BadValue("WebSocket frame")))
         }
         SocketError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            let reason = "a frame arrives slowly, and others wait";
-            Ended::Lost(Some(Close::new(code::SLOW, reason)))
+            Ended::Lost(Some(Close::new(code::SLOW, YIELDS)))
         }
         _ => Ended::Lost(None),
     }
