@@ -193,7 +193,7 @@ pub trait Machine {
     fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key;
 }
 
-// TEMPORARY names, replaced by full paths below.
+// What lies below has the same names in every crate of the core: `crate::error` here is `peeklock_core::error`.
 pub(crate) use peeklock_model::{change, command, effect, transaction, transfer};
 pub(crate) use peeklock_record as store;
 pub(crate) use peeklock_words::{

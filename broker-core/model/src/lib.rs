@@ -10,6 +10,6 @@ pub mod effect;
 pub mod transaction;
 pub mod transfer;
 
-// TEMPORARY names, replaced by full paths below.
+// What lies below has the same names in every crate of the core: `crate::error` here is `peeklock_core::error`.
 pub(crate) use peeklock_record as store;
 pub(crate) use peeklock_words::{description, error, ids, limits, message, path, rule, time};
