@@ -376,8 +376,13 @@ impl Broker {
     }
 
     fn paths_of(&self, kind: EntityKind, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
-        let all = self.shared.directory.sorted_of(kind, prefix);
-        all.into_iter().skip(skip).take(top).map(|(_, entry)| entry.path).collect()
+        self.shared.directory.list(kind, prefix, skip, top)
+    }
+
+    /// How many queues, topics and subscriptions there are.
+    #[must_use]
+    pub fn entity_count(&self) -> usize {
+        self.shared.directory.len()
     }
 
     /// The gauges of all entities, for a metrics exporter.

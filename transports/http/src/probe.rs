@@ -42,7 +42,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
                 version: env!("CARGO_PKG_VERSION"),
                 store,
                 durable,
-                entities: site.broker.observed().len(),
+                entities: site.broker.entity_count(),
                 requests_in_progress: site.in_progress(),
             };
             Ok(HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health))
