@@ -13,8 +13,10 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::actor::directory::Directory;
 use crate::actor::inlet::Inlet;
 use crate::actor::namespace::{Create, DeleteEntity, NamespaceActor, Root, Stop};
+use crate::actor::pulse::Pulses;
 use crate::builder::BrokerBuilder;
 use crate::call::{Call, CallList};
+use crate::census::Census;
 use crate::clock::Clock;
 use crate::command::{Command, Described, InboundMessage, Outcome, RuleCommand, SessionCommand};
 use crate::contract::{Authorizer, Principal, Right};
@@ -29,7 +31,7 @@ use crate::permits::Budget;
 use crate::request::{Release, Request, Way, release_all};
 use crate::store::Store;
 use crate::telemetry::Observed;
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Room;
 
 /// What all handles of one broker share.
@@ -44,6 +46,9 @@ pub struct Shared {
     pub(crate) parking: Budget,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
+    pub(crate) pulses: Pulses,
+    /// What all machines keep together.
+    pub(crate) census: Arc<Census>,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
     /// Whether every entity that the store has was opened.
@@ -75,6 +80,15 @@ impl Health {
             first
         });
     }
+}
+
+/// A turn that takes too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stalled {
+    /// The entity; none while it is being opened.
+    pub path: Option<Arc<str>>,
+    /// For how long it has been at it.
+    pub took: TimeSpan,
 }
 
 /// A running broker. Cheap to clone; usable from any thread and any runtime. The broker ends when
@@ -451,6 +465,15 @@ impl Broker {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.shared.health.failure.borrow().clone()
+    }
+
+    /// The turn of an entity that has taken a second and more, if there is one: everybody else on its
+    /// arbiter waits.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Stalled> {
+        let (id, took) = self.shared.pulses.stalled(self.shared.clock.now())?;
+        let path = self.shared.directory.path_of(id);
+        Some(Stalled { path, took })
     }
 
     /// Waits until the broker can do its work no more, and returns why.

@@ -35,11 +35,12 @@ pub mod telemetry;
 pub mod broker;
 pub mod builder;
 pub mod call;
+pub mod census;
 pub mod contract;
 mod forwarders;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use broker::{Broker, Entity};
+pub use broker::{Broker, Entity, Stalled};
 pub use builder::{BrokerBuilder, StartError};

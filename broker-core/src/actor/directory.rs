@@ -61,6 +61,13 @@ impl Directory {
         order.list(prefix, skip, top)
     }
 
+    /// The path of an entity; looks at all of them.
+    #[must_use]
+    pub fn path_of(&self, id: EntityId) -> Option<Arc<str>> {
+        let found = self.entries.iter().find(|entry| entry.id == id)?;
+        Some(Arc::clone(&found.path))
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

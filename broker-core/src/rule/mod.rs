@@ -14,6 +14,7 @@ pub mod codec;
 mod correlation;
 mod description;
 mod explain;
+mod judging;
 mod matcher;
 mod properties;
 pub mod sql;
@@ -32,7 +33,10 @@ pub use action::Changed;
 pub use correlation::CorrelationFilter;
 pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
 pub use explain::{Explanation, Read, Tested, Verdict};
-pub use matcher::{Cause, Copy, Counted, Matcher, Refusal, Selection, SubscriptionSettings};
+pub use judging::{Judged, Judging};
+pub use matcher::{
+    Cause, Copy, Counted, Excess, Matcher, Refusal, Selection, SubscriptionSettings,
+};
 pub use properties::{Facts, Properties, Published};
 pub use system::SystemProperty;
 pub use trial::try_rules;

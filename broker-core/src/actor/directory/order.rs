@@ -49,12 +49,13 @@ impl Order {
 
     /// Those whose keys begin with `prefix`, `top` of them after `skip`.
     pub(super) fn list(&self, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
-        let mut at = self.pieces.partition_point(|piece| {
-            piece.last().is_some_and(|(last, _)| last.as_str() < prefix)
-        });
-        let before = self.pieces.get(at).map_or(0, |piece| {
-            piece.partition_point(|(key, _)| key.as_str() < prefix)
-        });
+        let mut at = self
+            .pieces
+            .partition_point(|piece| piece.last().is_some_and(|(last, _)| last.as_str() < prefix));
+        let before = self
+            .pieces
+            .get(at)
+            .map_or(0, |piece| piece.partition_point(|(key, _)| key.as_str() < prefix));
         let mut skip = before.saturating_add(skip);
         // Whole pieces are passed over by their length.
         while let Some(piece) = self.pieces.get(at).filter(|piece| piece.len() <= skip) {
@@ -71,9 +72,9 @@ impl Order {
 
     /// The piece that has a key or would take it.
     fn piece_of(&self, key: &PathKey) -> usize {
-        let behind = self.pieces.partition_point(|piece| {
-            piece.first().is_some_and(|(first, _)| first <= key)
-        });
+        let behind = self
+            .pieces
+            .partition_point(|piece| piece.first().is_some_and(|(first, _)| first <= key));
         behind.saturating_sub(1)
     }
 }

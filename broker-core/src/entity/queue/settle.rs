@@ -7,7 +7,7 @@ use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::command::{Outcome, Settlement};
 use crate::effect::Answer;
 use crate::entity::slot::{Slot, SlotState};
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
 use crate::ids::{LockToken, SequenceNumber};
 use crate::message::Overlay;
@@ -55,6 +55,9 @@ impl Queue {
             )));
         }
         let held = self.held(sub_queue, token, ctx.now)?;
+        if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
+            return Err(admission::too_many_delayed(ctx));
+        }
         match settlement {
             Settlement::Abandon { properties }
             | Settlement::Defer { properties }

@@ -17,6 +17,7 @@
 //!
 //! Absent on purpose: receiving. Every file beside this one is one operation.
 
+mod ahead;
 mod idle;
 mod invariant;
 mod outbox;
@@ -50,7 +51,7 @@ use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
 use super::slot::{SlotState, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
 use crate::command::{Command, Counts, DescribedTopic, Outcome};
 use crate::description::TopicDescription;
@@ -89,6 +90,8 @@ pub struct Topic {
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     matcher: Matcher,
+    /// What was judged ahead for the next command.
+    ahead: Option<Box<ahead::JudgedAhead>>,
     subscriptions: BTreeMap<EntityId, Subscription>,
     usage: Usage,
     /// What the subscriptions have told: their last use, whether one is in use all the time, and the
@@ -141,6 +144,7 @@ impl Topic {
             outbox: None,
             in_flight: VecDeque::new(),
             matcher: Matcher::new(),
+            ahead: None,
             subscriptions: BTreeMap::new(),
             usage: Usage::starting(now),
             relatives: Relatives::default(),
@@ -246,7 +250,7 @@ impl Machine for Topic {
                 outbox.apply(ticket, sub_queue, command, ctx, step)
             });
         }
-        match command {
+        let result = match command {
             Command::Send { message } => self.send(message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(messages, ctx, step),
             Command::CancelScheduled { sequences } => self.cancel_scheduled(&sequences, ctx, step),
@@ -258,7 +262,7 @@ impl Machine for Topic {
             }
             Command::RemoveSubscription { id } => self.remove_subscription(id, ctx, step),
             Command::InSubscription { subscription, command } => {
-                self.in_subscription(subscription, command, ctx, step)
+                self.in_subscription(ticket, subscription, command, ctx, step)
             }
             Command::Describe => {
                 Ok(Answer::after_commit(Outcome::TopicDescribed(Box::new(self.describe()))))
@@ -297,7 +301,13 @@ impl Machine for Topic {
             // These two are the outbox's, whatever the sub-queue.
             | Command::SendVia { .. }
             | Command::TransferOut { .. } => Err(self.refuse_receiving()),
-        }
+        };
+        self.ahead = None;
+        result
+    }
+
+    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+        self.judge_ahead(ahead, ctx)
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
@@ -434,6 +444,16 @@ impl Machine for Topic {
         step: &mut Step,
     ) {
         self.materialise(contents, ctx, step);
+        self.ahead = None;
+    }
+
+    fn kept(&self) -> Kept {
+        Kept {
+            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64),
+            delayed: self.slots.len() as u64,
+            rules: self.matcher.rule_count() as u64,
+            sessions: 0,
+        }
     }
 
     fn send_overhead(&self) -> u64 {

@@ -4,15 +4,16 @@ use super::Topic;
 use crate::change::{Change, Durability, TopicChange};
 use crate::command::{Outcome, RuleCommand};
 use crate::effect::Answer;
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, admission};
 use crate::error::{Quoted, Rejection};
-use crate::ids::EntityId;
+use crate::ids::{EntityId, Ticket};
 use crate::rule::RuleDescription;
 
 impl Topic {
     /// Carries out what is asked about the rules of a subscription.
     pub(super) fn in_subscription(
         &mut self,
+        ticket: Ticket,
         id: EntityId,
         command: RuleCommand,
         ctx: &mut Ctx<'_>,
@@ -23,6 +24,7 @@ impl Topic {
         }
         match command {
             RuleCommand::Create(rule) => {
+                admission::refuse_too_many_rules(1, ctx)?;
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
                 self.matcher.create_rule(id, rule.clone(), ctx.limits)?;
                 self.set(id, rule, true, ctx, step);
@@ -55,6 +57,9 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Rules(rules)))
             }
             RuleCommand::Explain(message) => {
+                if let Some(explained) = self.explained_ahead(ticket) {
+                    return Ok(Answer::after_commit(Outcome::Explained(explained)));
+                }
                 let content = &message.content;
                 let published = self.published(content, None, self.last_sequence.next(), ctx.now);
                 let rules = self.matcher.rules(id).take(ctx.limits.list_count_max);

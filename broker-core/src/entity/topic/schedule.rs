@@ -22,7 +22,7 @@ use crate::time::{TimeSpan, Timestamp};
 /// So many messages are loaded at once, and none beyond so many bytes but the first.
 const LOAD_COUNT_MAX: usize = 256;
 const LOAD_BYTES_MAX: u64 = 4 << 20;
-/// When to try again with a message whose content could not be read.
+/// When to try again with a message whose content could not be read, or that would become too much at once.
 const LOAD_AGAIN_AFTER: TimeSpan = TimeSpan::from_minutes(1);
 
 impl Topic {
@@ -105,6 +105,11 @@ impl Topic {
             let sequence = self.last_sequence.next();
             let changes = self.sources.get(&from).map(|path| Overlay::dead_letter_source(path));
             let selection = self.select(&content, changes.as_ref(), sequence, ctx);
+            if selection.excess.is_some() {
+                // It waits until its rules allow it; nothing of it may be lost.
+                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                continue;
+            }
             let journey = Journey {
                 hops: slot.hops,
                 first: slot.enqueued_sequence,

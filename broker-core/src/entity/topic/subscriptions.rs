@@ -6,7 +6,7 @@ use crate::command::Outcome;
 use crate::description::SubscriptionDescription;
 use crate::effect::Answer;
 use crate::entity::family::CopySettings;
-use crate::entity::{Ctx, Step};
+use crate::entity::{Ctx, Step, admission};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::rule::{Rule, RuleDescription, SubscriptionSettings};
@@ -35,6 +35,8 @@ impl Topic {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        // With none it gets one.
+        admission::refuse_too_many_rules(rules.len().max(1), ctx)?;
         let count_max = ctx.limits.subscription_count_max;
         if self.subscriptions.len() >= count_max {
             return Err(Rejection::too_many("subscriptions", self.path(), count_max));

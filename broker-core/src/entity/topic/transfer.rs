@@ -2,7 +2,7 @@
 //! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::publish::{Journey, Plan};
+use super::publish::{Journey, Plan, refuse_excess};
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
@@ -93,14 +93,16 @@ impl Topic {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
         let plan = self.plan(message, changes, self.last_sequence.next(), ctx);
+        refuse_excess(std::slice::from_ref(&plan), ctx)?;
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        self.refuse_beyond_broker(std::slice::from_ref(message), ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;
         Ok(plan)
     }
 }
 
 /// All that was set on a message since it was sent, and where it was dead-lettered, as one overlay.
-fn changes_of(arrival: &Arrival) -> Option<Overlay> {
+pub(super) fn changes_of(arrival: &Arrival) -> Option<Overlay> {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
     arrival
         .overlays

@@ -10,7 +10,7 @@ use crate::entity::queue::Queue;
 use crate::entity::queue::dead_letter::verdict;
 use crate::entity::queue::settle::overlay_bytes;
 use crate::entity::slot::{Slot, SlotState};
-use crate::entity::{Ctx, Step, take_over};
+use crate::entity::{Ctx, Step, admission, take_over};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::{Envelope, Overlay};
@@ -82,7 +82,10 @@ impl Queue {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
         self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
-        self.refuse_full_history(std::slice::from_ref(message), ctx)
+        let message = std::slice::from_ref(message);
+        admission::refuse_too_many_delayed(message, ctx)?;
+        self.refuse_too_many_sessions(message, ctx)?;
+        self.refuse_full_history(message, ctx)
     }
 
     /// Gives an admitted message its number, or drops it as a duplicate; either removes it from where
