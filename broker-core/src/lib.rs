@@ -40,11 +40,12 @@ pub mod telemetry;
 pub mod broker;
 pub mod builder;
 pub mod call;
+pub mod census;
 pub mod contract;
 mod forwarders;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
-pub use broker::{Broker, Entity};
+pub use broker::{Broker, Entity, Stalled};
 pub use builder::{BrokerBuilder, StartError};

@@ -9,10 +9,6 @@ use crate::time::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
 
-fn sql(name: &str, text: &str) -> RuleDescription {
-    RuleDescription::new(name, Filter::sql(text), NOW)
-}
-
 fn correlated(name: &str, filter: CorrelationFilter) -> RuleDescription {
     RuleDescription::new(name, Filter::Correlation(filter), NOW)
 }
