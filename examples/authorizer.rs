@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use peeklock::Broker;
-use peeklock::contract::{Authorizer, Principal, Right};
+use peeklock::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
 use peeklock::description::QueueUpdate;
 use peeklock::error::Rejection;
 
@@ -16,19 +16,11 @@ struct Tokens;
 
 #[async_trait::async_trait]
 impl Authorizer for Tokens {
-    async fn authorize(
-        &self,
-        principal: &Principal,
-        right: Right,
-        resource: &str,
-    ) -> Result<(), Rejection> {
+    async fn authorize(&self, principal: &Principal, _resource: &str) -> Result<Grant, Rejection> {
         match principal.token.as_deref() {
-            Some("everything") => Ok(()),
-            Some("only-send") if right == Right::Send => Ok(()),
-            Some(_) => Err(Rejection::unauthorized(format!(
-                "the token gives no right to {} on `{resource}`",
-                right.name()
-            ))),
+            Some("everything") => Ok(Grant::everything()),
+            Some("only-send") => Ok(Grant::of(Rights::of(Right::Send))),
+            Some(_) => Ok(Grant::nothing()),
             None => Err(Rejection::unauthorized("no token was presented")),
         }
     }
@@ -43,13 +35,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broker = Broker::builder().authorizer(Arc::new(Tokens)).start().await?;
     broker.create_queue("orders", QueueUpdate::default()).await?;
     for token in [None, Some("only-send"), Some("everything")] {
-        let principal = Principal { token: token.map(Into::into) };
-        for right in [Right::Send, Right::Listen] {
-            let answer = match broker.authorize(&principal, right, "orders").await {
-                Ok(()) => "allowed".to_owned(),
+        let access = broker.access(Principal::anonymous().with_token_if_any(token));
+        for action in [Action::Send, Action::Receive] {
+            let answer = match access.entity("orders", action).await {
+                Ok(_) => "allowed".to_owned(),
                 Err(error) => error.condition().to_string(),
             };
-            println!("{:<12} {:<8} {answer}", token.unwrap_or("(no token)"), right.name());
+            println!("{:<12} {action:<8?} {answer}", token.unwrap_or("(no token)"));
         }
     }
     broker.stop(std::time::Duration::ZERO).await?;

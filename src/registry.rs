@@ -1,11 +1,11 @@
-//! Every store, transport and forwarder by name, one line each. To add one: its crate, a line in a table
+//! Every store, authorizer, transport and forwarder by name, one line each. To add one: its crate, a line in a table
 //! here, and the function that hands it its settings. An embedding program does the same with calls
 //! of `Broker::builder` and `Transport::start`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use peeklock::contract::{Forwarder, Transport};
+use peeklock::contract::{AllowAll, Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
@@ -13,10 +13,13 @@ use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
 
+use crate::access::RefuseAll;
 use crate::config::{ConfigError, Loaded};
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
+/// Makes an authorizer, if the configuration asks for it.
+type MakeAuthorizer = fn(&Loaded) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
 /// Makes a transport; the hook renders the metrics page.
 type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
 
@@ -25,6 +28,10 @@ type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 
 /// All stores; which one is used is told by [`store_in_use`].
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
+
+/// The first that the configuration asks for decides who may do what; the last one always serves.
+pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
+    [("anonymous", authorize_everybody), ("nobody", authorize_nobody)];
 
 /// All are started.
 pub const TRANSPORTS: [(&str, MakeTransport); 2] = [("http", http), ("websocket", websocket)];
@@ -48,6 +55,14 @@ fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
 
 fn memory(_: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)))
+}
+
+fn authorize_everybody(loaded: &Loaded) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
+    Ok(loaded.config.security.allow_anonymous.0.then(|| Arc::new(AllowAll) as Arc<dyn Authorizer>))
+}
+
+fn authorize_nobody(_: &Loaded) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
+    Ok(Some(Arc::new(RefuseAll)))
 }
 
 /// Threads of a listener; zero is one per core.

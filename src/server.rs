@@ -17,7 +17,7 @@ use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
 use crate::config::{ConfigError, Loaded, QueueDeclaration, differences};
-use crate::{access, files, memory, registry};
+use crate::{files, memory, registry};
 use banner::{Banner, Listener};
 use signals::Signals;
 
@@ -211,10 +211,14 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
             source,
         })?;
     tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
-    let mut builder = Broker::builder()
-        .settings(loaded.settings.clone())
-        .store(store)
-        .authorizer(access::authorizer(&loaded.config.security));
+    let mut builder = Broker::builder().settings(loaded.settings.clone()).store(store);
+    for (name, make) in registry::AUTHORIZERS {
+        if let Some(authorizer) = make(loaded)? {
+            tracing::debug!(authorizer = name, "authorizer is ready");
+            builder = builder.authorizer(authorizer);
+            break;
+        }
+    }
     if loaded.config.server.arbiters.0 > 0 {
         builder = builder.arbiters(loaded.config.server.arbiters.0);
     }

@@ -1,7 +1,11 @@
 //! The handle on a running broker, and on its entities. What transports and embedding code use.
 //! (Data path, step 1 to 2.)
 
+mod entity;
+mod queues;
 mod topics;
+
+pub use self::entity::Entity;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,25 +14,24 @@ use std::time::Duration;
 use actix::Addr;
 use tokio::sync::{Notify, oneshot, watch};
 
+use crate::access::lapse::Lapses;
+use crate::access::question;
 use crate::actor::directory::Directory;
-use crate::actor::inlet::Inlet;
-use crate::actor::namespace::{Answer, Create, DeleteEntity, NamespaceActor, Root, Stop};
+use crate::actor::namespace::{Answer, DeleteEntity, NamespaceActor, Stop};
 use crate::actor::pulse::Pulses;
 use crate::builder::BrokerBuilder;
-use crate::call::{Call, CallList};
 use crate::census::Census;
 use crate::clock::Clock;
-use crate::command::{Command, Cost, Described, InboundMessage, Outcome};
-use crate::contract::{Authorizer, Principal, Right};
-use crate::description::{Destination, EntityKind, QueueUpdate, Settings};
+use crate::command::InboundMessage;
+use crate::contract::Authorizer;
+use crate::description::{Destination, EntityKind, Settings};
 use crate::error::{BrokerError, Rejection};
 use crate::forwarders::Forwarders;
-use crate::ids::{EntityId, ReceiverId, Ticket, TrackingId};
+use crate::ids::{ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
 use crate::message::{Content, Message};
-use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path};
+use crate::path::{EntityAddress, Node, SubQueue};
 use crate::permits::Budget;
-use crate::request::{Release, Request, Way, release_all};
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
@@ -42,6 +45,7 @@ pub struct Shared {
     pub(crate) directory: Directory,
     pub(crate) edge: Edge,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) lapses: Arc<Lapses>,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
     /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
@@ -144,45 +148,7 @@ impl Broker {
     /// Whether clients that have shown nothing are let in (SEC-17).
     #[must_use]
     pub fn allows_anonymous(&self) -> bool {
-        self.shared.authorizer.allows_anonymous()
-    }
-
-    /// Asks the authorizer; to be asked before every operation, and before the entity is looked up
-    /// (SEC-08). `resource` is a path, or empty for the namespace.
-    ///
-    /// # Errors
-    /// `Unauthorized`.
-    pub async fn authorize(
-        &self,
-        principal: &Principal,
-        right: Right,
-        resource: &str,
-    ) -> Result<(), BrokerError> {
-        self.shared
-            .authorizer
-            .authorize(principal, right, resource)
-            .await
-            .map_err(|rejection| self.refuse(rejection, resource))
-    }
-
-    /// Asks for the Manage right on every entity of this broker that another is to forward to, beside
-    /// that on the other itself (FWD-05, SEC-07). A destination that can be no entity is judged later.
-    ///
-    /// # Errors
-    /// `Unauthorized`.
-    pub async fn authorize_destinations(
-        &self,
-        principal: &Principal,
-        destinations: [Option<&str>; 2],
-    ) -> Result<(), BrokerError> {
-        for text in destinations.into_iter().flatten() {
-            if let Ok(Destination::Entity(_)) = Destination::parse(text)
-                && let Ok(address) = EntityAddress::parse(text)
-            {
-                self.authorize(principal, Right::Manage, &address.to_string()).await?;
-            }
-        }
-        Ok(())
+        question::allows_anonymous(&*self.shared.authorizer)
     }
 
     /// Makes the error that a client sees: gives it a tracking id and logs it under that id, once
@@ -215,7 +181,7 @@ impl Broker {
         self.find(path).map_err(|rejection| self.refuse(rejection, path))
     }
 
-    fn find(&self, path: &str) -> Result<Entity, Rejection> {
+    pub(crate) fn find(&self, path: &str) -> Result<Entity, Rejection> {
         let address = EntityAddress::parse(path)?;
         let absent = || Rejection::entity_not_found(path);
         let EntityAddress { sub_queue, node: Node::Entity, .. } = &address else {
@@ -228,47 +194,7 @@ impl Broker {
             return Err(absent());
         }
         let path = format!("{}{}", entry.path, sub_queue.suffix());
-        Ok(Entity(
-            Arc::new(EntityHandle {
-                broker: self.clone(),
-                id: entry.id,
-                kind: entry.kind,
-                path: path.into(),
-                key,
-                sub_queue: *sub_queue,
-                inlet: Mutex::new(entry.inlet),
-            }),
-            None,
-        ))
-    }
-
-    /// Creates a queue with the properties named, the others at their defaults (ENT-03). Answers
-    /// when it is durable and takes messages.
-    ///
-    /// # Errors
-    /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `EntityNotFound` for a destination that does not exist (FWD-02), `InvalidOperation` for one that
-    /// cannot be (FWD-03, FWD-04).
-    pub async fn create_queue(
-        &self,
-        path: &str,
-        properties: QueueUpdate,
-    ) -> Result<Described, BrokerError> {
-        let refuse = |rejection| self.refuse(rejection, path);
-        if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
-            let detail = format!("`{path}` is a sub-queue, it is there with its parent");
-            return Err(refuse(Rejection::invalid_operation(detail)));
-        }
-        let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
-        let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        self.check_destinations([
-            &description.forward_to,
-            &description.forward_dead_lettered_messages_to,
-        ])
-        .map_err(refuse)?;
-        let root = Root::Queue(description);
-        self.ask_namespace(1, |answer| Create { root, answer }).await.map_err(refuse)?;
-        self.describe_queue(path).await
+        Ok(Entity::new(self, entry, path, key, *sub_queue))
     }
 
     /// The path of an entity that messages can be sent to by way of another, for
@@ -284,7 +210,7 @@ impl Broker {
     /// As [`Broker::transfer_destination`], refused to nobody yet.
     pub(crate) fn find_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, Rejection> {
         Destination::parse(path).and_then(|destination| match destination {
-            Destination::Entity(key) if key == via.0.key => Err(Rejection::invalid_operation(
+            Destination::Entity(key) if key == *via.key() => Err(Rejection::invalid_operation(
                 format!("`{path}` cannot be sent to by way of itself"),
             )),
             Destination::Entity(key) => match self.shared.directory.get(&key) {
@@ -309,57 +235,6 @@ impl Broker {
         Ok(())
     }
 
-    /// Reads a queue's description and runtime part (ENT-31).
-    ///
-    /// # Errors
-    /// `EntityNotFound`; `InvalidOperation` for a sub-queue, which cannot be managed (DLQ-02).
-    pub async fn describe_queue(&self, path: &str) -> Result<Described, BrokerError> {
-        let entity = self.manageable(path, EntityKind::Queue)?;
-        match entity.manage(Command::Describe).await? {
-            Outcome::Described(described) => Ok(*described),
-            _ => Err(self.refuse(Rejection::internal("unexpected answer"), path)),
-        }
-    }
-
-    /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
-    /// that instant.
-    ///
-    /// # Errors
-    /// As for [`Broker::create_queue`], and `EntityNotFound`, `UpdateConflict`.
-    pub async fn update_queue(
-        &self,
-        path: &str,
-        properties: QueueUpdate,
-        read_at: Option<Timestamp>,
-    ) -> Result<Described, BrokerError> {
-        let entity = self.manageable(path, EntityKind::Queue)?;
-        let refuse = |rejection| self.refuse(rejection, path);
-        loop {
-            let current = self.describe_queue(path).await?;
-            let description = properties
-                .clone()
-                .apply_to(&current.description, &self.shared.settings.limits)
-                .map_err(refuse)?;
-            self.check_destinations([
-                &description.forward_to,
-                &description.forward_dead_lettered_messages_to,
-            ])
-            .map_err(refuse)?;
-            let command = Command::Update {
-                description: Box::new(description),
-                read_at: read_at.or(Some(current.updated_at)),
-            };
-            match entity.manage(command).await {
-                Ok(_) => return self.describe_queue(path).await,
-                // Somebody else was faster: without a version of the caller's, apply it to theirs.
-                Err(error)
-                    if read_at.is_none()
-                        && error.condition() == crate::condition::Condition::UpdateConflict => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Deletes a queue, topic or subscription with everything in it, a topic with its subscriptions
     /// (ENT-14). Answers when it is durably gone.
     ///
@@ -377,7 +252,7 @@ impl Broker {
     /// As for [`Broker::delete_entity`]; `EntityNotFound` for one of another kind.
     pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
         let entity = self.manageable(path, kind)?;
-        let key = entity.0.key.clone();
+        let key = entity.key().clone();
         self.ask_namespace(1, |answer| DeleteEntity { key, answer })
             .await
             .map_err(|rejection| self.refuse(rejection, path))
@@ -399,13 +274,14 @@ impl Broker {
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// The paths of all queues in case-insensitive order, `top` of them after `skip` (ENT-30).
-    #[must_use]
-    pub fn queue_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
-        self.paths_of(EntityKind::Queue, "", skip, top)
-    }
-
-    fn paths_of(&self, kind: EntityKind, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
+    /// Paths of a kind in the order of a list, `top` of them after `skip`.
+    pub(crate) fn paths_of(
+        &self,
+        kind: EntityKind,
+        prefix: &str,
+        skip: usize,
+        top: usize,
+    ) -> Vec<Arc<str>> {
         self.shared.directory.list(kind, prefix, skip, top)
     }
 
@@ -529,158 +405,4 @@ impl Broker {
 
 fn stopped() -> Rejection {
     Rejection::cancelled("the broker is stopping")
-}
-
-/// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
-#[derive(Clone)]
-pub struct Entity(Arc<EntityHandle>, Option<Way>);
-
-struct EntityHandle {
-    broker: Broker,
-    id: EntityId,
-    kind: EntityKind,
-    path: Arc<str>,
-    key: PathKey,
-    sub_queue: SubQueue,
-    inlet: Mutex<Arc<Inlet>>,
-}
-
-impl Entity {
-    /// The broker it belongs to.
-    #[must_use]
-    pub fn broker(&self) -> &Broker {
-        &self.0.broker
-    }
-
-    /// The identity.
-    #[must_use]
-    pub fn id(&self) -> EntityId {
-        self.0.id
-    }
-
-    /// Queue, topic or subscription.
-    #[must_use]
-    pub fn kind(&self) -> EntityKind {
-        self.0.kind
-    }
-
-    /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent.
-    /// Not by way of a session: a transaction may be about several.
-    pub(crate) fn root(&self) -> Result<Self, Rejection> {
-        match EntityAddress::parse(&self.0.path)?.entity {
-            EntityName::Root(_) if self.0.sub_queue == SubQueue::Main => Ok(self.by_way_of(None)),
-            EntityName::Root(path) => self.0.broker.find(&path),
-            EntityName::Subscription { topic, .. } => self.0.broker.find(&topic),
-        }
-    }
-
-    /// The same entity for the holder of a session, who asks everything by the way that came with the
-    /// session: then it is carried out in the order in which it was asked, however busy the entity is
-    /// with others. When the session is held no more, the entity answers.
-    #[must_use]
-    pub fn by_way_of(&self, way: Option<Way>) -> Self {
-        Self(Arc::clone(&self.0), way)
-    }
-
-    /// The path in the case given at creation, with the suffix of the sub-queue.
-    #[must_use]
-    pub fn path(&self) -> &str {
-        &self.0.path
-    }
-
-    /// The sub-queue.
-    #[must_use]
-    pub fn sub_queue(&self) -> SubQueue {
-        self.0.sub_queue
-    }
-
-    /// Makes the error that a client sees; see [`Broker::refuse`].
-    #[must_use]
-    pub fn refuse(&self, rejection: Rejection) -> BrokerError {
-        self.0.broker.refuse(rejection, &self.0.path)
-    }
-
-    /// Asks something and waits for the answer. Dropping the future withdraws a receive that waits,
-    /// and gives back what it had locked and nobody took (RCV-14); any other command takes its course.
-    ///
-    /// # Errors
-    /// With the condition of the rejection.
-    pub async fn call(&self, command: Command) -> Result<Outcome, BrokerError> {
-        let Cost { count, bytes, .. } = command.cost();
-        let budget = &self.0.broker.shared.budget;
-        let permit = match budget.try_acquire_list(count, bytes) {
-            Some(permit) => permit,
-            None => budget.acquire_list(count, bytes).await,
-        };
-        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
-    }
-
-    /// As [`Entity::call`], with room of the budget for management.
-    async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
-        let Cost { count, bytes, .. } = command.cost();
-        let permit = self.0.broker.shared.management.acquire_list(count, bytes).await;
-        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
-    }
-
-    /// Asks several things at once, as one group; the answers come in the order of the commands.
-    /// For commands that do not wait: sends, settlements, renewals, peeks.
-    pub async fn call_many(&self, commands: Vec<Command>) -> Vec<Result<Outcome, BrokerError>> {
-        let (count, bytes) =
-            commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
-                (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
-            });
-        let permit = self.0.broker.shared.budget.acquire_list(count, bytes).await;
-        let results = CallList::start(self, commands, permit).await;
-        results
-            .into_iter()
-            .map(|result| result.map_err(|rejection| self.refuse(rejection)))
-            .collect()
-    }
-
-    /// Hands requests to the entity, in order, and returns at once. Those of a closed entity are
-    /// answered with the reason, and so are commands that only the broker itself may give
-    /// ([`Command::is_the_brokers_own`]).
-    pub fn submit(&self, mut group: Vec<Request>) {
-        let mut refused: Vec<Release> = group
-            .extract_if(.., |request| request.command.is_the_brokers_own())
-            .filter_map(|request| {
-                let detail = "this command is given by the broker itself, to its own entities";
-                request.reply.answer(Err(Rejection::invalid_operation(detail)))
-            })
-            .collect();
-        release_all(&mut refused);
-        let group = match &self.1 {
-            Some(way) => match way.enter(group) {
-                Ok(()) => return,
-                Err(rest) => rest,
-            },
-            None => group,
-        };
-        let inlet = Arc::clone(&*self.0.inlet.lock().unwrap_or_else(PoisonError::into_inner));
-        let Err((group, reason)) = inlet.submit(group) else { return };
-        // The entity may have been opened anew under the same identity: look once.
-        let reopened = self
-            .0
-            .broker
-            .shared
-            .directory
-            .get(&self.0.key)
-            .filter(|entry| entry.id == self.0.id && !Arc::ptr_eq(&entry.inlet, &inlet));
-        let (group, reason) = match reopened {
-            Some(entry) => {
-                *self.0.inlet.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Arc::clone(&entry.inlet);
-                match entry.inlet.submit(group) {
-                    Ok(()) => return,
-                    Err(refused) => refused,
-                }
-            }
-            None => (group, reason),
-        };
-        let mut releases: Vec<Release> = group
-            .into_iter()
-            .filter_map(|request| request.reply.answer(Err(reason.clone())))
-            .collect();
-        release_all(&mut releases);
-    }
 }

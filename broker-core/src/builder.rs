@@ -105,8 +105,8 @@ impl BrokerBuilder {
         self
     }
 
-    /// Who may do what over transports; by default everybody everything. Handles in this process are
-    /// not asked (SEC-17).
+    /// Who has which rights; by default everybody has all. Asked by way of [`Broker::access`], that is over
+    /// transports; the handles that the program itself gets are not asked (SEC-17).
     #[must_use]
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = authorizer;
@@ -156,6 +156,7 @@ impl BrokerBuilder {
             store,
             directory: Directory::default(),
             authorizer: self.authorizer,
+            lapses: Arc::default(),
             parking: budget.parking(),
             management: budget.parking(),
             transactions: Room::new(budget.parking()),
@@ -228,9 +229,14 @@ fn run(
                 return;
             }
         };
+        let (lapses, clock) = (Arc::clone(&shared.lapses), Arc::clone(&shared.clock));
         let actor = NamespaceActor::new(shared, writers, handles, loaded, opened);
         started.send(Ok(actor.start())).ok();
-        engine.end.notified().await;
+        tokio::select! {
+            () = engine.end.notified() => {}
+            // Here nothing else is to be done, so what was granted for a time ends in time (SEC-15).
+            () = lapses.run(&*clock) => {}
+        }
         for arbiter in arbiters {
             arbiter.stop();
             arbiter.join().ok();

@@ -139,7 +139,8 @@ fn give_back(entity: &Entity, outcome: &Outcome) {
     }
 }
 
-/// Submits commands whose answers nobody waits for.
+/// Submits commands whose answers nobody waits for, on the broker's own account: they give back what was
+/// given, whatever is granted still.
 pub fn submit_unanswered(entity: &Entity, commands: Vec<Command>) {
     if commands.is_empty() {
         return;
@@ -154,7 +155,7 @@ pub fn submit_unanswered(entity: &Entity, commands: Vec<Command>) {
             reply: Reply::new(Arc::clone(&outlet), 0, None),
         })
         .collect();
-    entity.submit(requests);
+    entity.as_the_broker().submit(requests);
 }
 
 struct Nobody;

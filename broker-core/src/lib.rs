@@ -37,6 +37,7 @@ pub mod request;
 pub mod shell;
 pub mod telemetry;
 // What extension authors implement, and what everybody uses.
+pub mod access;
 pub mod broker;
 pub mod builder;
 pub mod call;
@@ -47,5 +48,6 @@ mod forwarders;
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
+pub use access::Access;
 pub use broker::{Broker, Entity, Stalled};
 pub use builder::{BrokerBuilder, StartError};

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::access::held::Tracked;
 use crate::command::{Command, MessageFacts};
 use crate::content_ref::ContentRef;
 use crate::error::Rejection;
@@ -108,6 +109,8 @@ pub struct Reply {
     outlet: Option<Arc<dyn Outlet>>,
     correlation: u64,
     permit: Option<Permit>,
+    /// Whoever looks after what the command leaves open.
+    watched: Option<Arc<Tracked>>,
     /// The guard of the list that a transfer brings.
     passage: Option<Passage>,
 }
@@ -117,7 +120,7 @@ impl Reply {
     /// the answer is taken or the command begins to wait.
     #[must_use]
     pub const fn new(outlet: Arc<dyn Outlet>, correlation: u64, permit: Option<Permit>) -> Self {
-        Self { outlet: Some(outlet), correlation, permit, passage: None }
+        Self { outlet: Some(outlet), correlation, permit, passage: None, watched: None }
     }
 
     /// The reply to who brings a list of messages from another entity of this broker.
@@ -128,6 +131,7 @@ impl Reply {
             correlation: 0,
             permit: None,
             passage: Some(passage),
+            watched: None,
         }
     }
 
@@ -140,12 +144,17 @@ impl Reply {
     /// A reply that nobody waits for.
     #[must_use]
     pub const fn nobody() -> Self {
-        Self { outlet: None, correlation: 0, permit: None, passage: None }
+        Self { outlet: None, correlation: 0, permit: None, passage: None, watched: None }
     }
 
     /// The outlet that deliveries of a new link go to.
     pub(crate) fn outlet(&self) -> Option<&Arc<dyn Outlet>> {
         self.outlet.as_ref()
+    }
+
+    /// Has somebody told when the command is answered.
+    pub(crate) fn watch(&mut self, tracked: Arc<Tracked>) {
+        self.watched = Some(tracked);
     }
 
     /// Gives the permit back, because the command waits from now on and holds little.
@@ -155,6 +164,10 @@ impl Reply {
 
     /// Makes the answer, to be released when it may leave.
     pub(crate) fn answer(mut self, result: Result<Outcome, Rejection>) -> Option<Release> {
+        let result = match self.watched.take() {
+            Some(watched) => watched.answered(result),
+            None => result,
+        };
         let outlet = self.outlet.take()?;
         let item = Released::Answer { correlation: self.correlation, result };
         Some(Release { on_its_way: Some((outlet, item)), permit: self.permit.take() })
@@ -163,6 +176,9 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
+        if let Some(watched) = self.watched.take() {
+            watched.ended(true);
+        }
         if let Some(outlet) = self.outlet.take() {
             outlet.release(vec![unknown_outcome(self.correlation)]);
         }

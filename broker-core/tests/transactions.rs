@@ -53,7 +53,7 @@ impl World {
         id: TransactionId,
         bytes: usize,
     ) -> Result<(), Rejection> {
-        let question = transactions.issue(id, &self.queue, self.send(bytes))?;
+        let question = transactions.issue(id, &self.queue, self.send(bytes)).await?;
         let Question { entity, command, issued } = question;
         entity.call(command).await.unwrap();
         issued.confirm();
@@ -154,13 +154,13 @@ async fn a_transaction_is_committed_when_all_of_it_is_answered() {
     let transactions = Transactions::new(&world.broker);
     let id = transactions.begin(Reach::OneEntity).unwrap();
     let Question { command: check, issued, .. } =
-        transactions.issue(id, &world.queue, world.send(1)).unwrap();
+        transactions.issue(id, &world.queue, world.send(1)).await.unwrap();
     assert!(transactions.is_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Err(Condition::InvalidOperation));
     world.queue.call(check).await.unwrap();
     issued.confirm();
     let Question { issued: never_asked, .. } =
-        transactions.issue(id, &world.queue, world.send(1)).unwrap();
+        transactions.issue(id, &world.queue, world.send(1)).await.unwrap();
     drop(never_asked);
     assert!(!transactions.is_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Ok(1));
@@ -178,16 +178,16 @@ async fn what_is_left_out_binds_a_transaction_to_nothing() {
     let token = LockToken::new(SequenceNumber(1), 1);
     let complete = || Command::Settle { token, settlement: Settlement::Complete };
     let Question { command: check, issued, .. } =
-        transactions.issue(id, &other, complete()).unwrap();
+        transactions.issue(id, &other, complete()).await.unwrap();
     let lost = other.call(check).await.unwrap_err();
     assert_eq!(lost.condition(), Condition::MessageLockLost);
-    let again = condition(transactions.issue(id, &other, complete()));
+    let again = condition(transactions.issue(id, &other, complete()).await);
     assert_eq!(again, Some(Condition::MessageLockLost));
     assert_eq!(condition(world.add(&transactions, id, 1).await), Some(Condition::InvalidOperation));
     drop(issued);
     world.add(&transactions, id, 1).await.unwrap();
     let release = Command::Settle { token, settlement: Settlement::Release };
-    let refused = condition(transactions.issue(id, &world.queue, release));
+    let refused = condition(transactions.issue(id, &world.queue, release).await);
     assert_eq!(refused, Some(Condition::InvalidOperation), "TXN-02");
     assert_eq!(commit(&transactions, id).await, Ok(1));
 }
@@ -240,7 +240,7 @@ async fn what_a_connection_holds_in_transactions_has_a_bound() {
     let unused = transactions.begin(Reach::OneEntity).unwrap();
     for _ in 0..3 {
         let Question { issued, .. } =
-            transactions.issue(unused, &world.queue, world.send(20_000)).unwrap();
+            transactions.issue(unused, &world.queue, world.send(20_000)).await.unwrap();
         drop(issued);
     }
     fill().await;
@@ -306,7 +306,7 @@ async fn a_transaction_has_a_bounded_number_of_operations() {
     for (number, message) in held.iter().enumerate() {
         let token = message.facts.lock.unwrap().token;
         let complete = Command::Settle { token, settlement: Settlement::Complete };
-        match transactions.issue(id, &world.queue, complete) {
+        match transactions.issue(id, &world.queue, complete).await {
             Ok(Question { command: check, issued, .. }) => {
                 world.queue.call(check).await.unwrap();
                 issued.confirm();

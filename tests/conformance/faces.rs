@@ -47,6 +47,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "forwarding::a_message_can_be_sent_by_way_of_a_queue", face: PartlyInProcess(SOCKETS), why: BY_WAY },
     Exception { what: "forwarding::what_cannot_be_sent_on_is_dead_lettered_on_the_way", face: PartlyInProcess(SOCKETS), why: BY_WAY },
     Exception { what: "forwarding::a_message_on_its_way_outlives_a_restart", face: PartlyInProcess(SOCKETS), why: BY_WAY },
+    Exception { what: "forwarding::rules_see_where_a_forwarded_message_comes_from", face: PartlyInProcess(SOCKETS), why: BY_WAY },
     Exception { what: "via", face: PartlyInProcess(SOCKETS), why: BY_WAY },
     Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
     Exception { what: "via::what_one_of_them_cannot_do_none_does", face: Only(&[Inproc]), why: "what handles in process tell of each part" },

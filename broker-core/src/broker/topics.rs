@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::queues::newly;
 use super::{Broker, Entity};
+use crate::access::Access;
 use crate::actor::namespace::{Create, CreateSubscription, Root};
 use crate::command::{
     Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
@@ -157,6 +159,17 @@ impl Broker {
         properties: SubscriptionUpdate,
         read_at: Option<Timestamp>,
     ) -> Result<DescribedSubscription, BrokerError> {
+        self.update_subscription_by(&self.full_access(), path, properties, read_at).await
+    }
+
+    /// The same for who may forward to the destinations that it gets (FWD-05).
+    pub(crate) async fn update_subscription_by(
+        &self,
+        access: &Access,
+        path: &str,
+        properties: SubscriptionUpdate,
+        read_at: Option<Timestamp>,
+    ) -> Result<DescribedSubscription, BrokerError> {
         let entity = self.manageable(path, EntityKind::Subscription)?;
         let refuse = |rejection| self.refuse(rejection, path);
         loop {
@@ -165,6 +178,15 @@ impl Broker {
                 .clone()
                 .apply_to(&current.description, &self.shared.settings.limits)
                 .map_err(refuse)?;
+            let before = &current.description;
+            let named = [
+                newly(&before.forward_to, &description.forward_to),
+                newly(
+                    &before.forward_dead_lettered_messages_to,
+                    &description.forward_dead_lettered_messages_to,
+                ),
+            ];
+            access.allow_forwarding_to(named).await?;
             self.check_destinations([
                 &description.forward_to,
                 &description.forward_dead_lettered_messages_to,
@@ -193,10 +215,14 @@ impl Broker {
         skip: usize,
         top: usize,
     ) -> Result<Vec<Arc<str>>, BrokerError> {
-        let entity = self.manageable(topic, EntityKind::Topic)?;
-        let prefix = format!("{}/Subscriptions/", entity.path());
-        let prefix = PathKey::fold(&prefix);
+        let prefix = self.subscription_prefix(topic)?;
         Ok(self.paths_of(EntityKind::Subscription, prefix.as_str(), skip, top))
+    }
+
+    /// How the keys of a topic's subscriptions begin.
+    pub(crate) fn subscription_prefix(&self, topic: &str) -> Result<PathKey, BrokerError> {
+        let entity = self.manageable(topic, EntityKind::Topic)?;
+        Ok(PathKey::fold(&format!("{}/Subscriptions/", entity.path())))
     }
 
     /// Adds a rule to a subscription (TOP-13). It applies to what is published afterwards (TOP-09).

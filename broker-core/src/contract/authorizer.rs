@@ -1,107 +1,122 @@
 //! The contract of an authorizer: who may do what (SEC-01, SEC-05).
+//!
+//! An authorizer says which rights a principal has on which entity, and how long. What each operation takes
+//! is not its business: that is decided by one table ([`Action::needs`](super::Action::needs)), at one door
+//! ([`Access`](crate::access::Access)).
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
-use crate::command::Command;
+use super::rights::Grant;
 use crate::error::Rejection;
-use crate::transaction::Operation;
-
-/// A right on an entity or on the namespace (SEC-01).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Right {
-    /// Send, schedule, cancel.
-    Send,
-    /// Receive, settle, renew, defer, peek, batch delete.
-    Listen,
-    /// Create, update, delete, list and read entities and runtime information.
-    Manage,
-}
 
 /// What a client has shown of itself.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Principal {
     /// The token it presented, as text; never logged (SEC-22).
     pub token: Option<Box<str>>,
+    /// Where it comes from.
+    pub peer: Option<SocketAddr>,
+    /// Who it is by its certificate, if the listener asked for one and has verified it.
+    pub tls: Option<TlsIdentity>,
+}
+
+/// Who a client is by the certificate that its listener has verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TlsIdentity {
+    /// The subject of the certificate, as RFC 4514 writes it.
+    pub subject: Box<str>,
+    /// The certificate itself (DER).
+    pub certificate: Bytes,
 }
 
 impl Principal {
     /// A client that has shown nothing.
     #[must_use]
     pub const fn anonymous() -> Self {
-        Self { token: None }
+        Self { token: None, peer: None, tls: None }
+    }
+
+    /// The same with the token it presented.
+    #[must_use]
+    pub fn with_token(mut self, token: impl Into<Box<str>>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// The same with the token it presented, if it did.
+    #[must_use]
+    pub fn with_token_if_any(mut self, token: Option<impl Into<Box<str>>>) -> Self {
+        self.token = token.map(Into::into);
+        self
+    }
+
+    /// The same from this address.
+    #[must_use]
+    pub fn from_peer(mut self, peer: impl Into<Option<SocketAddr>>) -> Self {
+        self.peer = peer.into();
+        self
+    }
+
+    /// The same with the identity of its certificate.
+    #[must_use]
+    pub fn with_tls(mut self, identity: TlsIdentity) -> Self {
+        self.tls = Some(identity);
+        self
     }
 }
 
-impl Right {
-    /// The right that a command asks for (SEC-05). A commit asks for none of its own: a transport has
-    /// asked for that of each operation before it was issued.
-    #[must_use]
-    pub const fn for_command(command: &Command) -> Self {
-        match command {
-            Command::Send { .. }
-            | Command::SendBatch { .. }
-            | Command::SendVia { .. }
-            | Command::CancelScheduled { .. }
-            | Command::Check {
-                operation:
-                    Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. },
-            } => Self::Send,
-            Command::Receive { .. }
-            | Command::CancelReceive { .. }
-            | Command::ReceiveDeferred { .. }
-            | Command::Attach { .. }
-            | Command::Grant { .. }
-            | Command::Detach { .. }
-            | Command::Settle { .. }
-            | Command::RenewLock { .. }
-            | Command::Peek { .. }
-            | Command::AcceptSession { .. }
-            | Command::InSession { .. }
-            | Command::PeekSession { .. }
-            | Command::ListSessions { .. }
-            | Command::DeleteBatch { .. }
-            | Command::Check {
-                operation: Operation::Settle { .. } | Operation::RenewLock { .. },
-            }
-            | Command::Commit { .. } => Self::Listen,
-            Command::DeleteDeferred { .. }
-            | Command::DeleteBatchUnlocked { .. }
-            | Command::Update { .. }
-            | Command::UpdateSubscription { .. }
-            | Command::OfTopic(_)
-            | Command::TransferIn { .. }
-            | Command::TransferOut { .. }
-            | Command::TransferFromPeer { .. }
-            | Command::Describe => Self::Manage,
-        }
-    }
-
-    /// The name of the right.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Send => "Send",
-            Self::Listen => "Listen",
-            Self::Manage => "Manage",
-        }
+impl fmt::Debug for Principal {
+    /// Without the token (SEC-22).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Principal")
+            .field("has_token", &self.token.is_some())
+            .field("peer", &self.peer)
+            .field("tls", &self.tls.as_ref().map(|identity| &identity.subject))
+            .finish()
     }
 }
 
-/// Decides who may do what. Asked by transports before every operation, also before they know
-/// whether the entity exists, so that a refusal discloses nothing (SEC-08).
+impl TlsIdentity {
+    /// The identity of a verified certificate.
+    #[must_use]
+    pub fn new(subject: impl Into<Box<str>>, certificate: Bytes) -> Self {
+        Self { subject: subject.into(), certificate }
+    }
+}
+
+/// Says who has which rights. Asked by [`Access`](crate::access::Access), before anybody knows whether
+/// there is such an entity, so that a refusal discloses nothing (SEC-08).
 #[async_trait]
 pub trait Authorizer: Send + Sync {
-    /// Allows or refuses. `resource` is the path of an entity, or empty for the namespace. May wait,
-    /// for instance for a directory; the transport waits with it. A panic counts as a refusal.
+    /// The rights of a principal on a resource: the path of an entity or sub-queue, or empty for the
+    /// namespace. Asked once for each connection and entity, and again when the grant is over or
+    /// the principal has shown something else. May wait, for instance for a directory; whoever asks
+    /// waits with it. A panic counts as a refusal.
     ///
     /// # Errors
-    /// With `Unauthorized` and a text that says what is missing, without any secret (SEC-14).
-    async fn authorize(
-        &self,
-        principal: &Principal,
-        right: Right,
-        resource: &str,
-    ) -> Result<(), Rejection>;
+    /// With `Unauthorized` and a text that says what is wrong with what was presented, without any secret
+    /// (SEC-14). A principal that is known and may do nothing gets [`Grant::nothing`].
+    async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection>;
+
+    /// The same of many resources at once, for lists: one grant for each, in their order;
+    /// what is refused is granted nothing. Asks one after the other unless an authorizer knows better. It is
+    /// not asked about entities if the right is granted on the namespace, for that covers all of
+    /// them (SEC-12).
+    async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
+        let mut grants = Vec::with_capacity(resources.len());
+        for resource in resources {
+            let grant = self.authorize(principal, resource).await;
+            grants.push(grant.unwrap_or_else(|_| Grant::nothing()));
+        }
+        grants
+    }
 
     /// Whether it lets clients in that have shown nothing. A transport then also checks `Host`
     /// (SEC-23), and listens on loopback only unless told otherwise (SEC-17).
@@ -114,8 +129,8 @@ pub struct AllowAll;
 
 #[async_trait]
 impl Authorizer for AllowAll {
-    async fn authorize(&self, _: &Principal, _: Right, _: &str) -> Result<(), Rejection> {
-        Ok(())
+    async fn authorize(&self, _: &Principal, _: &str) -> Result<Grant, Rejection> {
+        Ok(Grant::everything())
     }
 
     fn allows_anonymous(&self) -> bool {

@@ -1,10 +1,16 @@
 //! What extension authors implement.
 
+pub mod action;
 pub mod authorizer;
 pub mod browser;
+pub mod epoch;
 pub mod forwarder;
+pub mod rights;
 pub mod transport;
 
-pub use authorizer::{AllowAll, Authorizer, Principal, Right};
+pub use action::{Action, Needs};
+pub use authorizer::{AllowAll, Authorizer, Principal, TlsIdentity};
+pub use epoch::{Epoch, Mark};
 pub use forwarder::{Forwarder, Outgoing, Route, Source, Verdict};
+pub use rights::{Ceiling, Grant, Right, Rights};
 pub use transport::{RunningTransport, Transport, TransportError};

@@ -21,8 +21,9 @@ pub struct TransportError {
 }
 
 /// A way into the broker. All transports offer one semantics (FND-05): they build
-/// [`crate::command::Command`]s, ask [`Broker::authorize`] before each, and submit them to
-/// [`crate::broker::Entity`] handles.
+/// [`crate::command::Command`]s and submit them to [`crate::broker::Entity`] handles, which they get from the
+/// [`Access`](crate::access::Access) of each client ([`Broker::access`]). Handles check what is granted;
+/// a transport never decides who may do what.
 #[async_trait]
 pub trait Transport: Send {
     /// The name in configuration, logs and metrics.

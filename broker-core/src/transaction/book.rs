@@ -137,15 +137,15 @@ impl Transactions {
     /// `TransactionUnknown`, `TransactionTimedOut` (TXN-06); `InvalidOperation` for an operation that
     /// may not belong to one (TXN-02), or that is for another entity (TXN-08); `QuotaExceeded` for the
     /// 101st message (TXN-05); `MessageLockLost` for a lock that the transaction has settled (SET-13);
-    /// `ServerBusy` when open transactions hold too much.
-    pub fn issue(
+    /// `ServerBusy` when open transactions hold too much; `Unauthorized`.
+    pub async fn issue(
         &self,
         id: TransactionId,
         entity: &Entity,
         command: Command,
     ) -> Result<Question, Rejection> {
         let operation = Operation::of(command)?;
-        let root = entity.root()?;
+        let root = entity.root().await?;
         let bytes = operation.bytes() + PART_OVERHEAD_BYTES;
         let broker = &self.0.broker;
         let (limits, now) = (&broker.settings().limits, broker.now());
@@ -168,8 +168,9 @@ impl Transactions {
         }
         let command = Command::Check { operation: operation.clone() };
         let part = Part { member: None, sub_queue: entity.sub_queue(), operation };
+        let pass = entity.pass().cloned();
         let timeout_at = now.plus(limits.transaction_duration_max);
-        let place = begun.open.add(scope, part, bytes, room, timeout_at);
+        let place = begun.open.add(scope, part, pass, (bytes, room), timeout_at);
         if scope.subscription.is_some() {
             begun.subscription = Some(entity.by_way_of(None));
         }
@@ -198,7 +199,8 @@ impl Transactions {
     ///
     /// # Errors
     /// `TransactionUnknown`, `TransactionTimedOut`; `InvalidOperation` while an operation is not
-    /// answered.
+    /// answered; `Unauthorized`, with everything rolled back, if an operation was granted when it was issued
+    /// and is so no more (TXN-07).
     pub fn commit(&self, id: TransactionId) -> Result<Option<Ending>, Rejection> {
         let broker = &self.0.broker;
         let count_max = broker.settings().limits.transaction_open_count_max;
@@ -211,11 +213,13 @@ impl Transactions {
         }
         let Some(begun) = state.remove(id) else { return Err(unknown(id)) };
         drop(state);
+        begun.open.check_rights(broker.now())?;
         let Begun { open, root, subscription, .. } = begun;
         let entity = if open.is_for_root() { root } else { subscription };
         let (parts, room) = open.into_parts();
         Ok(entity.filter(|_| !parts.is_empty()).map(|entity| Ending {
-            entity,
+            // What each part takes was asked just now, where it was granted.
+            entity: entity.as_the_broker(),
             command: Command::Commit { parts },
             room,
         }))

@@ -1,8 +1,11 @@
 //! One open transaction: what was issued so far, within its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Operation, Part};
+use crate::access::Pass;
+use crate::contract::Action;
 use crate::error::Rejection;
 use crate::ids::{EntityId, LockToken};
 use crate::limits::Limits;
@@ -39,6 +42,8 @@ pub(super) struct Scope {
 struct Kept {
     scope: Scope,
     part: Part,
+    /// What is granted to who issued it.
+    pass: Option<Arc<Pass>>,
     bytes: u64,
     room: Permit,
 }
@@ -116,8 +121,8 @@ impl Open {
         &mut self,
         scope: Scope,
         part: Part,
-        bytes: u64,
-        room: Permit,
+        pass: Option<Arc<Pass>>,
+        (bytes, room): (u64, Permit),
         timeout_at: Timestamp,
     ) -> u64 {
         self.covers = self.covers.map_or(Some(scope), |covered| covered.with(scope));
@@ -128,7 +133,7 @@ impl Open {
         }
         self.last_place += 1;
         self.unanswered += 1;
-        self.parts.insert(self.last_place, Kept { scope, part, bytes, room });
+        self.parts.insert(self.last_place, Kept { scope, part, pass, bytes, room });
         self.last_place
     }
 
@@ -148,6 +153,17 @@ impl Open {
         let scopes = self.parts.values().map(|kept| kept.scope);
         self.covers = scopes.reduce(|covered, scope| covered.with(scope).unwrap_or(covered));
         bytes
+    }
+
+    /// Asks again for the right to each operation, as it is granted now: an end that has come since, and was
+    /// not put off by a newer token, rolls all of them back (TXN-07).
+    pub(super) fn check_rights(&self, now: Timestamp) -> Result<(), Rejection> {
+        for Kept { part, pass, .. } in self.parts.values() {
+            if let Some(pass) = pass {
+                pass.held.check(Action::of_operation(&part.operation), || now)?;
+            }
+        }
+        Ok(())
     }
 
     /// The queue or topic that it covers, once it has a part.

@@ -1,6 +1,6 @@
 //! Auto-forwarding, the hop limit, the transfer dead-letter queue (file 10).
 
-use peeklock_core::command::{Command, Counts};
+use peeklock_core::command::Counts;
 use peeklock_core::description::{EntityStatus, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::rule::{Filter, RuleDescription, SqlText};
 
@@ -743,7 +743,7 @@ pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
     s.dead_letter("dead", &seen).await;
     s.put("plain", "forwarded").await;
     s.put(EVENTS, "sent").await;
-    let sender = Client::new(&s.broker).sender_via(EVENTS, "via").unwrap();
+    let sender = s.in_process().sender_via(EVENTS, "via").unwrap();
     sender.schedule(message("later"), s.now().plus(minutes(5))).await.unwrap();
     for source in ["dead", "plain", "via"] {
         s.until(source, |counts| counts.total() == 0).await;

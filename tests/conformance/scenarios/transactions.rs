@@ -164,7 +164,7 @@ pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
         },
     ];
     for command in excluded {
-        let refused = transactions.issue(id, &entity, command.clone());
+        let refused = transactions.issue(id, &entity, command.clone()).await;
         let condition = refused.err().map(|rejection| rejection.condition().name());
         assert_eq!(condition, Some("InvalidOperation"), "{command:?}");
     }

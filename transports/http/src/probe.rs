@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use peeklock_core::Stalled;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
         Probe::Metrics => {
             let Some(metrics) = &site.config.metrics else { return Err(Refusal::no_resource()) };
             if !site.config.metrics_public {
-                exchange.authorize(Right::Manage, "").await?;
+                exchange.allow(Action::ReadMetrics, "").await?;
             }
             Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(metrics()))
         }
@@ -66,7 +66,7 @@ async fn waiting(exchange: &Exchange, stalled: &Stalled) -> Refusal {
     let seconds = stalled.took.as_seconds_f64();
     let path = stalled.path.as_deref().unwrap_or("an entity that is being opened");
     tracing::warn!(entity = path, seconds, "an arbiter is at one entity, all others on it wait");
-    let who = match exchange.authorize(Right::Manage, "").await {
+    let who = match exchange.allow(Action::ReadMetrics, "").await {
         Ok(_) => format!("`{path}`"),
         Err(_) => "one entity".to_owned(),
     };

@@ -9,12 +9,11 @@ use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{ConnectionType, Method, header};
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse};
-use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Surface;
-use peeklock_core::contract::{Principal, Right};
+use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::Rejection;
-use peeklock_core::path::EntityAddress;
+use peeklock_core::{Access, Entity};
 
 use crate::error::{Answer, Place, Refusal};
 use crate::route::{self, ApiRoute, Probe, Route};
@@ -25,7 +24,8 @@ use crate::{api, data, origin, probe};
 pub(crate) struct Exchange {
     pub(crate) site: Arc<Site>,
     pub(crate) request: HttpRequest,
-    principal: Principal,
+    /// What its client may do.
+    pub(crate) access: Access,
 }
 
 /// Serves every request of the listener.
@@ -36,9 +36,10 @@ pub(crate) async fn serve(
 ) -> HttpResponse {
     let site = site.into_inner();
     let _in_progress = site.enter();
-    let principal = Principal { token: token(&request) };
-    let exchange = Exchange { site, request, principal };
-    let mut response = exchange.answer(&mut payload).await;
+    let route = route::parse(request.uri().path(), request.uri().query().unwrap_or_default());
+    let access = access(&site, &request, route.as_ref());
+    let exchange = Exchange { site, request, access };
+    let mut response = exchange.answer(route.as_ref(), &mut payload).await;
     response
         .headers_mut()
         .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
@@ -83,14 +84,12 @@ impl MessageBody for Unread {
 }
 
 impl Exchange {
-    async fn answer(&self, payload: &mut web::Payload) -> HttpResponse {
+    async fn answer(&self, route: Option<&Route>, payload: &mut web::Payload) -> HttpResponse {
         let site = &*self.site;
-        let path = self.request.uri().path();
-        let route = route::parse(path, self.query());
-        let place = place(route.as_ref());
+        let place = place(route);
         let answer = async {
             origin::check(site, &self.request)?;
-            let Some(route) = &route else {
+            let Some(route) = route else {
                 return Err(Refusal::argument("the path is not percent-encoded UTF-8"));
             };
             self.dispatch(route, payload).await
@@ -130,44 +129,15 @@ impl Exchange {
         self.request.uri().query().unwrap_or_default()
     }
 
-    /// Asks for a right; `resource` is empty for the namespace.
-    pub(crate) async fn authorize(&self, right: Right, resource: &str) -> Result<(), Refusal> {
-        Ok(self.site.broker.authorize(&self.principal, right, resource).await?)
+    /// Refuses what is not granted, before anything else is done for the request, and returns the address
+    /// as it is looked up; `path` is empty for the namespace.
+    pub(crate) async fn allow(&self, action: Action, path: &str) -> Result<String, Refusal> {
+        Ok(self.access.allow(action, path).await?)
     }
 
-    /// The entity at a path, after the right was granted and not before (SEC-08). What is granted
-    /// and what is looked up is the same address, whatever spelling was sent.
-    pub(crate) async fn entity(&self, right: Right, path: &str) -> Result<Entity, Refusal> {
-        let address = EntityAddress::parse(path).map(|address| address.to_string());
-        let resource = address.as_deref().unwrap_or(path);
-        self.authorize(right, resource).await?;
-        Ok(self.site.broker.entity(resource)?)
-    }
-
-    /// The address of an entity to be managed, after the right was granted.
-    pub(crate) async fn managed(&self, path: &str) -> Result<String, Refusal> {
-        let address = EntityAddress::parse(path).map(|address| address.to_string());
-        let resource = address.unwrap_or_else(|_| path.to_owned());
-        self.authorize(Right::Manage, &resource).await?;
-        Ok(resource)
-    }
-
-    /// Asks for the right to forward to these destinations (FWD-05).
-    pub(crate) async fn may_forward_to(
-        &self,
-        destinations: [Option<&str>; 2],
-    ) -> Result<(), Refusal> {
-        Ok(self.site.broker.authorize_destinations(&self.principal, destinations).await?)
-    }
-
-    /// The address of a subscription whose rules are read, which who listens may, too (MAT-01).
-    pub(crate) async fn looked_into(&self, path: &str) -> Result<String, Refusal> {
-        let address = EntityAddress::parse(path).map(|address| address.to_string());
-        let resource = address.unwrap_or_else(|_| path.to_owned());
-        if self.authorize(Right::Listen, &resource).await.is_err() {
-            self.authorize(Right::Manage, &resource).await?;
-        }
-        Ok(resource)
+    /// The entity at a path, for who may do this to it (SEC-08).
+    pub(crate) async fn entity(&self, purpose: Action, path: &str) -> Result<Entity, Refusal> {
+        Ok(self.access.entity(path, purpose).await?)
     }
 
     /// Asks an entity something. A stop of the listener ends a receive that waits; so does the end
@@ -190,6 +160,17 @@ impl Exchange {
             (None, Some(host)) => format!("http://{host}"),
             (None, None) => format!("http://{}", self.site.config.address),
         }
+    }
+}
+
+/// What the client of a request may do. The JSON API lets who may listen read descriptions and counts (SEC-05).
+fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
+    let principal =
+        Principal::anonymous().with_token_if_any(token(request)).from_peer(request.peer_addr());
+    let access = site.broker.access(principal);
+    match route {
+        Some(Route::Api(_)) => access.reading_by_listen(),
+        Some(_) | None => access,
     }
 }
 

@@ -2,26 +2,35 @@
 
 use std::sync::Arc;
 
-use peeklock_core::Broker;
 use peeklock_core::command::{ReceiveMode, SessionFilter};
+use peeklock_core::contract::Action;
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Reach, Transactions};
+use peeklock_core::{Access, Broker};
 
 use crate::{Admin, Receiver, Sender, SessionReceiver, Transaction};
 
 /// Opens handles on a broker of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
-    broker: Broker,
+    access: Access,
     transactions: Transactions,
 }
 
 impl Client {
-    /// A client of this broker.
+    /// A client of this broker that may do everything.
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
-        Self { broker: broker.clone(), transactions: Transactions::new(broker) }
+        Self::with_access(broker.full_access())
+    }
+
+    /// A client that may do what a principal may (SEC-17). Its handles follow a newer token
+    /// ([`Access::renew`]), and end with what is granted (SEC-15).
+    #[must_use]
+    pub fn with_access(access: Access) -> Self {
+        let transactions = Transactions::new(access.broker());
+        Self { access, transactions }
     }
 
     /// A sender to a queue or topic, with at most 256 sends in flight; see
@@ -30,7 +39,7 @@ impl Client {
     /// # Errors
     /// `EntityNotFound`.
     pub fn sender(&self, path: &str) -> Result<Sender, BrokerError> {
-        Ok(Sender::new(self.broker.entity(path)?))
+        Ok(Sender::new(self.access.entity_now(path, Action::Send)?))
     }
 
     /// A sender to the queue or topic `destination` whose messages are stored at the queue or topic
@@ -41,8 +50,9 @@ impl Client {
     /// # Errors
     /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one.
     pub fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, BrokerError> {
-        let entity = self.broker.entity(via)?;
-        let destination = self.broker.transfer_destination(destination, &entity)?;
+        let entity = self.access.entity_now(via, Action::SendVia)?;
+        self.access.entity_now(destination, Action::BeSentTo)?;
+        let destination = self.broker().transfer_destination(destination, &entity)?;
         Ok(Sender::new(entity).to(destination))
     }
 
@@ -61,7 +71,7 @@ impl Client {
     /// # Errors
     /// `EntityNotFound`.
     pub fn receiver_in(&self, path: &str, mode: ReceiveMode) -> Result<Receiver, BrokerError> {
-        Ok(Receiver::new(self.broker.entity(path)?, mode))
+        Ok(Receiver::new(self.access.entity_now(path, Action::Receive)?, mode))
     }
 
     /// Locks a session of a queue or subscription in peek-lock mode, also one that has no message yet
@@ -103,7 +113,8 @@ impl Client {
         mode: ReceiveMode,
         wait: TimeSpan,
     ) -> Result<SessionReceiver, BrokerError> {
-        SessionReceiver::accept(self.broker.entity(path)?, session_id, mode, wait).await
+        let entity = self.access.entity(path, Action::AcceptSession).await?;
+        SessionReceiver::accept(entity, session_id, mode, wait).await
     }
 
     /// The ids of sessions of a queue in ascending order, `top` of them after `skip`; at most as many
@@ -118,7 +129,8 @@ impl Client {
         skip: u64,
         top: u32,
     ) -> Result<Vec<Arc<str>>, BrokerError> {
-        crate::session::list(&self.broker.entity(path)?, which, skip, top).await
+        let entity = self.access.entity(path, Action::ListSessions).await?;
+        crate::session::list(&entity, which, skip, top).await
     }
 
     /// Begins a transaction: sends and settlements that take effect together or not at all (TXN-01).
@@ -127,7 +139,7 @@ impl Client {
     /// # Errors
     /// `QuotaExceeded` if that many are open; `ArgumentError` in the Basic tier (ENT-02).
     pub fn begin_transaction(&self) -> Result<Transaction, BrokerError> {
-        Transaction::begin(&self.broker, &self.transactions, Reach::OneEntity)
+        Transaction::begin(self.broker(), &self.transactions, Reach::OneEntity)
     }
 
     /// Begins a transaction that also sends to other queues and topics than the first one that it uses,
@@ -136,18 +148,24 @@ impl Client {
     /// # Errors
     /// As for [`Client::begin_transaction`].
     pub fn begin_cross_entity_transaction(&self) -> Result<Transaction, BrokerError> {
-        Transaction::begin(&self.broker, &self.transactions, Reach::CrossEntity)
+        Transaction::begin(self.broker(), &self.transactions, Reach::CrossEntity)
     }
 
     /// Management of entities.
     #[must_use]
     pub fn admin(&self) -> Admin {
-        Admin::new(self.broker.clone())
+        Admin::new(self.access.clone())
     }
 
     /// The broker.
     #[must_use]
     pub const fn broker(&self) -> &Broker {
-        &self.broker
+        self.access.broker()
+    }
+
+    /// What it may do.
+    #[must_use]
+    pub const fn access(&self) -> &Access {
+        &self.access
     }
 }

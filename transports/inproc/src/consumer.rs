@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use peeklock_core::Entity;
 use peeklock_core::call::submit_unanswered;
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode, Settlement};
+use peeklock_core::contract::Action;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::message::{Overlay, Value};
@@ -81,7 +82,7 @@ impl Client {
         recipient: Recipient<Delivery>,
         options: ConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
-        let entity = self.broker().entity(path)?;
+        let entity = self.access().entity(path, Action::Receive).await?;
         let receiver = self.broker().receiver_id();
         let (mail, arrivals) = mpsc::unbounded_channel();
         let outlet: Arc<dyn Outlet> = Arc::new(Arrivals { mail });

@@ -4,7 +4,8 @@
 //! need no actix runtime and may be used from any thread. An actix actor becomes a receiver through
 //! [`Consumer`]: the outcome of its handler settles the message, in the order of sessions if the queue has them.
 //!
-//! Use is not authenticated (SEC-17): whoever holds a handle may do everything.
+//! Use is not authenticated (SEC-17): whoever holds a handle may do everything, unless its client was given an
+//! access that is limited ([`Client::with_access`]).
 
 mod admin;
 mod client;

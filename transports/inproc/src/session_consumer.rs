@@ -9,6 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use peeklock_core::Entity;
 use peeklock_core::command::{ReceiveMode, Settlement};
 use peeklock_core::condition::Condition;
+use peeklock_core::contract::Action;
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
@@ -66,7 +67,7 @@ impl Client {
         recipient: Recipient<SessionDelivery>,
         options: SessionConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
-        let entity = self.broker().entity(path)?;
+        let entity = self.access().entity_now(path, Action::AcceptSession)?;
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         tokio::spawn(async move {

@@ -205,6 +205,7 @@ impl Transaction {
         let question = self
             .transactions
             .issue(self.id, entity, command)
+            .await
             .map_err(|rejection| entity.refuse(rejection))?;
         question.entity.call(question.command).await?;
         question.issued.confirm();

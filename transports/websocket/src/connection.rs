@@ -28,14 +28,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{ReceiverId, Ticket};
 use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::request::{Outlet, Request as Mailed};
 use peeklock_core::transaction::Transactions;
+use peeklock_core::{Access, Broker};
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -114,7 +113,8 @@ pub(crate) struct Conversation {
     broker: Broker,
     place: Place,
     encoding: Encoding,
-    principal: Principal,
+    /// What its client may do.
+    access: Access,
     calls: mpsc::Receiver<Call>,
     stop: Option<Stopping>,
     resume_token: u128,

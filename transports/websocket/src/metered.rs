@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -41,6 +42,11 @@ impl Metered {
     /// Whether a frame has begun and not ended.
     pub(crate) const fn has_unfinished_frame(&self) -> bool {
         self.unfinished_bytes > 0
+    }
+
+    /// Where its client is.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
     }
 
     const fn allowed_bytes(&self) -> u64 {

@@ -13,6 +13,7 @@ mod wire {
     mod hostile;
     mod lifecycle;
     mod resume;
+    mod rights;
     mod sessions;
     mod topics;
     mod transactions;

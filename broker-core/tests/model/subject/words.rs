@@ -1,7 +1,7 @@
 //! The words of the test and those of the machine, in both directions.
 
 use peeklock_core::command::{
-    Command, Described, InboundMessage, MachineOutcome, MessageFacts, Outcome, Settlement,
+    Command, Described, InboundMessage, MachineOutcome, MessageFacts, Settlement,
 };
 use peeklock_core::entity::Machine;
 use peeklock_core::entity::queue::Queue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_core::contract::{Authorizer, Principal, Right, Verdict};
+use peeklock_core::contract::{Authorizer, Grant, Principal, Right, Rights, Verdict};
 use peeklock_core::description::{EntityStatus, QueueUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Message, Overlay};
@@ -175,10 +175,10 @@ struct Tokens;
 
 #[async_trait::async_trait]
 impl Authorizer for Tokens {
-    async fn authorize(&self, who: &Principal, right: Right, _: &str) -> Result<(), Rejection> {
+    async fn authorize(&self, who: &Principal, _: &str) -> Result<Grant, Rejection> {
         match who.token.as_deref() {
-            Some("all") => Ok(()),
-            Some("send") if right == Right::Send => Ok(()),
+            Some("all") => Ok(Grant::everything()),
+            Some("send") => Ok(Grant::of(Rights::of(Right::Send))),
             _ => Err(Rejection::unauthorized("no")),
         }
     }

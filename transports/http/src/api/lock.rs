@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::Overlay;
@@ -76,7 +76,7 @@ pub(super) async fn abandon(
     queue: &str,
     token: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Settle, queue).await?;
     let (modification, _room): (Modification, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let properties = overlay(modification.application_properties)?;
@@ -93,7 +93,7 @@ pub(super) async fn defer(
     queue: &str,
     token: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Settle, queue).await?;
     let (modification, _room): (Modification, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let properties = overlay(modification.application_properties)?;
@@ -110,7 +110,7 @@ pub(super) async fn dead_letter(
     queue: &str,
     token: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Settle, queue).await?;
     let (request, _room): (DeadLetter, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let settlement = Settlement::dead_letter(
@@ -145,7 +145,7 @@ pub(super) async fn renew(
     queue: &str,
     token: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::RenewLock, queue).await?;
     body::discard(&exchange.site, payload).await?;
     match exchange.call(&entity, Command::RenewLock { token: parse(token)? }).await? {
         Outcome::Renewed(until) => {
@@ -162,7 +162,7 @@ async fn settle_plainly(
     token: &str,
     settlement: Settlement,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Settle, queue).await?;
     body::discard(&exchange.site, payload).await?;
     settle(exchange, &entity, token, settlement).await
 }

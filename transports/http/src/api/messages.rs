@@ -5,7 +5,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::web;
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, InboundMessage, Outcome, ReceiveMode, ReceivedMessage};
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -136,7 +136,7 @@ impl From<Mode> for ReceiveMode {
     params(("queue" = String, Path)), request_body = NewMessage,
     responses((status = 201, body = Accepted), (status = "default", body = Problem)))]
 pub(super) async fn send(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::Send, queue).await?;
     let (message, _room): (NewMessage, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let message = message.into_message().map_err(Refusal::argument)?;
@@ -159,7 +159,7 @@ pub(super) async fn send_batch(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::Send, queue).await?;
     let (batch, _room): (NewBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let messages = inbound_all(exchange, batch.messages, |_| {})?;
@@ -175,7 +175,7 @@ pub(super) async fn schedule(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::Send, queue).await?;
     let (schedule, _room): (NewSchedule, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let at = instant("scheduledEnqueueTimeUtc", Some(&schedule.scheduled_enqueue_time_utc))?;
@@ -217,7 +217,7 @@ pub(super) async fn cancel_scheduled(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Send, queue).await?;
+    let entity = exchange.entity(Action::CancelScheduled, queue).await?;
     let (numbers, _room): (Numbers, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let sequences = sequences(numbers.sequence_numbers)?;
@@ -236,7 +236,7 @@ pub(super) async fn receive(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Receive, queue).await?;
     let limits = &exchange.site.broker.settings().limits;
     let (bytes_max, wait_max) = (limits.peek_bytes_max, limits.receive_wait_http_max);
     let request = receive_request(exchange, payload).await?;
@@ -279,7 +279,7 @@ pub(super) async fn receive_deferred(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::ReceiveDeferred, queue).await?;
     let (request, _room): (ReceiveDeferred, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let command = Command::ReceiveDeferred {
@@ -301,7 +301,7 @@ pub(super) async fn receive_deferred(
         ("sessionId" = Option<String>, Query, description = "only messages of this session")),
     responses((status = 200, body = Messages), (status = "default", body = Problem)))]
 pub(super) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::Peek, queue).await?;
     let from = SequenceNumber(number(exchange, "from")?.unwrap_or(0));
     let count_max = number(exchange, "count")?.unwrap_or(1);
     let command = match parameter(exchange.query(), "sessionid") {
@@ -323,7 +323,7 @@ pub(super) async fn delete_batch(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::DeleteBatch, queue).await?;
     let (request, _room): (DeleteBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let command = Command::DeleteBatch {
@@ -341,7 +341,7 @@ pub(super) async fn delete_batch(
     params(("queue" = String, Path)), request_body = DeleteBatch,
     responses((status = 200, body = Deleted), (status = "default", body = Problem)))]
 pub(super) async fn purge(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
-    let entity = exchange.entity(Right::Listen, queue).await?;
+    let entity = exchange.entity(Action::DeleteBatch, queue).await?;
     let (request, _room): (DeleteBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     if request.max_count.is_some() {
@@ -372,7 +372,7 @@ pub(super) async fn delete_unlocked(
     payload: &mut web::Payload,
     queue: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Manage, queue).await?;
+    let entity = exchange.entity(Action::DeleteUnlocked, queue).await?;
     let (request, _room): (DeleteBatch, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let command = Command::DeleteBatchUnlocked {
@@ -395,7 +395,7 @@ pub(super) async fn delete_deferred(
     queue: &str,
     number: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Manage, queue).await?;
+    let entity = exchange.entity(Action::DeleteDeferred, queue).await?;
     body::discard(&exchange.site, payload).await?;
     let Ok(sequence) = number.parse().map(SequenceNumber) else {
         return Err(Refusal::argument("the sequence number has more than 64 bits"));

@@ -4,8 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::Described;
-use peeklock_core::condition::Condition;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::time::Timestamp;
 use serde::Serialize;
@@ -33,18 +32,9 @@ pub(crate) struct QueuePage {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = QueuePage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange) -> Answer {
-    exchange.authorize(Right::Manage, "").await?;
-    let broker = &exchange.site.broker;
     let (skip, top) = page(exchange)?;
-    let mut queues = Vec::new();
-    for path in broker.queue_paths(skip, top) {
-        match broker.describe_queue(&path).await {
-            Ok(described) => queues.push(described.into()),
-            // It was deleted meanwhile.
-            Err(error) if error.condition() == Condition::EntityNotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let queues = exchange.access.queues(skip, top).await?;
+    let queues = queues.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &QueuePage { queues, skip, top }))
 }
 
@@ -53,12 +43,11 @@ pub(super) async fn list(exchange: &Exchange) -> Answer {
     params(("queue" = String, Path)), request_body = QueueProperties,
     responses((status = 201, body = QueueView), (status = "default", body = Problem)))]
 pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    exchange.managed(path).await?;
+    exchange.allow(Action::Create, path).await?;
     let (properties, _room): (QueueProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let update = properties.to_update()?;
-    exchange.may_forward_to(properties.destinations()).await?;
-    let described = exchange.site.broker.create_queue(path, update).await?;
+    let described = exchange.access.create_queue(path, update).await?;
     let location = format!(
         "{}/$api/v1/queues/{}",
         exchange.base_url(),
@@ -72,8 +61,8 @@ pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path
     params(("queue" = String, Path)),
     responses((status = 200, body = QueueView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
-    let path = exchange.managed(path).await?;
-    let described = exchange.site.broker.describe_queue(&path).await?;
+    let path = exchange.allow(Action::Describe, path).await?;
+    let described = exchange.access.describe_queue(&path).await?;
     Ok(queue(StatusCode::OK, described))
 }
 
@@ -91,12 +80,11 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
     request_body = QueueProperties,
     responses((status = 200, body = QueueView), (status = "default", body = Problem)))]
 pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::Update, path).await?;
     let version = version(exchange)?;
     let (properties, _room): (QueueProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     properties.to_update()?;
-    exchange.may_forward_to(properties.destinations()).await?;
     updated(version, || try_update(exchange, &path, &properties, version)).await
 }
 
@@ -106,12 +94,12 @@ async fn try_update(
     properties: &QueueProperties,
     version: Option<Timestamp>,
 ) -> Answer {
-    let broker = &exchange.site.broker;
-    let current = broker.describe_queue(path).await?;
+    let access = &exchange.access;
+    let current = access.describe_queue(path).await?;
     let mut properties = properties.clone();
     properties.keep(&current);
     let read_at = version.unwrap_or(current.updated_at);
-    let described = broker.update_queue(path, properties.to_update()?, Some(read_at)).await?;
+    let described = access.update_queue(path, properties.to_update()?, Some(read_at)).await?;
     Ok(queue(StatusCode::OK, described))
 }
 
@@ -120,9 +108,9 @@ async fn try_update(
     params(("queue" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::Delete, path).await?;
     body::discard(&exchange.site, payload).await?;
-    exchange.site.broker.delete(&path, EntityKind::Queue).await?;
+    exchange.access.delete(&path, EntityKind::Queue).await?;
     Ok(no_content())
 }
 

@@ -12,6 +12,7 @@ use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
+use peeklock_core::contract::Action;
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::{ExplanationView, NewMessage, RuleForm};
 
@@ -44,9 +45,9 @@ pub(crate) struct Explained {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = RulePage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
-    let path = exchange.looked_into(path).await?;
+    let path = exchange.allow(Action::ReadRules, path).await?;
     let (skip, top) = page(exchange)?;
-    let rules = exchange.site.broker.rules(&path, skip, top).await?;
+    let rules = exchange.access.rules(&path, skip, top).await?;
     let rules = rules.iter().map(RuleForm::from).collect();
     Ok(json(StatusCode::OK, &RulePage { rules, skip, top }))
 }
@@ -66,11 +67,11 @@ pub(super) async fn create(
     path: &str,
     name: &str,
 ) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::ChangeRules, path).await?;
     let (form, _room): (RuleForm, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let rule = form.named(name)?.to_description()?;
-    let rule = exchange.site.broker.create_rule(&path, rule).await?;
+    let rule = exchange.access.create_rule(&path, rule).await?;
     let response = json(StatusCode::CREATED, &RuleForm::from(&rule));
     Ok(match location(exchange, &path, &rule.name) {
         Some(location) => located(response, &location),
@@ -85,8 +86,8 @@ pub(super) async fn create(
     params(("topic" = String, Path), ("subscription" = String, Path), ("rule" = String, Path)),
     responses((status = 200, body = RuleForm), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, path: &str, name: &str) -> Answer {
-    let path = exchange.looked_into(path).await?;
-    let rule = exchange.site.broker.rule(&path, name).await?;
+    let path = exchange.allow(Action::ReadRules, path).await?;
+    let rule = exchange.access.rule(&path, name).await?;
     Ok(json(StatusCode::OK, &RuleForm::from(&rule)))
 }
 
@@ -103,11 +104,11 @@ pub(super) async fn update(
     path: &str,
     name: &str,
 ) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::ChangeRules, path).await?;
     let (form, _room): (RuleForm, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let rule = form.named(name)?.to_description()?;
-    let rule = exchange.site.broker.update_rule(&path, rule).await?;
+    let rule = exchange.access.update_rule(&path, rule).await?;
     Ok(json(StatusCode::OK, &RuleForm::from(&rule)))
 }
 
@@ -123,9 +124,9 @@ pub(super) async fn delete(
     path: &str,
     name: &str,
 ) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::ChangeRules, path).await?;
     body::discard(&exchange.site, payload).await?;
-    exchange.site.broker.delete_rule(&path, name).await?;
+    exchange.access.delete_rule(&path, name).await?;
     Ok(no_content())
 }
 
@@ -137,12 +138,12 @@ pub(super) async fn delete(
     params(("topic" = String, Path), ("subscription" = String, Path)), request_body = Question,
     responses((status = 200, body = Explained), (status = "default", body = Problem)))]
 pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    let path = exchange.looked_into(path).await?;
+    let path = exchange.allow(Action::ReadRules, path).await?;
     let (question, _room): (Question, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
-    let explained = exchange.site.broker.explain(&path, message).await?;
+    let explained = exchange.access.explain(&path, message).await?;
     let rules = explained.iter().map(ExplanationView::from).collect();
     Ok(json(StatusCode::OK, &Explained { rules }))
 }

@@ -3,7 +3,7 @@
 
 use actix_web::http::StatusCode;
 use peeklock_core::command::{Command, Outcome, SessionFilter};
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -34,7 +34,7 @@ pub(crate) struct SessionPage {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = SessionPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
-    let entity = exchange.entity(Right::Listen, path).await?;
+    let entity = exchange.entity(Action::ListSessions, path).await?;
     let which = filter(exchange)?;
     let (skip, top) = page(exchange)?;
     let command = Command::ListSessions {

@@ -6,7 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::DescribedSubscription;
-use peeklock_core::condition::Condition;
+use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
 use peeklock_core::time::Timestamp;
@@ -62,18 +62,9 @@ impl<'de> Deserialize<'de> for NewSubscription {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = SubscriptionPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, topic: &str) -> Answer {
-    let topic = exchange.managed(topic).await?;
-    let broker = &exchange.site.broker;
     let (skip, top) = page(exchange)?;
-    let mut subscriptions = Vec::new();
-    for path in broker.subscription_paths(&topic, skip, top)? {
-        match broker.describe_subscription(&path).await {
-            Ok(described) => subscriptions.push(described.into()),
-            // It was deleted meanwhile.
-            Err(error) if error.condition() == Condition::EntityNotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let subscriptions = exchange.access.subscriptions(topic, skip, top).await?;
+    let subscriptions = subscriptions.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &SubscriptionPage { subscriptions, skip, top }))
 }
 
@@ -89,15 +80,14 @@ pub(super) async fn create(
     topic: &str,
     name: &str,
 ) -> Answer {
-    exchange.managed(&subscription_path(topic, name)).await?;
+    exchange.allow(Action::Create, &subscription_path(topic, name)).await?;
     let (new, _room): (NewSubscription, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let properties = new.properties.to_update()?;
-    exchange.may_forward_to(new.properties.destinations()).await?;
     let rules = new.rules.unwrap_or_default();
     let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
-    let broker = &exchange.site.broker;
-    let described = broker.create_subscription(topic, name, properties, rules).await?;
+    let access = &exchange.access;
+    let described = access.create_subscription(topic, name, properties, rules).await?;
     let location = format!(
         "{}/$api/v1/topics/{}/subscriptions/{}",
         exchange.base_url(),
@@ -113,8 +103,8 @@ pub(super) async fn create(
     params(("topic" = String, Path), ("subscription" = String, Path)),
     responses((status = 200, body = SubscriptionView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, topic: &str, name: &str) -> Answer {
-    let path = exchange.managed(&subscription_path(topic, name)).await?;
-    let described = exchange.site.broker.describe_subscription(&path).await?;
+    let path = exchange.allow(Action::Describe, &subscription_path(topic, name)).await?;
+    let described = exchange.access.describe_subscription(&path).await?;
     Ok(subscription(StatusCode::OK, described))
 }
 
@@ -135,12 +125,11 @@ pub(super) async fn update(
     topic: &str,
     name: &str,
 ) -> Answer {
-    let path = exchange.managed(&subscription_path(topic, name)).await?;
+    let path = exchange.allow(Action::Update, &subscription_path(topic, name)).await?;
     let version = version(exchange)?;
     let (properties, _room): (SubscriptionProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     properties.to_update()?;
-    exchange.may_forward_to(properties.destinations()).await?;
     updated(version, || try_update(exchange, &path, &properties, version)).await
 }
 
@@ -150,13 +139,13 @@ async fn try_update(
     properties: &SubscriptionProperties,
     version: Option<Timestamp>,
 ) -> Answer {
-    let broker = &exchange.site.broker;
-    let current = broker.describe_subscription(path).await?;
+    let access = &exchange.access;
+    let current = access.describe_subscription(path).await?;
     let mut properties = properties.clone();
     properties.keep(&current);
     let read_at = version.unwrap_or(current.updated_at);
     let update = properties.to_update()?;
-    let described = broker.update_subscription(path, update, Some(read_at)).await?;
+    let described = access.update_subscription(path, update, Some(read_at)).await?;
     Ok(subscription(StatusCode::OK, described))
 }
 
@@ -171,9 +160,9 @@ pub(super) async fn delete(
     topic: &str,
     name: &str,
 ) -> Answer {
-    let path = exchange.managed(&subscription_path(topic, name)).await?;
+    let path = exchange.allow(Action::Delete, &subscription_path(topic, name)).await?;
     body::discard(&exchange.site, payload).await?;
-    exchange.site.broker.delete(&path, EntityKind::Subscription).await?;
+    exchange.access.delete(&path, EntityKind::Subscription).await?;
     Ok(no_content())
 }
 

@@ -4,8 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::DescribedTopic;
-use peeklock_core::condition::Condition;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::time::Timestamp;
 use serde::Serialize;
@@ -34,18 +33,9 @@ pub(crate) struct TopicPage {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange) -> Answer {
-    exchange.authorize(Right::Manage, "").await?;
-    let broker = &exchange.site.broker;
     let (skip, top) = page(exchange)?;
-    let mut topics = Vec::new();
-    for path in broker.topic_paths(skip, top) {
-        match broker.describe_topic(&path).await {
-            Ok(described) => topics.push(described.into()),
-            // It was deleted meanwhile.
-            Err(error) if error.condition() == Condition::EntityNotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let topics = exchange.access.topics(skip, top).await?;
+    let topics = topics.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &TopicPage { topics, skip, top }))
 }
 
@@ -55,10 +45,10 @@ pub(super) async fn list(exchange: &Exchange) -> Answer {
     params(("topic" = String, Path)), request_body = TopicProperties,
     responses((status = 201, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    exchange.managed(path).await?;
+    exchange.allow(Action::Create, path).await?;
     let (properties, _room): (TopicProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let described = exchange.site.broker.create_topic(path, properties.to_update()?).await?;
+    let described = exchange.access.create_topic(path, properties.to_update()?).await?;
     let segment = encode_segment(&described.description.path);
     let location = format!("{}/$api/v1/topics/{segment}", exchange.base_url());
     Ok(located(topic(StatusCode::CREATED, described), &location))
@@ -70,8 +60,8 @@ pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path
     params(("topic" = String, Path)),
     responses((status = 200, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
-    let path = exchange.managed(path).await?;
-    let described = exchange.site.broker.describe_topic(&path).await?;
+    let path = exchange.allow(Action::Describe, path).await?;
+    let described = exchange.access.describe_topic(&path).await?;
     Ok(topic(StatusCode::OK, described))
 }
 
@@ -88,7 +78,7 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
     request_body = TopicProperties,
     responses((status = 200, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::Update, path).await?;
     let version = version(exchange)?;
     let (properties, _room): (TopicProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
@@ -101,12 +91,12 @@ async fn try_update(
     properties: &TopicProperties,
     version: Option<Timestamp>,
 ) -> Answer {
-    let broker = &exchange.site.broker;
-    let current = broker.describe_topic(path).await?;
+    let access = &exchange.access;
+    let current = access.describe_topic(path).await?;
     let mut properties = properties.clone();
     properties.keep(&current);
     let read_at = version.unwrap_or(current.updated_at);
-    let described = broker.update_topic(path, properties.to_update()?, Some(read_at)).await?;
+    let described = access.update_topic(path, properties.to_update()?, Some(read_at)).await?;
     Ok(topic(StatusCode::OK, described))
 }
 
@@ -116,9 +106,9 @@ async fn try_update(
     params(("topic" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
-    let path = exchange.managed(path).await?;
+    let path = exchange.allow(Action::Delete, path).await?;
     body::discard(&exchange.site, payload).await?;
-    exchange.site.broker.delete(&path, EntityKind::Topic).await?;
+    exchange.access.delete(&path, EntityKind::Topic).await?;
     Ok(no_content())
 }
 

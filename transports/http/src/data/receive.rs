@@ -4,7 +4,7 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, MessageFacts, Outcome, ReceiveMode};
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::time::TimeSpan;
 
 use crate::broker_properties;
@@ -22,7 +22,7 @@ pub(crate) async fn receive(
     method: &Method,
     path: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, path).await?;
+    let entity = exchange.entity(Action::Receive, path).await?;
     let wait = wait(&exchange.site, exchange.query())?;
     crate::body::discard(&exchange.site, payload).await?;
     let mode = if method == Method::DELETE {

@@ -3,7 +3,7 @@
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, web};
 use peeklock_core::command::{Command, Outcome};
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::message::{Body, Message};
 
 use super::batch;
@@ -17,7 +17,7 @@ use crate::serve::Exchange;
 /// `POST /{queue}/messages`: stores a message, or all messages of a batch or none (SND-29).
 pub(crate) async fn send(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let Exchange { site, request, .. } = exchange;
-    let entity = exchange.entity(Right::Send, path).await?;
+    let entity = exchange.entity(Action::Send, path).await?;
     if is_batch(request) {
         let bytes_max = body::json_bytes_max(site);
         let body = body::read(site, request, payload, "batch", bytes_max).await?;

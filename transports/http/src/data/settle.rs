@@ -5,7 +5,7 @@ use actix_web::web;
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 
@@ -25,7 +25,8 @@ pub(crate) async fn settle(
     reference: &str,
     token: &str,
 ) -> Answer {
-    let entity = exchange.entity(Right::Listen, path).await?;
+    let purpose = if method == Method::POST { Action::RenewLock } else { Action::Settle };
+    let entity = exchange.entity(purpose, path).await?;
     crate::body::discard(&exchange.site, payload).await?;
     let Some(token) = LockToken::parse(token) else {
         let detail = "the lock token of the path is not a GUID";

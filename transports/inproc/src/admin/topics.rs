@@ -28,7 +28,7 @@ impl Admin {
         path: &str,
         properties: TopicUpdate,
     ) -> Result<DescribedTopic, BrokerError> {
-        self.broker.create_topic(path, properties).await
+        self.access.create_topic(path, properties).await
     }
 
     /// Reads a topic's description, counts and instants (ENT-31, CNT-04).
@@ -36,7 +36,7 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`.
     pub async fn topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
-        self.broker.describe_topic(path).await
+        self.access.describe_topic(path).await
     }
 
     /// Replaces the properties named. An absent UserMetadata means none, any other absent property
@@ -49,7 +49,7 @@ impl Admin {
         path: &str,
         properties: TopicUpdate,
     ) -> Result<DescribedTopic, BrokerError> {
-        self.broker.update_topic(path, properties, None).await
+        self.access.update_topic(path, properties, None).await
     }
 
     /// Deletes a topic with its subscriptions and rules (ENT-14).
@@ -57,13 +57,13 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`.
     pub async fn delete_topic(&self, path: &str) -> Result<(), BrokerError> {
-        self.broker.delete(path, EntityKind::Topic).await
+        self.access.delete(path, EntityKind::Topic).await
     }
 
     /// The paths of topics in case-insensitive order (ENT-30).
     #[must_use]
     pub fn topic_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
-        self.broker.topic_paths(skip, top)
+        super::at_once(self.access.topic_paths(skip, top), self.access.broker()).unwrap_or_default()
     }
 
     /// Creates a subscription that gets every message of its topic, by the rule `$Default` (TOP-12). Its
@@ -92,7 +92,7 @@ impl Admin {
         properties: SubscriptionUpdate,
         rules: Vec<RuleDescription>,
     ) -> Result<DescribedSubscription, BrokerError> {
-        self.broker.create_subscription(topic, name, properties, rules).await
+        self.access.create_subscription(topic, name, properties, rules).await
     }
 
     /// Reads a subscription's description, counts and instants (ENT-31, CNT-01).
@@ -100,7 +100,7 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn subscription(&self, path: &str) -> Result<DescribedSubscription, BrokerError> {
-        self.broker.describe_subscription(path).await
+        self.access.describe_subscription(path).await
     }
 
     /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or
@@ -113,7 +113,7 @@ impl Admin {
         path: &str,
         properties: SubscriptionUpdate,
     ) -> Result<DescribedSubscription, BrokerError> {
-        self.broker.update_subscription(path, properties, None).await
+        self.access.update_subscription(path, properties, None).await
     }
 
     /// Deletes a subscription with everything in it (ENT-14).
@@ -121,7 +121,7 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn delete_subscription(&self, path: &str) -> Result<(), BrokerError> {
-        self.broker.delete(path, EntityKind::Subscription).await
+        self.access.delete(path, EntityKind::Subscription).await
     }
 
     /// The paths of the subscriptions of a topic in case-insensitive order (ENT-30).
@@ -134,7 +134,7 @@ impl Admin {
         skip: usize,
         top: usize,
     ) -> Result<Vec<Arc<str>>, BrokerError> {
-        self.broker.subscription_paths(topic, skip, top)
+        super::at_once(self.access.subscription_paths(topic, skip, top), self.access.broker())
     }
 
     /// Adds a rule to a subscription (TOP-13).
@@ -147,7 +147,7 @@ impl Admin {
         subscription: &str,
         rule: RuleDescription,
     ) -> Result<RuleDescription, BrokerError> {
-        self.broker.create_rule(subscription, rule).await
+        self.access.create_rule(subscription, rule).await
     }
 
     /// Replaces filter and action of a rule (TOP-24).
@@ -159,7 +159,7 @@ impl Admin {
         subscription: &str,
         rule: RuleDescription,
     ) -> Result<RuleDescription, BrokerError> {
-        self.broker.update_rule(subscription, rule).await
+        self.access.update_rule(subscription, rule).await
     }
 
     /// Removes a rule (TOP-13).
@@ -167,7 +167,7 @@ impl Admin {
     /// # Errors
     /// `EntityNotFound`.
     pub async fn delete_rule(&self, subscription: &str, name: &str) -> Result<(), BrokerError> {
-        self.broker.delete_rule(subscription, name).await
+        self.access.delete_rule(subscription, name).await
     }
 
     /// The rules of a subscription in the order of their names (ENT-30).
@@ -180,7 +180,7 @@ impl Admin {
         skip: usize,
         top: usize,
     ) -> Result<Vec<RuleDescription>, BrokerError> {
-        self.broker.rules(subscription, skip, top).await
+        self.access.rules(subscription, skip, top).await
     }
 
     /// One rule, by its name in any case.
@@ -192,7 +192,7 @@ impl Admin {
         subscription: &str,
         name: &str,
     ) -> Result<RuleDescription, BrokerError> {
-        self.broker.rule(subscription, name).await
+        self.access.rule(subscription, name).await
     }
 
     /// Which rules of a subscription would select a message if it were published now, and why.
@@ -204,6 +204,6 @@ impl Admin {
         subscription: &str,
         message: Message,
     ) -> Result<Vec<Explanation>, BrokerError> {
-        self.broker.explain(subscription, self.broker.inbound(message)).await
+        self.access.explain(subscription, self.access.broker().inbound(message)).await
     }
 }

@@ -1,7 +1,6 @@
 //! How far a receiver may be sent: credit, draining, and what the entity is told of them.
 
 use peeklock_core::command::{Command, Drain, SessionCommand};
-use peeklock_core::contract::Right;
 use peeklock_core::error::Rejection;
 
 use super::Conversation;
@@ -64,10 +63,9 @@ impl Conversation {
         }
     }
 
-    pub(super) async fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
+    pub(super) fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
         let Credit { link: number, up_to } = *credit;
         self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
         let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
         if link.flow.is_some() {
             link.up_to = up_to;
@@ -80,9 +78,8 @@ impl Conversation {
         Ok(())
     }
 
-    pub(super) async fn drain(&mut self, asked: Asked, number: u32) -> Done {
+    pub(super) fn drain(&mut self, asked: Asked, number: u32) -> Done {
         self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
         let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
         if link.flow.as_ref().is_some_and(|flow| flow.draining) {
             let detail = format!("link {number} is being drained already");

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use peeklock_core::command::{Command, LinkEnd, SessionCommand};
-use peeklock_core::contract::{Principal, Right};
+use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{SequenceNumber, Ticket};
-use peeklock_core::path::EntityAddress;
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::request::{Reply, Request as Mailed};
 use peeklock_core::time::TimeSpan;
@@ -118,7 +117,8 @@ impl Conversation {
                 Err(Rejection::invalid_operation("hello was said already").into())
             }
             Operation::Authenticate(authenticate) => {
-                self.principal = Principal { token: Some(authenticate.token.into()) };
+                let shown = self.access.principal().map(|shown| (*shown).clone());
+                self.access.renew(shown.unwrap_or_default().with_token(authenticate.token)).await;
                 self.done(&asked);
                 Ok(())
             }
@@ -128,18 +128,18 @@ impl Conversation {
             }
             Operation::Attach(attach) => self.attach(asked, attach).await,
             Operation::Detach(detach) => self.detach(&asked, &detach),
-            Operation::Credit(credit) => self.credit(&asked, &credit).await,
-            Operation::Drain(only) => self.drain(asked, only.link).await,
-            Operation::Send(send) => self.send(asked, send).await,
-            Operation::SendBatch(send) => self.send_batch(asked, send).await,
-            Operation::Forward(forward) => self.forward(asked, forward).await,
+            Operation::Credit(credit) => self.credit(&asked, &credit),
+            Operation::Drain(only) => self.drain(asked, only.link),
+            Operation::Send(send) => self.send(asked, send),
+            Operation::SendBatch(send) => self.send_batch(asked, send),
+            Operation::Forward(forward) => self.forward(asked, forward),
             Operation::CancelScheduled(numbered) => {
                 self.sender(numbered.link)?;
                 let command =
                     Command::CancelScheduled { sequences: sequences(numbered.sequence_numbers) };
-                self.command(asked, numbered.link, command, Expect::Done).await
+                self.command(asked, numbered.link, command, Expect::Done)
             }
-            Operation::Receive(receive) => self.receive(asked, &receive).await,
+            Operation::Receive(receive) => self.receive(asked, &receive),
             Operation::Withdraw(withdraw) => {
                 self.withdraw(withdraw.request);
                 self.done(&asked);
@@ -162,10 +162,10 @@ impl Conversation {
                     },
                 };
                 let expect = Expect::Messages { link: numbered.link };
-                self.command(asked, numbered.link, command, expect).await
+                self.command(asked, numbered.link, command, expect)
             }
-            Operation::Settle(settle) => self.settle(asked, settle).await,
-            Operation::Renew(renew) => self.renew(asked, &renew).await,
+            Operation::Settle(settle) => self.settle(asked, settle),
+            Operation::Renew(renew) => self.renew(asked, &renew),
             Operation::Peek(peek) => {
                 let (from, count_max) = (SequenceNumber(peek.from), peek.max_count);
                 let command = match self.receiver(peek.link)?.session() {
@@ -175,50 +175,50 @@ impl Conversation {
                     None => Command::Peek { from, count_max },
                 };
                 let expect = Expect::Messages { link: peek.link };
-                self.command(asked, peek.link, command, expect).await
+                self.command(asked, peek.link, command, expect)
             }
             Operation::DeleteBatch(delete) => {
                 let count_max = delete.max_count.unwrap_or_else(|| self.delete_count_max());
                 let enqueued_before = delete.enqueued_before_utc.map(|Instant(at)| at);
                 let command = self.receiver(delete.link)?.delete_batch(count_max, enqueued_before);
-                self.command(asked, delete.link, command, Expect::Deleted).await
+                self.command(asked, delete.link, command, Expect::Deleted)
             }
             Operation::DeleteDeferred(delete) => {
                 let command =
                     Command::DeleteDeferred { sequence: SequenceNumber(delete.sequence_number) };
-                self.command(asked, delete.link, command, Expect::Done).await
+                self.command(asked, delete.link, command, Expect::Done)
             }
-            Operation::Purge(purge) => self.purge(asked, &purge).await,
-            Operation::CreateQueue(create) => self.create_queue(asked, create).await,
-            Operation::GetQueue(only) => self.get_queue(asked, &only.path).await,
-            Operation::UpdateQueue(update) => self.update_queue(asked, update).await,
-            Operation::DeleteQueue(only) => self.delete_queue(asked, &only.path).await,
-            Operation::ListQueues(list) => self.list_queues(asked, &list).await,
+            Operation::Purge(purge) => self.purge(asked, &purge),
+            Operation::CreateQueue(create) => self.create_queue(asked, create),
+            Operation::GetQueue(only) => self.get_queue(asked, &only.path),
+            Operation::UpdateQueue(update) => self.update_queue(asked, update),
+            Operation::DeleteQueue(only) => self.delete(asked, &only.path, EntityKind::Queue),
+            Operation::ListQueues(list) => self.list_queues(asked, &list),
             Operation::AcceptSession(accept) => self.accept_session(asked, accept).await,
-            Operation::RenewSession(only) => self.renew_session(asked, only.link).await,
-            Operation::GetSessionState(only) => self.session_state(asked, only.link).await,
-            Operation::SetSessionState(set) => self.set_session_state(asked, set).await,
-            Operation::PeekSession(peek) => self.peek_session(asked, peek).await,
+            Operation::RenewSession(only) => self.renew_session(asked, only.link),
+            Operation::GetSessionState(only) => self.session_state(asked, only.link),
+            Operation::SetSessionState(set) => self.set_session_state(asked, set),
+            Operation::PeekSession(peek) => self.peek_session(asked, peek),
             Operation::ListSessions(list) => self.list_sessions(asked, list).await,
             Operation::DeleteUnlocked(delete) => self.delete_unlocked(asked, delete).await,
-            Operation::CreateTopic(create) => self.create_topic(asked, create).await,
-            Operation::GetTopic(only) => self.get_topic(asked, &only.path).await,
-            Operation::UpdateTopic(update) => self.update_topic(asked, update).await,
-            Operation::DeleteTopic(only) => self.delete(asked, &only.path, EntityKind::Topic).await,
-            Operation::ListTopics(list) => self.list_topics(asked, &list).await,
-            Operation::CreateSubscription(create) => self.create_subscription(asked, create).await,
-            Operation::GetSubscription(only) => self.get_subscription(asked, &only.path).await,
-            Operation::UpdateSubscription(update) => self.update_subscription(asked, update).await,
+            Operation::CreateTopic(create) => self.create_topic(asked, create),
+            Operation::GetTopic(only) => self.get_topic(asked, &only.path),
+            Operation::UpdateTopic(update) => self.update_topic(asked, update),
+            Operation::DeleteTopic(only) => self.delete(asked, &only.path, EntityKind::Topic),
+            Operation::ListTopics(list) => self.list_topics(asked, &list),
+            Operation::CreateSubscription(create) => self.create_subscription(asked, create),
+            Operation::GetSubscription(only) => self.get_subscription(asked, &only.path),
+            Operation::UpdateSubscription(update) => self.update_subscription(asked, update),
             Operation::DeleteSubscription(only) => {
-                self.delete(asked, &only.path, EntityKind::Subscription).await
+                self.delete(asked, &only.path, EntityKind::Subscription)
             }
-            Operation::ListSubscriptions(list) => self.list_subscriptions(asked, &list).await,
-            Operation::CreateRule(set) => self.create_rule(asked, set).await,
-            Operation::GetRule(named) => self.get_rule(asked, named).await,
-            Operation::UpdateRule(set) => self.update_rule(asked, set).await,
-            Operation::DeleteRule(named) => self.delete_rule(asked, named).await,
-            Operation::ListRules(list) => self.list_rules(asked, &list).await,
-            Operation::Explain(explain) => self.explain(asked, explain).await,
+            Operation::ListSubscriptions(list) => self.list_subscriptions(asked, &list),
+            Operation::CreateRule(set) => self.create_rule(asked, set),
+            Operation::GetRule(named) => self.get_rule(asked, named),
+            Operation::UpdateRule(set) => self.update_rule(asked, set),
+            Operation::DeleteRule(named) => self.delete_rule(asked, named),
+            Operation::ListRules(list) => self.list_rules(asked, &list),
+            Operation::Explain(explain) => self.explain(asked, explain),
             Operation::BeginTransaction(begin) => self.begin_transaction(&asked, &begin),
             Operation::SendIn(send) => self.send_in(asked, send).await,
             Operation::SettleIn(settle) => self.settle_in(asked, settle).await,
@@ -262,12 +262,6 @@ impl Conversation {
             return Ok(link);
         }
         Err(Rejection::invalid_operation(format!("link {number} is a receiver, not a sender")))
-    }
-
-    /// Asks for a right on the entity of a link.
-    pub(super) async fn authorize(&mut self, number: u32, right: Right) -> Done {
-        let resource = Arc::clone(&self.link(number)?.resource);
-        Ok(self.broker.authorize(&self.principal, right, &resource).await?)
     }
 
     /// Adds a request whose answer is awaited.
@@ -314,14 +308,14 @@ impl Conversation {
     }
 
     /// Carries out a request that is one command.
-    pub(super) async fn command(
+    pub(super) fn command(
         &mut self,
         asked: Asked,
         link: u32,
         command: Command,
         expect: Expect,
     ) -> Done {
-        self.authorize(link, Right::for_command(&command)).await?;
+        self.link(link)?;
         let slot = self.await_answer(asked, link, expect);
         self.submit(link, command, correlation(slot, 0));
         Ok(())
@@ -330,15 +324,12 @@ impl Conversation {
     async fn attach(&mut self, asked: Asked, attach: Attach) -> Done {
         let Attach { link: number, path, role, mode, credit } = attach;
         self.refuse_link(number)?;
-        let right = match role {
-            Role::Sender => Right::Send,
-            Role::Receiver => Right::Listen,
+        let purpose = match role {
+            Role::Sender => Action::Send,
+            Role::Receiver => Action::Receive,
         };
-        // What is granted and what is looked up is the same address, whatever spelling was sent.
-        let resource = EntityAddress::parse(&path).map_or(path, |address| address.to_string());
-        self.broker.authorize(&self.principal, right, &resource).await?;
-        let entity = self.broker.entity(&resource)?;
-        let link = Link::new(entity, resource.into(), role, mode.into());
+        let entity = self.access.entity(&path, purpose).await?;
+        let link = Link::new(entity, role, mode.into());
         if role == Role::Receiver {
             self.receivers.insert(link.receiver, number);
         }
@@ -372,7 +363,7 @@ impl Conversation {
         Ok(())
     }
 
-    async fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
+    fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
         if asked.id == 0 {
             return Err(Rejection::argument("receive needs an id, to be answered").into());
         }
@@ -398,7 +389,6 @@ impl Conversation {
                 holder: Some(link.receiver),
             },
         };
-        self.authorize(number, Right::Listen).await?;
         let id = asked.id;
         let expect = Expect::Messages { link: number };
         // A receive that waits holds little, and no room.

@@ -13,8 +13,6 @@ use crate::frame::{Range, Role};
 /// A link.
 pub(super) struct Link {
     pub(super) entity: Entity,
-    /// The address that rights are asked for.
-    pub(super) resource: Arc<str>,
     /// The path, for errors.
     pub(super) path: Arc<str>,
     pub(super) role: Role,
@@ -84,12 +82,11 @@ pub(super) struct Named {
 }
 
 impl Link {
-    pub(super) fn new(entity: Entity, resource: Arc<str>, role: Role, mode: ReceiveMode) -> Self {
+    pub(super) fn new(entity: Entity, role: Role, mode: ReceiveMode) -> Self {
         let path = entity.path().into();
         let receiver = entity.broker().receiver_id();
         Self {
             entity,
-            resource,
             path,
             role,
             mode,

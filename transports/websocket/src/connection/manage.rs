@@ -4,16 +4,15 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use peeklock_core::Broker;
+use peeklock_core::Access;
 use peeklock_core::command::Outcome;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::path::EntityAddress;
 
 use super::Conversation;
-use super::inbound::{Asked, Done, Refusal};
+use super::inbound::{Asked, Done};
 use super::pending::Expect;
 use crate::frame::queue::{QueueList, QueueView};
 use crate::frame::text::Instant;
@@ -41,74 +40,51 @@ impl Conversation {
         });
     }
 
-    /// The address of a queue to be managed, after the right was granted.
-    pub(super) async fn managed(&mut self, path: &str) -> Result<String, Refusal> {
-        let address = EntityAddress::parse(path).map(|address| address.to_string());
-        let resource = address.unwrap_or_else(|_| path.to_owned());
-        self.broker.authorize(&self.principal, Right::Manage, &resource).await?;
-        Ok(resource)
-    }
-
-    /// Asks for the right to forward to these destinations (FWD-05).
-    pub(super) async fn may_forward_to(
-        &mut self,
-        destinations: [Option<&str>; 2],
-    ) -> Result<(), Refusal> {
-        Ok(self.broker.authorize_destinations(&self.principal, destinations).await?)
-    }
-
-    pub(super) async fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
-        self.managed(&create.path).await?;
+    pub(super) fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
         let properties = create.properties.to_update()?;
-        self.may_forward_to(create.properties.destinations()).await?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let described = broker.create_queue(&create.path, properties).await?;
+            let described = access.create_queue(&create.path, properties).await?;
             Ok(Notice::Queue(Box::new(QueueView::from(described))))
         });
         Ok(())
     }
 
-    pub(super) async fn get_queue(&mut self, asked: Asked, path: &str) -> Done {
-        let path = self.managed(path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn get_queue(&mut self, asked: Asked, path: &str) -> Done {
+        let (access, path) = (self.access.clone(), path.to_owned());
         self.apart(asked, async move {
-            let described = broker.describe_queue(&path).await?;
+            let described = access.describe_queue(&path).await?;
             Ok(Notice::Queue(Box::new(QueueView::from(described))))
         });
         Ok(())
     }
 
-    pub(super) async fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
-        let path = self.managed(&update.path).await?;
+    pub(super) fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
         update.properties.to_update()?;
-        self.may_forward_to(update.properties.destinations()).await?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            updated(update.version, || try_update(&broker, &path, &update)).await
+            access.allow(Action::Update, &update.path).await?;
+            updated(update.version, || try_update(&access, &update)).await
         });
         Ok(())
     }
 
-    pub(super) async fn delete_queue(&mut self, asked: Asked, path: &str) -> Done {
-        let path = self.managed(path).await?;
-        let broker = self.broker.clone();
+    /// Deletes an entity of that kind with everything in it.
+    pub(super) fn delete(&mut self, asked: Asked, path: &str, kind: EntityKind) -> Done {
+        let (access, path) = (self.access.clone(), path.to_owned());
         self.apart(asked, async move {
-            broker.delete(&path, EntityKind::Queue).await?;
+            access.delete(&path, kind).await?;
             Ok(Notice::Done(Default::default()))
         });
         Ok(())
     }
 
-    pub(super) async fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
-        self.broker.authorize(&self.principal, Right::Manage, "").await?;
-        let broker = self.broker.clone();
+    pub(super) fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
+        let access = self.access.clone();
         let (skip, top) = self.page(list.skip, list.top);
         self.apart(asked, async move {
-            let mut queues = Vec::new();
-            for path in broker.queue_paths(skip, top) {
-                queues.extend(there(broker.describe_queue(&path).await)?.map(QueueView::from));
-            }
+            let queues = access.queues(skip, top).await?;
+            let queues = queues.into_iter().map(QueueView::from).collect();
             Ok(Notice::Queues(QueueList { queues }))
         });
         Ok(())
@@ -122,8 +98,7 @@ impl Conversation {
     }
 
     /// Deletes all available messages that were enqueued before an instant (DEL-06).
-    pub(super) async fn purge(&mut self, asked: Asked, purge: &Purge) -> Done {
-        self.authorize(purge.link, Right::Listen).await?;
+    pub(super) fn purge(&mut self, asked: Asked, purge: &Purge) -> Done {
         let link = self.receiver(purge.link)?;
         let entity = link.entity.clone();
         let before = purge.enqueued_before_utc.map_or_else(|| self.broker.now(), |Instant(at)| at);
@@ -139,15 +114,6 @@ impl Conversation {
             }
         });
         Ok(())
-    }
-}
-
-/// What was described, unless it was deleted meanwhile.
-pub(super) fn there<T>(described: Result<T, BrokerError>) -> Result<Option<T>, BrokerError> {
-    match described {
-        Ok(described) => Ok(Some(described)),
-        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
@@ -171,16 +137,13 @@ pub(super) async fn updated<F: Future<Output = Result<Notice, BrokerError>>>(
     }
 }
 
-async fn try_update(
-    broker: &Broker,
-    path: &str,
-    update: &UpdateQueue,
-) -> Result<Notice, BrokerError> {
-    let current = broker.describe_queue(path).await?;
+async fn try_update(access: &Access, update: &UpdateQueue) -> Result<Notice, BrokerError> {
+    let (path, broker) = (&update.path, access.broker());
+    let current = access.describe_queue(path).await?;
     let mut properties = update.properties.clone();
     properties.keep(&current);
     let properties = properties.to_update().map_err(|rejection| broker.refuse(rejection, path))?;
     let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
-    let described = broker.update_queue(path, properties, Some(read_at)).await?;
+    let described = access.update_queue(path, properties, Some(read_at)).await?;
     Ok(Notice::Queue(Box::new(QueueView::from(described))))
 }

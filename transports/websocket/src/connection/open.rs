@@ -116,10 +116,10 @@ impl Conversation {
             budget: broker.connection_budget(),
             heartbeat: site.config.heartbeat,
             transactions: Transactions::new(&broker),
+            access: broker.access(Principal::anonymous()),
             broker,
             place,
             encoding,
-            principal: Principal::anonymous(),
             calls,
             stop: Some(Box::pin(stop)),
             resume_token,
@@ -162,7 +162,8 @@ impl Conversation {
         let Handover { socket, hello, hello_id, received } = handover;
         // A frame that waited for room was not counted as taken: its client sends it again.
         (self.held, self.acquiring) = (None, None);
-        self.principal = Principal { token: hello.token.as_deref().map(Into::into) };
+        let principal = Principal::anonymous().with_token_if_any(hello.token.as_deref());
+        self.access.renew(principal.from_peer(socket.get_ref().peer())).await;
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
             let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use peeklock_core::command::{Command, InboundMessage, PeerArrival};
-use peeklock_core::contract::Right;
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
@@ -17,10 +16,9 @@ use crate::frame::message::Outgoing;
 use crate::frame::{Accepted, FailedSend, Forward, Forwarding, Item, Notice, Send};
 
 impl Conversation {
-    pub(super) async fn send(&mut self, asked: Asked, send: Send) -> Done {
+    pub(super) fn send(&mut self, asked: Asked, send: Send) -> Done {
         let number = send.link;
         self.sender(number)?;
-        self.authorize(number, Right::Send).await?;
         let count = send.messages.len();
         let mut failed = Vec::new();
         let mut inbound = Vec::with_capacity(count);
@@ -54,16 +52,16 @@ impl Conversation {
         Ok(())
     }
 
-    pub(super) async fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
+    pub(super) fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
         self.sender(send.link)?;
         let messages = send.messages.into_iter().map(|message| self.inbound(message));
         let messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
-        self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch).await
+        self.command(asked, send.link, Command::SendBatch { messages }, Expect::Batch)
     }
 
     /// Takes messages over from another broker. Who says how many hops they made must have the Manage
     /// right (FWD-13).
-    pub(super) async fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
+    pub(super) fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
         self.sender(forward.link)?;
         let source = PeerSource {
             broker: forward.source.broker.0,
@@ -92,7 +90,7 @@ impl Conversation {
         });
         let messages = arrivals.collect::<Result<Vec<PeerArrival>, Rejection>>()?;
         let command = Command::TransferFromPeer { source, messages };
-        self.command(asked, forward.link, command, Expect::Forwarded).await
+        self.command(asked, forward.link, command, Expect::Forwarded)
     }
 
     pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {

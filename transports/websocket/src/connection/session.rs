@@ -3,14 +3,13 @@
 
 use peeklock_core::command::{Command, Outcome, SessionCommand, SessionFilter};
 use peeklock_core::content_ref::ContentRef;
-use peeklock_core::contract::Right;
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::path::EntityAddress;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::Conversation;
-use super::inbound::{Asked, Done, Refusal};
+use super::inbound::{Asked, Done};
 use super::link::{Link, Source};
 use super::pending::{Expect, correlation};
 use crate::frame::session::{
@@ -56,9 +55,8 @@ impl Conversation {
             Some(_) => TimeSpan::ZERO,
             None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,
         };
-        let resource = self.resource_of(&path, Right::Listen).await?;
-        let entity = self.broker.entity(&resource)?;
-        let mut link = Link::new(entity, resource.into(), Role::Receiver, mode.into());
+        let entity = self.access.entity(&path, Action::AcceptSession).await?;
+        let mut link = Link::new(entity, Role::Receiver, mode.into());
         link.source = Source::Awaited;
         let command = Command::AcceptSession {
             session: session_id.map(String::into_boxed_str),
@@ -123,7 +121,7 @@ impl Conversation {
     }
 
     /// Carries out what the holder of a link's session asks.
-    async fn ask_session(
+    fn ask_session(
         &mut self,
         asked: Asked,
         number: u32,
@@ -136,21 +134,21 @@ impl Conversation {
             return Err(Rejection::invalid_operation(detail).into());
         }
         let command = link.in_session(command);
-        self.command(asked, number, command, expect).await
+        self.command(asked, number, command, expect)
     }
 
-    pub(super) async fn renew_session(&mut self, asked: Asked, number: u32) -> Done {
+    pub(super) fn renew_session(&mut self, asked: Asked, number: u32) -> Done {
         let expect = Expect::SessionRenewed { link: number };
-        self.ask_session(asked, number, SessionCommand::Renew, expect).await
+        self.ask_session(asked, number, SessionCommand::Renew, expect)
     }
 
-    pub(super) async fn session_state(&mut self, asked: Asked, number: u32) -> Done {
-        self.ask_session(asked, number, SessionCommand::GetState, Expect::SessionState).await
+    pub(super) fn session_state(&mut self, asked: Asked, number: u32) -> Done {
+        self.ask_session(asked, number, SessionCommand::GetState, Expect::SessionState)
     }
 
-    pub(super) async fn set_session_state(&mut self, asked: Asked, set: SetSessionState) -> Done {
+    pub(super) fn set_session_state(&mut self, asked: Asked, set: SetSessionState) -> Done {
         let command = SessionCommand::SetState { state: set.state };
-        self.ask_session(asked, set.link, command, Expect::Done).await
+        self.ask_session(asked, set.link, command, Expect::Done)
     }
 
     /// Tells a state that was fetched; returns its bytes.
@@ -174,7 +172,7 @@ impl Conversation {
     }
 
     /// Looks at the messages of any session, whoever holds it (PEK-07).
-    pub(super) async fn peek_session(&mut self, asked: Asked, peek: PeekSession) -> Done {
+    pub(super) fn peek_session(&mut self, asked: Asked, peek: PeekSession) -> Done {
         self.receiver(peek.link)?;
         let command = Command::PeekSession {
             session: peek.session_id.into_boxed_str(),
@@ -182,7 +180,7 @@ impl Conversation {
             count_max: peek.max_count,
         };
         let expect = Expect::Messages { link: peek.link };
-        self.command(asked, peek.link, command, expect).await
+        self.command(asked, peek.link, command, expect)
     }
 
     /// Names sessions in ascending order (SES-29).
@@ -196,8 +194,7 @@ impl Conversation {
             (false, Some(Instant(at))) => SessionFilter::StateSetAfter(at),
             (false, None) => SessionFilter::All,
         };
-        let resource = self.resource_of(&list.path, Right::Listen).await?;
-        let entity = self.broker.entity(&resource)?;
+        let entity = self.access.entity(&list.path, Action::ListSessions).await?;
         let command = Command::ListSessions {
             which,
             skip: list.skip.into(),
@@ -217,8 +214,7 @@ impl Conversation {
 
     /// Deletes available messages of all sessions that nobody holds (DEL-07).
     pub(super) async fn delete_unlocked(&mut self, asked: Asked, delete: DeleteUnlocked) -> Done {
-        let resource = self.resource_of(&delete.path, Right::Manage).await?;
-        let entity = self.broker.entity(&resource)?;
+        let entity = self.access.entity(&delete.path, Action::DeleteUnlocked).await?;
         let command = Command::DeleteBatchUnlocked {
             count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
             enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
@@ -230,14 +226,5 @@ impl Conversation {
             }
         });
         Ok(())
-    }
-
-    /// The address of a path as it is looked up, after the right to it was granted. What is granted and
-    /// what is looked up is the same address, whatever spelling was sent.
-    async fn resource_of(&mut self, path: &str, right: Right) -> Result<String, Refusal> {
-        let resource =
-            EntityAddress::parse(path).map_or_else(|_| path.to_owned(), |it| it.to_string());
-        self.broker.authorize(&self.principal, right, &resource).await?;
-        Ok(resource)
     }
 }

@@ -1,7 +1,6 @@
 //! Settlement and renewal, by delivery number or by lock token.
 
 use peeklock_core::command::{Command, Settlement};
-use peeklock_core::contract::Right;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, Ticket};
 use peeklock_core::message::Overlay;
@@ -21,10 +20,9 @@ struct Targets {
 }
 
 impl Conversation {
-    pub(super) async fn settle(&mut self, asked: Asked, settle: Settle) -> Done {
+    pub(super) fn settle(&mut self, asked: Asked, settle: Settle) -> Done {
         let number = settle.link;
         self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
         let settlement = self.settlement(&settle)?;
         let targets = self.targets(number, &settle.ranges, &settle.lock_tokens)?;
         if targets.keys.is_empty() {
@@ -41,10 +39,9 @@ impl Conversation {
         Ok(())
     }
 
-    pub(super) async fn renew(&mut self, asked: Asked, renew: &Renew) -> Done {
+    pub(super) fn renew(&mut self, asked: Asked, renew: &Renew) -> Done {
         let number = renew.link;
         self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
         let targets = self.targets(number, &renew.ranges, &renew.lock_tokens)?;
         if targets.keys.is_empty() {
             let renewed = Renewed { locked_until_utc: None, failed: targets.failed };

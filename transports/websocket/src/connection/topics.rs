@@ -1,14 +1,12 @@
 //! Management of topics, subscriptions and rules.
 
-use peeklock_core::Broker;
-use peeklock_core::contract::Right;
-use peeklock_core::description::EntityKind;
+use peeklock_core::Access;
+use peeklock_core::contract::Action;
 use peeklock_core::error::BrokerError;
-use peeklock_core::path::{EntityAddress, EntityName};
 
 use super::Conversation;
-use super::inbound::{Asked, Done, Refusal};
-use super::manage::{there, updated};
+use super::inbound::{Asked, Done};
+use super::manage::updated;
 use crate::frame::text::Instant;
 use crate::frame::topic::{
     CreateSubscription, CreateTopic, Explain, Explained, ExplanationView, ListOf, NamedRule,
@@ -18,223 +16,171 @@ use crate::frame::topic::{
 use crate::frame::{ListQueues, Notice};
 
 impl Conversation {
-    pub(super) async fn create_topic(&mut self, asked: Asked, create: CreateTopic) -> Done {
-        self.managed(&create.path).await?;
+    pub(super) fn create_topic(&mut self, asked: Asked, create: CreateTopic) -> Done {
         let properties = create.properties.to_update()?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let described = broker.create_topic(&create.path, properties).await?;
+            let described = access.create_topic(&create.path, properties).await?;
             Ok(Notice::Topic(Box::new(TopicView::from(described))))
         });
         Ok(())
     }
 
-    pub(super) async fn get_topic(&mut self, asked: Asked, path: &str) -> Done {
-        let path = self.managed(path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn get_topic(&mut self, asked: Asked, path: &str) -> Done {
+        let (access, path) = (self.access.clone(), path.to_owned());
         self.apart(asked, async move {
-            let described = broker.describe_topic(&path).await?;
+            let described = access.describe_topic(&path).await?;
             Ok(Notice::Topic(Box::new(TopicView::from(described))))
         });
         Ok(())
     }
 
-    pub(super) async fn update_topic(&mut self, asked: Asked, update: UpdateTopic) -> Done {
-        let path = self.managed(&update.path).await?;
+    pub(super) fn update_topic(&mut self, asked: Asked, update: UpdateTopic) -> Done {
         update.properties.to_update()?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            updated(update.version, || try_update_topic(&broker, &path, &update)).await
+            access.allow(Action::Update, &update.path).await?;
+            updated(update.version, || try_update_topic(&access, &update)).await
         });
         Ok(())
     }
 
-    /// Deletes an entity of that kind with everything in it.
-    pub(super) async fn delete(&mut self, asked: Asked, path: &str, kind: EntityKind) -> Done {
-        let path = self.managed(path).await?;
-        let broker = self.broker.clone();
-        self.apart(asked, async move {
-            broker.delete(&path, kind).await?;
-            Ok(Notice::Done(Default::default()))
-        });
-        Ok(())
-    }
-
-    pub(super) async fn list_topics(&mut self, asked: Asked, list: &ListQueues) -> Done {
-        self.broker.authorize(&self.principal, Right::Manage, "").await?;
-        let broker = self.broker.clone();
+    pub(super) fn list_topics(&mut self, asked: Asked, list: &ListQueues) -> Done {
+        let access = self.access.clone();
         let (skip, top) = self.page(list.skip, list.top);
         self.apart(asked, async move {
-            let mut topics = Vec::new();
-            for path in broker.topic_paths(skip, top) {
-                topics.extend(there(broker.describe_topic(&path).await)?.map(TopicView::from));
-            }
+            let topics = access.topics(skip, top).await?;
+            let topics = topics.into_iter().map(TopicView::from).collect();
             Ok(Notice::Topics(TopicList { topics }))
         });
         Ok(())
     }
 
-    pub(super) async fn create_subscription(
-        &mut self,
-        asked: Asked,
-        create: CreateSubscription,
-    ) -> Done {
+    pub(super) fn create_subscription(&mut self, asked: Asked, create: CreateSubscription) -> Done {
         let CreateSubscription { topic, name, properties, rules } = create;
-        let path =
-            EntityName::Subscription { topic: topic.clone().into(), name: name.clone().into() };
-        self.managed(&path.path()).await?;
         let update = properties.to_update()?;
-        self.may_forward_to(properties.destinations()).await?;
         let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let described = broker.create_subscription(&topic, &name, update, rules).await?;
+            let described = access.create_subscription(&topic, &name, update, rules).await?;
             Ok(Notice::Subscription(Box::new(SubscriptionView::from(described))))
         });
         Ok(())
     }
 
-    pub(super) async fn get_subscription(&mut self, asked: Asked, path: &str) -> Done {
-        let path = self.managed(path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn get_subscription(&mut self, asked: Asked, path: &str) -> Done {
+        let (access, path) = (self.access.clone(), path.to_owned());
         self.apart(asked, async move {
-            let described = broker.describe_subscription(&path).await?;
+            let described = access.describe_subscription(&path).await?;
             Ok(Notice::Subscription(Box::new(SubscriptionView::from(described))))
         });
         Ok(())
     }
 
-    pub(super) async fn update_subscription(
-        &mut self,
-        asked: Asked,
-        update: UpdateSubscription,
-    ) -> Done {
-        let path = self.managed(&update.path).await?;
+    pub(super) fn update_subscription(&mut self, asked: Asked, update: UpdateSubscription) -> Done {
         update.properties.to_update()?;
-        self.may_forward_to(update.properties.destinations()).await?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            updated(update.version, || try_update_subscription(&broker, &path, &update)).await
+            access.allow(Action::Update, &update.path).await?;
+            updated(update.version, || try_update_subscription(&access, &update)).await
         });
         Ok(())
     }
 
-    pub(super) async fn list_subscriptions(&mut self, asked: Asked, list: &ListOf) -> Done {
-        let topic = self.managed(&list.path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn list_subscriptions(&mut self, asked: Asked, list: &ListOf) -> Done {
+        let topic = list.path.clone();
+        let access = self.access.clone();
         let (skip, top) = self.page(list.skip, list.top);
         self.apart(asked, async move {
-            let mut subscriptions = Vec::new();
-            for path in broker.subscription_paths(&topic, skip, top)? {
-                let described = there(broker.describe_subscription(&path).await)?;
-                subscriptions.extend(described.map(SubscriptionView::from));
-            }
+            let subscriptions = access.subscriptions(&topic, skip, top).await?;
+            let subscriptions = subscriptions.into_iter().map(SubscriptionView::from).collect();
             Ok(Notice::Subscriptions(SubscriptionList { subscriptions }))
         });
         Ok(())
     }
 
-    pub(super) async fn create_rule(&mut self, asked: Asked, set: SetRule) -> Done {
-        let path = self.managed(&set.path).await?;
+    pub(super) fn create_rule(&mut self, asked: Asked, set: SetRule) -> Done {
         let rule = set.rule.to_description()?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let rule = broker.create_rule(&path, rule).await?;
+            let rule = access.create_rule(&set.path, rule).await?;
             Ok(Notice::Rule(Box::new(RuleForm::from(&rule))))
         });
         Ok(())
     }
 
-    pub(super) async fn update_rule(&mut self, asked: Asked, set: SetRule) -> Done {
-        let path = self.managed(&set.path).await?;
+    pub(super) fn update_rule(&mut self, asked: Asked, set: SetRule) -> Done {
         let rule = set.rule.to_description()?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let rule = broker.update_rule(&path, rule).await?;
+            let rule = access.update_rule(&set.path, rule).await?;
             Ok(Notice::Rule(Box::new(RuleForm::from(&rule))))
         });
         Ok(())
     }
 
-    pub(super) async fn delete_rule(&mut self, asked: Asked, named: NamedRule) -> Done {
-        let path = self.managed(&named.path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn delete_rule(&mut self, asked: Asked, named: NamedRule) -> Done {
+        let access = self.access.clone();
         self.apart(asked, async move {
-            broker.delete_rule(&path, &named.name).await?;
+            access.delete_rule(&named.path, &named.name).await?;
             Ok(Notice::Done(Default::default()))
         });
         Ok(())
     }
 
-    pub(super) async fn get_rule(&mut self, asked: Asked, named: NamedRule) -> Done {
-        let path = self.looked_into(&named.path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn get_rule(&mut self, asked: Asked, named: NamedRule) -> Done {
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let rule = broker.rule(&path, &named.name).await?;
+            let rule = access.rule(&named.path, &named.name).await?;
             Ok(Notice::Rule(Box::new(RuleForm::from(&rule))))
         });
         Ok(())
     }
 
-    pub(super) async fn list_rules(&mut self, asked: Asked, list: &ListOf) -> Done {
-        let path = self.looked_into(&list.path).await?;
-        let broker = self.broker.clone();
+    pub(super) fn list_rules(&mut self, asked: Asked, list: &ListOf) -> Done {
+        let (access, path) = (self.access.clone(), list.path.clone());
         let (skip, top) = self.page(list.skip, list.top);
         self.apart(asked, async move {
-            let rules = broker.rules(&path, skip, top).await?;
+            let rules = access.rules(&path, skip, top).await?;
             let rules = rules.iter().map(RuleForm::from).collect();
             Ok(Notice::Rules(RuleList { rules }))
         });
         Ok(())
     }
 
-    pub(super) async fn explain(&mut self, asked: Asked, explain: Explain) -> Done {
-        let path = self.looked_into(&explain.path).await?;
+    pub(super) fn explain(&mut self, asked: Asked, explain: Explain) -> Done {
         let message = self.inbound(explain.message)?;
-        let broker = self.broker.clone();
+        let access = self.access.clone();
         self.apart(asked, async move {
-            let explained = broker.explain(&path, message).await?;
+            let explained = access.explain(&explain.path, message).await?;
             let rules = explained.iter().map(ExplanationView::from).collect();
             Ok(Notice::Explained(Explained { rules }))
         });
         Ok(())
     }
-
-    /// The address of a subscription whose rules are read, which who listens may (MAT-01).
-    async fn looked_into(&mut self, path: &str) -> Result<String, Refusal> {
-        let address = EntityAddress::parse(path).map(|address| address.to_string());
-        let resource = address.unwrap_or_else(|_| path.to_owned());
-        if self.broker.authorize(&self.principal, Right::Listen, &resource).await.is_err() {
-            self.broker.authorize(&self.principal, Right::Manage, &resource).await?;
-        }
-        Ok(resource)
-    }
 }
 
-async fn try_update_topic(
-    broker: &Broker,
-    path: &str,
-    update: &UpdateTopic,
-) -> Result<Notice, BrokerError> {
-    let current = broker.describe_topic(path).await?;
+async fn try_update_topic(access: &Access, update: &UpdateTopic) -> Result<Notice, BrokerError> {
+    let (path, broker) = (&update.path, access.broker());
+    let current = access.describe_topic(path).await?;
     let mut properties = update.properties.clone();
     properties.keep(&current);
     let properties = properties.to_update().map_err(|rejection| broker.refuse(rejection, path))?;
     let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
-    let described = broker.update_topic(path, properties, Some(read_at)).await?;
+    let described = access.update_topic(path, properties, Some(read_at)).await?;
     Ok(Notice::Topic(Box::new(TopicView::from(described))))
 }
 
 async fn try_update_subscription(
-    broker: &Broker,
-    path: &str,
+    access: &Access,
     update: &UpdateSubscription,
 ) -> Result<Notice, BrokerError> {
-    let current = broker.describe_subscription(path).await?;
+    let (path, broker) = (&update.path, access.broker());
+    let current = access.describe_subscription(path).await?;
     let mut properties = update.properties.clone();
     properties.keep(&current);
     let properties = properties.to_update().map_err(|rejection| broker.refuse(rejection, path))?;
     let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
-    let described = broker.update_subscription(path, properties, Some(read_at)).await?;
+    let described = access.update_subscription(path, properties, Some(read_at)).await?;
     Ok(Notice::Subscription(Box::new(SubscriptionView::from(described))))
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::Right;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
@@ -68,7 +67,6 @@ impl Conversation {
         let SendIn { transaction, send } = sent;
         let number = send.link;
         self.sender(number)?;
-        self.authorize(number, Right::Send).await?;
         let messages = send.messages.into_iter().map(|message| self.inbound(message));
         let mut messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
         let command = match messages.pop() {
@@ -87,7 +85,6 @@ impl Conversation {
         let SettleIn { transaction, settle } = settle;
         let number = settle.link;
         self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
         let settlement = self.settlement(&settle)?;
         let keyed = self.keyed(number, &settle.ranges, &settle.lock_tokens)?;
         let commands = keyed
@@ -102,7 +99,6 @@ impl Conversation {
         let RenewIn { transaction, renew } = renew;
         let number = renew.link;
         self.receiver(number)?;
-        self.authorize(number, Right::Listen).await?;
         let keyed = self.keyed(number, &renew.ranges, &renew.lock_tokens)?;
         let commands =
             keyed.tokens.iter().map(|token| Command::RenewLock { token: *token }).collect();
@@ -128,13 +124,9 @@ impl Conversation {
         let mut checks = Vec::with_capacity(commands.len());
         let mut issued = Vec::with_capacity(commands.len());
         for (index, command) in commands.into_iter().enumerate() {
-            match self.transactions.issue(id, &entity, command) {
+            match self.transactions.issue(id, &entity, command).await {
                 Ok(Question { entity: asked_of, command, issued: part }) => {
                     let is_via = asked_of.id() != entity.id();
-                    if is_via {
-                        let via = asked_of.path();
-                        self.broker.authorize(&self.principal, Right::Send, via).await?;
-                    }
                     checks.push((index, command, is_via.then_some(asked_of)));
                     issued.push(Some(part));
                 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::SinkExt;
-use peeklock_core::contract::{Authorizer, Principal, Right};
+use peeklock_core::contract::{Authorizer, Epoch, Grant, Principal, Right, Rights};
 use peeklock_core::error::Rejection;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -140,18 +141,16 @@ struct Tokens;
 
 #[async_trait]
 impl Authorizer for Tokens {
-    async fn authorize(
-        &self,
-        principal: &Principal,
-        right: Right,
-        resource: &str,
-    ) -> Result<(), Rejection> {
+    async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
         let token = principal.token.as_deref().unwrap_or_default();
-        let one = format!("{}:{resource}", right.name());
-        if token.split(' ').any(|granted| granted == one) || token == "all" {
-            return Ok(());
+        if token == "all" {
+            return Ok(Grant::everything());
         }
-        Err(Rejection::unauthorized(format!("no right {} on {resource}", right.name())))
+        let is_granted = |right: &Right| {
+            let one = format!("{}:{resource}", right.name());
+            token.split(' ').any(|granted| granted == one)
+        };
+        Ok(Grant::of(Right::ALL.into_iter().filter(is_granted).collect::<Rights>()))
     }
 
     fn allows_anonymous(&self) -> bool {
@@ -201,8 +200,66 @@ fn rights_are_asked_at_every_operation() {
         // A newer token replaces the old one, on links too.
         client.ask("authenticate", json!({ "token": "none" })).await;
         let refused = client.ask("send", message).await;
-        assert_eq!(refused["error"]["condition"], "Unauthorized");
+        let failed = &refused["accepted"]["failed"][0];
+        assert_eq!(failed["error"]["condition"], "Unauthorized", "{refused}");
         assert!(!refused.to_string().contains("none"), "{refused}");
+        server.stop().await;
+    });
+}
+
+/// Grants everything to the token that it names, in the epoch that the test may raise, and up to an instant.
+struct ForATime {
+    epoch: Epoch,
+    until: Timestamp,
+}
+
+#[async_trait]
+impl Authorizer for ForATime {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        assert!(principal.peer.is_some_and(|peer| peer.ip().is_loopback()));
+        match principal.token.as_deref() {
+            Some("short") => Ok(Grant::everything().until(self.until)),
+            Some("keyed") => Ok(Grant::everything().within(self.epoch.mark())),
+            _ => Err(Rejection::unauthorized("this token is worth nothing")),
+        }
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// SEC-15, SEC-09: a link is closed with `Unauthorized` when its token expires or what it rests on is withdrawn;
+/// a request that waits is told so. With a newer token the same link goes on.
+#[test]
+fn what_was_granted_ends_in_time() {
+    run(async {
+        let until = Timestamp::parse("2026-05-01T12:00:30Z").unwrap();
+        let authorizer = Arc::new(ForATime { epoch: Epoch::new(), until });
+        let mut plan = Plan::new();
+        plan.authorizer = Arc::clone(&authorizer) as Arc<dyn Authorizer>;
+        let server = plan.start().await;
+        let mut client = Client::hello(server.address, json!({ "token": "short" })).await;
+        let attach = json!({ "link": 1, "path": "q", "role": "receiver", "credit": 8 });
+        assert!(client.ask("attach", attach).await.get("done").is_some());
+        let plain = json!({ "link": 2, "path": "q", "role": "receiver" });
+        assert!(client.ask("attach", plain).await.get("done").is_some());
+        server.clock.advance(TimeSpan::from_seconds(30));
+        let closed = client.pushed("detached").await;
+        assert_eq!(closed["link"], 1, "{closed}");
+        assert_eq!(closed["error"]["condition"], "Unauthorized", "{closed}");
+        server.put(&["a"]).await;
+        let peek = json!({ "link": 2, "from": 0, "maxCount": 1 });
+        let refused = client.ask("peek", peek.clone()).await;
+        assert_eq!(refused["error"]["condition"], "Unauthorized", "{refused}");
+
+        client.ask("authenticate", json!({ "token": "keyed" })).await;
+        assert!(client.ask("peek", peek.clone()).await.get("received").is_some());
+        client.ask("credit", json!({ "link": 1, "upTo": 8 })).await;
+        assert_eq!(client.deliveries(1).await.len(), 1);
+        authorizer.epoch.raise();
+        let refused = client.ask("peek", peek).await;
+        assert_eq!(refused["error"]["condition"], "Unauthorized", "{refused}");
         server.stop().await;
     });
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use peeklock_core::contract::{AllowAll, Authorizer, Principal, Right};
+use peeklock_core::contract::{Action, AllowAll, Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
@@ -177,15 +177,10 @@ struct NoSendsToQ;
 
 #[async_trait]
 impl Authorizer for NoSendsToQ {
-    async fn authorize(
-        &self,
-        _: &Principal,
-        right: Right,
-        resource: &str,
-    ) -> Result<(), Rejection> {
-        match (right, resource) {
-            (Right::Send, "q") => Err(Rejection::unauthorized("not to q")),
-            _ => Ok(()),
+    async fn authorize(&self, _: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        match resource {
+            "q" => Ok(Grant::of(Rights::of(Right::Listen).and(Right::Manage))),
+            _ => Ok(Grant::everything()),
         }
     }
 
@@ -202,7 +197,7 @@ fn sending_by_way_of_the_first_entity_takes_the_right_to_send_there() {
         for authorizer in [Arc::new(NoSendsToQ) as Arc<dyn Authorizer>, Arc::new(AllowAll)] {
             let server = Plan { authorizer, ..Plan::new() }.start().await;
             let may_send =
-                server.broker.authorize(&Principal::anonymous(), Right::Send, "q").await.is_ok();
+                server.broker.access(Principal::anonymous()).allow(Action::Send, "q").await.is_ok();
             server.put(&["old"]).await;
             server.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
             let mut client = server.client().await;

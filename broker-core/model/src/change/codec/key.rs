@@ -9,8 +9,11 @@ use crate::transfer::peer::PeerSource;
 
 /// The space of the namespace's own records.
 pub const NAMESPACE_SPACE: u64 = 0;
+/// The table of queues in it.
 pub const QUEUE_ENTRY: u8 = 0x10;
+/// The table of topics in it.
 pub const TOPIC_ENTRY: u8 = 0x11;
+/// The table of subscriptions in it.
 pub const SUBSCRIPTION_ENTRY: u8 = 0x12;
 
 const DESCRIPTION: u8 = 0x01;

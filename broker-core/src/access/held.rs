@@ -1,0 +1,412 @@
+//! A grant as one connection holds it for one entity: what is checked at every command, and what was begun
+//! under it and ends with it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::lapse::Lapses;
+use crate::broker::Entity;
+use crate::command::{Command, LinkEnd, Outcome, SessionCommand};
+use crate::condition::Condition;
+use crate::contract::action::{Action, Actions, Needs};
+use crate::contract::epoch::Mark;
+use crate::contract::rights::{self, Grant};
+use crate::error::Rejection;
+use crate::ids::{ReceiverId, Ticket};
+use crate::request::{Outlet, Released, Reply, Request};
+use crate::time::{TimeSpan, Timestamp};
+
+/// The instant of a grant that has no end.
+const NO_END: i64 = i64::MAX;
+
+/// What one connection may do to one entity. Handles share it, so that a newer token replaces the older
+/// one under links that are open (SEC-15).
+pub struct Held {
+    /// Names it among those that may lapse.
+    pub(super) key: u64,
+    lapses: Arc<Lapses>,
+    /// What is checked without a lock: the actions, the end in ticks, and the count of raised epochs up to which
+    /// it is known to be good.
+    actions: AtomicU64,
+    until: AtomicI64,
+    seen: AtomicU64,
+    /// Whether it can end at all.
+    is_limited: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    epoch: Option<Mark>,
+    /// Why nothing is granted, if an authorizer said so.
+    refusal: Option<Rejection>,
+    links: HashMap<ReceiverId, OpenLink>,
+    waits: HashMap<Ticket, Entity>,
+    /// Whether somebody looks after its end.
+    is_registered: bool,
+}
+
+/// A receiver link that was opened under a grant.
+struct OpenLink {
+    entity: Entity,
+    outlet: Weak<dyn Outlet>,
+    /// It never came to be.
+    has_failed: Arc<AtomicBool>,
+}
+
+/// What a group of commands may do.
+pub(crate) struct Judgement {
+    actions: Actions,
+    /// Why that is little, if there is a reason besides the rights.
+    reason: Option<Rejection>,
+}
+
+/// A command that leaves something open: a link, or a call that waits.
+pub(crate) struct Tracked {
+    held: Arc<Held>,
+    ticket: Ticket,
+    receiver: Option<ReceiverId>,
+    waits: bool,
+    entity: Entity,
+    outlet: Option<Weak<dyn Outlet>>,
+    /// Nothing is open by it any more.
+    is_answered: AtomicBool,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Held {
+    pub(super) fn new(lapses: &Arc<Lapses>) -> Self {
+        Self {
+            key: lapses.next_key(),
+            lapses: Arc::clone(lapses),
+            actions: AtomicU64::new(0),
+            until: AtomicI64::new(NO_END),
+            seen: AtomicU64::new(0),
+            is_limited: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds a newer grant from now on. What was begun and is not granted any more ends.
+    pub(super) fn renew(self: &Arc<Self>, grant: &Grant, widened: Actions) {
+        if let Some(epoch) = &grant.epoch {
+            epoch.ring(&self.lapses.bell);
+        }
+        let seen = self.lapses.bell.count();
+        let mut state = self.lock();
+        state.epoch.clone_from(&grant.epoch);
+        state.refusal = None;
+        let is_limited = grant.until.is_some() || grant.epoch.is_some();
+        self.is_limited.store(is_limited, Ordering::Relaxed);
+        self.until.store(grant.until.map_or(NO_END, Timestamp::ticks), Ordering::Relaxed);
+        // An epoch that was raised meanwhile is found by the next look.
+        let seen = match &grant.epoch {
+            Some(epoch) if !epoch.is_current() => seen.wrapping_sub(1),
+            Some(_) | None => seen,
+        };
+        self.seen.store(seen, Ordering::Release);
+        self.actions.store(widened.bits(), Ordering::Release);
+        let has_open = !state.links.is_empty() || !state.waits.is_empty();
+        let was_registered = std::mem::replace(&mut state.is_registered, is_limited && has_open);
+        drop(state);
+        if is_limited && has_open {
+            self.lapses.register(self, self.end());
+        } else if was_registered {
+            self.lapses.forget(self.key);
+        }
+        if has_open && !widened.contains(Action::Receive) {
+            self.close(&Rejection::unauthorized(rights::missing(Action::Receive)));
+        }
+    }
+
+    /// Nothing is granted any more, for the reason that the authorizer gave.
+    pub(super) fn refuse(&self, reason: Rejection) {
+        self.actions.store(Grant::nothing().actions().bits(), Ordering::Release);
+        self.lock().refusal = Some(reason.clone());
+        self.close(&reason);
+    }
+
+    /// When it ends.
+    fn end(&self) -> Option<Timestamp> {
+        match self.until.load(Ordering::Relaxed) {
+            NO_END => None,
+            until => Some(Timestamp::from_ticks(until)),
+        }
+    }
+
+    /// Why it is over, if it is. A couple of loads if nothing was raised and it has no end.
+    pub(super) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
+        if self.end().is_some_and(|until| now() >= until) {
+            return Some(Rejection::unauthorized("what was presented has expired"));
+        }
+        self.withdrawal()
+    }
+
+    /// Why it is over before its end, if its epoch was raised.
+    pub(super) fn withdrawal(&self) -> Option<Rejection> {
+        let count = self.lapses.bell.count();
+        if self.seen.load(Ordering::Acquire) == count {
+            return None;
+        }
+        let state = self.lock();
+        if state.epoch.as_ref().is_some_and(|epoch| !epoch.is_current()) {
+            let detail = "what was presented rests on a key or policy that has changed";
+            return Some(Rejection::unauthorized(detail));
+        }
+        self.seen.store(count, Ordering::Release);
+        None
+    }
+
+    /// Whether it was refused altogether, so that asking again is worth it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.lock().refusal.is_some()
+    }
+
+    /// What commands may do now.
+    pub(crate) fn judge(&self, now: impl FnOnce() -> Timestamp) -> Judgement {
+        match self.lapse(now) {
+            None => {
+                let actions = Actions::from_bits(self.actions.load(Ordering::Acquire));
+                Judgement { actions, reason: None }
+            }
+            reason => Judgement { actions: Grant::nothing().actions(), reason },
+        }
+    }
+
+    /// Refuses an action that is not granted now.
+    pub(crate) fn check(
+        &self,
+        action: Action,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Rejection> {
+        let judgement = self.judge(now);
+        if judgement.actions.contains(action) {
+            return Ok(());
+        }
+        Err(self.refusal(judgement, action))
+    }
+
+    /// As [`Held::check`], for a handle. What takes no right is no reason to tell who has none what there is
+    /// (SEC-08).
+    pub(super) fn check_purpose(
+        &self,
+        purpose: Action,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Rejection> {
+        let judgement = self.judge(now);
+        let is_known = judgement.actions != Grant::nothing().actions();
+        if is_known && judgement.actions.contains(purpose) {
+            return Ok(());
+        }
+        Err(self.refusal(judgement, purpose))
+    }
+
+    fn refusal(&self, judgement: Judgement, action: Action) -> Rejection {
+        if matches!(action.needs(), Needs::BrokerItself) {
+            let detail = "this command is given by the broker itself, to its own entities";
+            return Rejection::invalid_operation(detail);
+        }
+        judgement
+            .reason
+            .or_else(|| self.lock().refusal.clone())
+            .unwrap_or_else(|| Rejection::unauthorized(rights::missing(action)))
+    }
+
+    /// Why a command is refused; of a commit, why one of its operations is.
+    pub(crate) fn refuse_command(&self, judgement: &Judgement, command: &Command) -> Rejection {
+        let action = match command {
+            Command::Commit { parts } => parts
+                .iter()
+                .map(|part| Action::of_operation(&part.operation))
+                .find(|action| !judgement.actions.contains(*action))
+                .unwrap_or(Action::Commit),
+            _ => Action::of(command),
+        };
+        let reason = judgement.reason.clone();
+        self.refusal(Judgement { actions: judgement.actions, reason }, action)
+    }
+
+    /// Sees that what a command leaves open ends with the grant; none if it leaves nothing.
+    pub(crate) fn track(
+        self: &Arc<Self>,
+        entity: &Entity,
+        request: &mut Request,
+    ) -> Option<Arc<Tracked>> {
+        let (receiver, waits) = match &request.command {
+            Command::Detach { receiver, .. } => {
+                self.lock().links.remove(receiver);
+                return None;
+            }
+            Command::Attach { receiver, .. }
+            | Command::InSession { receiver, command: SessionCommand::Attach } => {
+                (Some(*receiver), false)
+            }
+            Command::AcceptSession { receiver, wait, .. } => {
+                (Some(*receiver), *wait > TimeSpan::ZERO)
+            }
+            // A grant without an end takes no call back.
+            Command::Receive { wait, .. }
+            | Command::InSession { command: SessionCommand::Receive { wait, .. }, .. }
+                if *wait > TimeSpan::ZERO && self.is_limited.load(Ordering::Relaxed) =>
+            {
+                (None, true)
+            }
+            _ => return None,
+        };
+        let tracked = Arc::new(Tracked {
+            held: Arc::clone(self),
+            ticket: request.ticket,
+            receiver,
+            waits,
+            entity: entity.as_the_broker(),
+            outlet: request.reply.outlet().map(Arc::downgrade),
+            is_answered: AtomicBool::new(false),
+            has_failed: Arc::default(),
+        });
+        request.reply.watch(Arc::clone(&tracked));
+        Some(tracked)
+    }
+
+    /// Ends what was begun under it: calls that wait are answered with the reason, links are closed with it
+    /// once the entity delivers nothing more.
+    pub(super) fn close(&self, reason: &Rejection) {
+        let mut state = self.lock();
+        let (links, waits) = (std::mem::take(&mut state.links), std::mem::take(&mut state.waits));
+        let was_registered = std::mem::take(&mut state.is_registered);
+        drop(state);
+        if was_registered {
+            self.lapses.forget(self.key);
+        }
+        for (call, entity) in waits {
+            submit(&entity, Command::CancelReceive { call }, Reply::nobody());
+        }
+        for (receiver, OpenLink { entity, outlet, has_failed }) in links {
+            let closing = Closing { outlet, receiver, reason: reason.clone(), has_failed };
+            let detach = Command::Detach { receiver, end: LinkEnd::ByBroker };
+            submit(&entity, detach, Reply::new(Arc::new(closing), 0, None));
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.is_registered {
+            self.lapses.forget(self.key);
+        }
+    }
+}
+
+fn submit(entity: &Entity, command: Command, reply: Reply) {
+    let (ticket, sub_queue) = (entity.broker().ticket(), entity.sub_queue());
+    entity.submit(vec![Request { ticket, sub_queue, command, reply }]);
+}
+
+impl Judgement {
+    /// Whether a command may be carried out.
+    pub(crate) fn allows(&self, command: &Command) -> bool {
+        match command {
+            Command::Commit { parts } => parts
+                .iter()
+                .all(|part| self.actions.contains(Action::of_operation(&part.operation))),
+            _ => self.actions.contains(Action::of(command)),
+        }
+    }
+}
+
+impl Tracked {
+    /// The command was handed over: what it opens is open from now on, unless it was answered already.
+    pub(crate) fn opened(self: Arc<Self>) {
+        let held = &self.held;
+        let mut state = held.lock();
+        if let (Some(receiver), Some(outlet)) = (self.receiver, &self.outlet)
+            && !self.has_failed.load(Ordering::Acquire)
+        {
+            if state.links.len() == state.links.capacity() {
+                // Links that their entity has closed, and whose connection is gone.
+                state.links.retain(|_, link| link.outlet.strong_count() > 0);
+            }
+            let link = OpenLink {
+                entity: self.entity.clone(),
+                outlet: Weak::clone(outlet),
+                has_failed: Arc::clone(&self.has_failed),
+            };
+            state.links.insert(receiver, link);
+        }
+        if self.waits && !self.is_answered.load(Ordering::Acquire) {
+            state.waits.insert(self.ticket, self.entity.clone());
+        }
+        let registers = held.is_limited.load(Ordering::Relaxed) && !state.is_registered;
+        state.is_registered |= registers;
+        drop(state);
+        if registers {
+            held.lapses.register(held, held.end());
+        }
+        // What was granted when it was asked may be so no more.
+        if let Err(reason) = held.check(Action::Receive, || self.entity.broker().now()) {
+            held.close(&reason);
+        }
+    }
+
+    /// The command is answered: nothing waits any more, and what failed has opened nothing. A call that was
+    /// taken back because its grant is over is told so.
+    pub(crate) fn answered(
+        &self,
+        result: Result<Outcome, Rejection>,
+    ) -> Result<Outcome, Rejection> {
+        self.ended(result.is_err());
+        let is_taken_back = self.waits
+            && match &result {
+                Ok(Outcome::Received(messages)) => messages.is_empty(),
+                Ok(_) => false,
+                Err(rejection) => rejection.condition() == Condition::OperationCancelled,
+            };
+        if !is_taken_back {
+            return result;
+        }
+        let judgement = self.held.judge(|| self.entity.broker().now());
+        if judgement.actions.contains(Action::Receive) {
+            return result;
+        }
+        Err(self.held.refusal(judgement, Action::Receive))
+    }
+
+    /// There is no answer to come.
+    pub(crate) fn ended(&self, has_failed: bool) {
+        self.is_answered.store(true, Ordering::Release);
+        self.has_failed.store(has_failed, Ordering::Release);
+        let mut state = self.held.lock();
+        if self.waits {
+            state.waits.remove(&self.ticket);
+        }
+        if let Some(receiver) = self.receiver.filter(|_| has_failed) {
+            state.links.remove(&receiver);
+        }
+    }
+}
+
+/// Tells a link that it was closed, when its entity has said that it delivers nothing more.
+struct Closing {
+    outlet: Weak<dyn Outlet>,
+    receiver: ReceiverId,
+    reason: Rejection,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Outlet for Closing {
+    fn release(&self, _: Vec<Released>) {
+        if self.has_failed.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(outlet) = self.outlet.upgrade() {
+            let detached =
+                Released::Detached { receiver: self.receiver, reason: self.reason.clone() };
+            outlet.release(vec![detached]);
+        }
+    }
+}

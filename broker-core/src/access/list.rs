@@ -1,0 +1,154 @@
+//! Lists hold what their reader may read (ENT-30, CON-73). Who that is, is one question to the authorizer;
+//! no entity is asked anything, whatever their number.
+
+use std::sync::Arc;
+
+use super::{Access, question};
+use crate::command::{Described, DescribedSubscription, DescribedTopic};
+use crate::condition::Condition;
+use crate::contract::action::Action;
+use crate::contract::rights;
+use crate::description::EntityKind;
+use crate::error::{BrokerError, Rejection};
+
+impl Access {
+    /// The paths of queues in case-insensitive order, `top` of them after `skip` (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized` for who may read none.
+    pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
+        self.readable(EntityKind::Queue, "", "", (skip, top)).await
+    }
+
+    /// The paths of topics; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn topic_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
+        self.readable(EntityKind::Topic, "", "", (skip, top)).await
+    }
+
+    /// The paths of a topic's subscriptions; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`; `EntityNotFound` without the topic.
+    pub async fn subscription_paths(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        let resource = super::canonical(topic);
+        // Looked up behind the refusal: it is the same whether there is such a topic or not.
+        let prefix = self.broker.subscription_prefix(&resource);
+        let paths = match &prefix {
+            Ok(prefix) => {
+                let kind = EntityKind::Subscription;
+                self.readable(kind, prefix.as_str(), &resource, (skip, top)).await?
+            }
+            Err(_) if self.lists_all(&resource).await? => Vec::new(),
+            Err(_) => return Err(self.refuse_list(&resource)),
+        };
+        prefix?;
+        Ok(paths)
+    }
+
+    /// Queues with descriptions and counts; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn queues(&self, skip: usize, top: usize) -> Result<Vec<Described>, BrokerError> {
+        let mut queues = Vec::new();
+        for path in self.queue_paths(skip, top).await? {
+            queues.extend(there(self.broker.describe_queue(&path).await)?);
+        }
+        Ok(queues)
+    }
+
+    /// Topics with descriptions and counts; as [`Access::queue_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn topics(
+        &self,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<DescribedTopic>, BrokerError> {
+        let mut topics = Vec::new();
+        for path in self.topic_paths(skip, top).await? {
+            topics.extend(there(self.broker.describe_topic(&path).await)?);
+        }
+        Ok(topics)
+    }
+
+    /// The subscriptions of a topic with descriptions and counts; as [`Access::subscription_paths`].
+    ///
+    /// # Errors
+    /// `Unauthorized`, `EntityNotFound`.
+    pub async fn subscriptions(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<DescribedSubscription>, BrokerError> {
+        let mut subscriptions = Vec::new();
+        for path in self.subscription_paths(topic, skip, top).await? {
+            subscriptions.extend(there(self.broker.describe_subscription(&path).await)?);
+        }
+        Ok(subscriptions)
+    }
+
+    /// What of a kind may be read, in order, a page of it. `container` is the namespace or a topic: the right
+    /// there covers what is in it (SEC-12), so that nothing but the page is looked at.
+    async fn readable(
+        &self,
+        kind: EntityKind,
+        prefix: &str,
+        container: &str,
+        (skip, top): (usize, usize),
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        let Some(door) = &self.door else {
+            return Ok(self.broker.paths_of(kind, prefix, skip, top));
+        };
+        if self.lists_all(container).await? {
+            return Ok(self.broker.paths_of(kind, prefix, skip, top));
+        }
+        let mut paths = self.broker.paths_of(kind, prefix, 0, usize::MAX);
+        let now = || self.broker.now();
+        let principal = Arc::clone(&door.lock().principal);
+        let authorizer = &*self.broker.shared.authorizer;
+        let grants = question::ask_all(authorizer, &principal, &paths).await;
+        let mut granted = grants.iter().map(|grant| {
+            door.actions(grant).contains(Action::Describe)
+                && grant.until.is_none_or(|until| now() < until)
+        });
+        paths.retain(|_| granted.next().unwrap_or(false));
+        if paths.is_empty() {
+            return Err(self.refuse_list(container));
+        }
+        Ok(paths.into_iter().skip(skip).take(top).collect())
+    }
+
+    /// Whether all that is in a container may be read.
+    async fn lists_all(&self, container: &str) -> Result<bool, BrokerError> {
+        let Some(door) = &self.door else { return Ok(true) };
+        let held = self.held(door, container).await;
+        let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
+        let may = |action| held.check(action, || self.broker.now()).is_ok();
+        Ok(may(Action::List) || may(Action::Describe))
+    }
+
+    fn refuse_list(&self, container: &str) -> BrokerError {
+        let detail = rights::missing(Action::List);
+        self.broker.refuse(Rejection::unauthorized(detail), container)
+    }
+}
+
+/// What was described, unless it was deleted meanwhile.
+fn there<T>(described: Result<T, BrokerError>) -> Result<Option<T>, BrokerError> {
+    match described {
+        Ok(described) => Ok(Some(described)),
+        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,299 @@
+//! The one door: who may do what, for every way in (SEC-05, SEC-08, SEC-15). (Data path, before step 1.)
+//!
+//! ```text
+//!  principal ──► Broker::access ──► Access ──► entity(path, action) ──► Entity ──► submit: is it granted still?
+//!                                     │               │                              │
+//!                                     │          Authorizer, once per entity      links, calls that wait
+//!                                     │               ▼                              ▼
+//!                                     └─ manages,   Held: actions, end, epoch ◄── Lapses: closes them when it is over
+//!                                        lists
+//! ```
+//!
+//! A transport has one [`Access`] for each principal, mostly one for each connection. By it, it gets handles on
+//! entities, creates, changes, deletes and lists. What an operation takes is said by one table
+//! ([`Action::needs`]), what a principal has by the [`Authorizer`](crate::contract::Authorizer); nobody else
+//! decides. A handle checks every command that is submitted by it, so that no transport asks before a
+//! command.
+//!
+//! An access that [`Broker::full_access`] gives, and the handles of a [`Broker`], are not asked anything: they
+//! are for the program that has the broker in it (SEC-17).
+
+pub(crate) mod held;
+pub(crate) mod lapse;
+mod list;
+mod manage;
+pub(crate) mod question;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use self::held::Held;
+use crate::broker::{Broker, Entity};
+use crate::contract::action::{Action, Actions};
+use crate::contract::authorizer::Principal;
+use crate::contract::rights::Grant;
+use crate::error::{BrokerError, Rejection};
+use crate::path::EntityAddress;
+
+/// How many entities an access remembers what was granted for. Those beyond are asked for again, unless there
+/// are handles on them.
+const REMEMBERED_MAX: usize = 1_024;
+
+/// What one principal may do with a broker. Cheap to clone; clones are one.
+#[derive(Clone)]
+pub struct Access {
+    broker: Broker,
+    /// None where everything is allowed.
+    door: Option<Arc<Door>>,
+}
+
+struct Door {
+    state: Mutex<DoorState>,
+    reads: Reads,
+}
+
+struct DoorState {
+    principal: Arc<Principal>,
+    /// Counts principals: what was granted to an earlier one is worth nothing.
+    version: u64,
+    held: HashMap<Box<str>, Arc<Held>>,
+}
+
+/// By which right descriptions and counts are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reads {
+    /// Manage (SEC-05).
+    ByManage,
+    /// Listen alone, too (CON-73).
+    ByListen,
+}
+
+/// What a handle on an entity carries: through which door it came, and what is granted.
+pub(crate) struct Pass {
+    pub(crate) access: Access,
+    pub(crate) held: Arc<Held>,
+}
+
+impl Broker {
+    /// What a principal may do with this broker, as its authorizer says.
+    #[must_use]
+    pub fn access(&self, principal: Principal) -> Access {
+        let door = Door {
+            state: Mutex::new(DoorState {
+                principal: Arc::new(principal),
+                version: 0,
+                held: HashMap::new(),
+            }),
+            reads: Reads::ByManage,
+        };
+        Access { broker: self.clone(), door: Some(Arc::new(door)) }
+    }
+
+    /// Everything, without a question: for the program that has the broker in it (SEC-17).
+    #[must_use]
+    pub fn full_access(&self) -> Access {
+        Access { broker: self.clone(), door: None }
+    }
+}
+
+impl Access {
+    /// The same for a JSON API, by which descriptions and counts are read with the right Listen, too, since
+    /// who looks must not be able to destroy (SEC-05, CON-73). Nothing that was granted before goes with it.
+    #[must_use]
+    pub fn reading_by_listen(&self) -> Self {
+        let Some(door) = &self.door else { return self.clone() };
+        let principal = Arc::clone(&door.lock().principal);
+        let state = DoorState { principal, version: 0, held: HashMap::new() };
+        let door = Door { state: Mutex::new(state), reads: Reads::ByListen };
+        Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
+    }
+
+    /// The broker. What is asked of it, and not by way of this, is asked by nobody in particular.
+    #[must_use]
+    pub const fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The principal; none where everything is allowed.
+    #[must_use]
+    pub fn principal(&self) -> Option<Arc<Principal>> {
+        Some(Arc::clone(&self.door.as_ref()?.lock().principal))
+    }
+
+    /// Refuses what is not granted, and returns the address as it is looked up: what is granted and what is
+    /// looked up is the same, whatever spelling was sent. `path` is that of an entity or
+    /// sub-queue, whether there is one or not, or empty for the namespace.
+    ///
+    /// To be asked before anything else is done for a request, such as reading its body. Nothing rests on
+    /// it: the operation itself asks again, of what is remembered.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn allow(&self, action: Action, path: &str) -> Result<String, BrokerError> {
+        let resource = canonical(path);
+        self.pass(&resource, action).await?;
+        Ok(resource)
+    }
+
+    /// An entity or sub-queue by its path, for a purpose. Refused before it is known whether there is one
+    /// (SEC-08). Whatever is asked by the handle is checked again, against what is granted then.
+    ///
+    /// # Errors
+    /// `Unauthorized`, `EntityNotFound`.
+    pub async fn entity(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
+        let resource = canonical(path);
+        let pass = self.pass(&resource, purpose).await?;
+        Ok(self.broker.entity(&resource)?.with_pass(pass))
+    }
+
+    /// As [`Access::entity`], for callers that cannot wait.
+    ///
+    /// # Errors
+    /// As for [`Access::entity`]; `ServerBusy` if the authorizer has to be waited for.
+    pub fn entity_now(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
+        let mut asked = pin!(self.entity(path, purpose));
+        match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => Err(self.broker.refuse(
+                Rejection::server_busy(
+                    "who may do this is not known yet, and has to be waited for",
+                ),
+                path,
+            )),
+        }
+    }
+
+    /// The path of an entity that messages can be sent to by way of another (VIA-02), for who may send to it.
+    ///
+    /// # Errors
+    /// `Unauthorized`; as for [`Broker::transfer_destination`].
+    pub async fn transfer_destination(
+        &self,
+        path: &str,
+        via: &Entity,
+    ) -> Result<Arc<str>, BrokerError> {
+        self.allow(Action::BeSentTo, path).await?;
+        self.broker.transfer_destination(path, via)
+    }
+
+    /// Replaces the principal, because it has shown something else, such as a newer token. Handles that are
+    /// there follow: what was begun goes on as far as it is granted still, and ends where it is not (SEC-15).
+    pub async fn renew(&self, principal: Principal) {
+        let Some(door) = &self.door else { return };
+        let used = {
+            let mut state = door.lock();
+            if *state.principal == principal {
+                return;
+            }
+            state.principal = Arc::new(principal);
+            state.version += 1;
+            // What no handle rests on is asked for when it is needed.
+            state.held.retain(|_, held| Arc::strong_count(held) > 1);
+            state
+                .held
+                .iter()
+                .map(|(resource, held)| (resource.clone(), Arc::clone(held)))
+                .collect::<Vec<_>>()
+        };
+        for (resource, held) in used {
+            if let Err(reason) = self.ask(door, &resource, Some(&held)).await {
+                held.refuse(reason);
+            }
+        }
+    }
+
+    /// A handle's way back to its door: the same principal at another entity, for no purpose yet.
+    pub(crate) async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
+        let pass = match &self.door {
+            Some(door) => {
+                let held = self.held(door, path).await?;
+                Some(Arc::new(Pass { access: self.clone(), held }))
+            }
+            None => None,
+        };
+        Ok(self.broker.find(path)?.with_pass(pass))
+    }
+
+    async fn pass(&self, resource: &str, action: Action) -> Result<Option<Arc<Pass>>, BrokerError> {
+        let Some(door) = &self.door else { return Ok(None) };
+        let checked = match self.held(door, resource).await {
+            Ok(held) => held.check_purpose(action, || self.broker.now()).map(|()| held),
+            Err(rejection) => Err(rejection),
+        };
+        let held = checked.map_err(|rejection| self.broker.refuse(rejection, resource))?;
+        Ok(Some(Arc::new(Pass { access: self.clone(), held })))
+    }
+
+    /// What is granted on a resource, as long as it lasts; asked for if it is not known.
+    async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Held>, Rejection> {
+        let known = door.lock().held.get(resource).cloned();
+        match known {
+            Some(held) if held.lapse(|| self.broker.now()).is_none() && !held.is_refused() => {
+                Ok(held)
+            }
+            known => self.ask(door, resource, known.as_ref()).await,
+        }
+    }
+
+    /// Asks the authorizer, and remembers what it says.
+    async fn ask(
+        &self,
+        door: &Door,
+        resource: &str,
+        known: Option<&Arc<Held>>,
+    ) -> Result<Arc<Held>, Rejection> {
+        loop {
+            let (principal, version) = {
+                let state = door.lock();
+                (Arc::clone(&state.principal), state.version)
+            };
+            let authorizer = &*self.broker.shared.authorizer;
+            let grant = question::ask(authorizer, &principal, resource).await?;
+            let actions = door.actions(&grant);
+            let mut state = door.lock();
+            if state.version != version {
+                // It has shown something else meanwhile.
+                continue;
+            }
+            let held = known.cloned().or_else(|| state.held.get(resource).cloned());
+            let held = held.unwrap_or_else(|| Arc::new(Held::new(&self.broker.shared.lapses)));
+            if state.held.len() >= REMEMBERED_MAX {
+                state.held.retain(|_, held| Arc::strong_count(held) > 1);
+            }
+            state.held.insert(resource.into(), Arc::clone(&held));
+            drop(state);
+            held.renew(&grant, actions);
+            return Ok(held);
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("principal", &self.principal()).finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    fn lock(&self) -> MutexGuard<'_, DoorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a grant allows by this door.
+    fn actions(&self, grant: &Grant) -> Actions {
+        let actions = grant.actions();
+        if self.reads == Reads::ByListen && actions.contains(Action::Overview) {
+            return actions.with(Action::Describe);
+        }
+        actions
+    }
+}
+
+/// An address as it is looked up.
+fn canonical(path: &str) -> String {
+    EntityAddress::parse(path).map_or_else(|_| path.to_owned(), |address| address.to_string())
+}

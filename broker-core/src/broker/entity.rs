@@ -1,0 +1,253 @@
+//! The handle on one entity: where everything that is asked of it goes through. (Data path, step 1 to 2.)
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Broker;
+use crate::access::Pass;
+use crate::access::held::Tracked;
+use crate::actor::directory::Entry;
+use crate::actor::inlet::Inlet;
+use crate::call::{Call, CallList};
+use crate::command::{Command, Cost, Outcome};
+use crate::description::EntityKind;
+use crate::error::{BrokerError, Rejection};
+use crate::ids::EntityId;
+use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
+use crate::request::{Release, Request, Way, release_all};
+
+/// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Entity {
+    handle: Arc<EntityHandle>,
+    way: Option<Way>,
+    /// By which door it was got, and what is granted; none where everything is.
+    pass: Option<Arc<Pass>>,
+}
+
+struct EntityHandle {
+    broker: Broker,
+    id: EntityId,
+    kind: EntityKind,
+    path: Arc<str>,
+    key: PathKey,
+    sub_queue: SubQueue,
+    inlet: Mutex<Arc<Inlet>>,
+}
+
+impl Entity {
+    /// The broker it belongs to.
+    #[must_use]
+    pub fn broker(&self) -> &Broker {
+        &self.handle.broker
+    }
+
+    /// The identity.
+    #[must_use]
+    pub fn id(&self) -> EntityId {
+        self.handle.id
+    }
+
+    /// Queue, topic or subscription.
+    #[must_use]
+    pub fn kind(&self) -> EntityKind {
+        self.handle.kind
+    }
+
+    pub(super) fn new(
+        broker: &Broker,
+        entry: Entry,
+        path: String,
+        key: PathKey,
+        sub_queue: SubQueue,
+    ) -> Self {
+        let handle = EntityHandle {
+            broker: broker.clone(),
+            id: entry.id,
+            kind: entry.kind,
+            path: path.into(),
+            key,
+            sub_queue,
+            inlet: Mutex::new(entry.inlet),
+        };
+        Self { handle: Arc::new(handle), way: None, pass: None }
+    }
+
+    pub(super) fn key(&self) -> &PathKey {
+        &self.handle.key
+    }
+
+    /// The same for who came by a door.
+    pub(crate) fn with_pass(self, pass: Option<Arc<Pass>>) -> Self {
+        Self { pass, ..self }
+    }
+
+    pub(crate) const fn pass(&self) -> Option<&Arc<Pass>> {
+        self.pass.as_ref()
+    }
+
+    /// The same without a question: for what the broker or a transport does on its own account, such as
+    /// giving back what it could not deliver.
+    #[must_use]
+    pub fn as_the_broker(&self) -> Self {
+        Self { pass: None, ..self.clone() }
+    }
+
+    /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent;
+    /// with what its holder is granted there. Not by way of a session: a transaction may be about several.
+    pub(crate) async fn root(&self) -> Result<Self, Rejection> {
+        let path = match EntityAddress::parse(&self.handle.path)?.entity {
+            EntityName::Root(_) if self.handle.sub_queue == SubQueue::Main => {
+                return Ok(self.by_way_of(None));
+            }
+            EntityName::Root(path) => path,
+            EntityName::Subscription { topic, .. } => topic,
+        };
+        match &self.pass {
+            Some(pass) => pass.access.entity_of_a_transaction(&path).await,
+            None => self.handle.broker.find(&path),
+        }
+    }
+
+    /// The same entity for the holder of a session, who asks everything by the way that came with the
+    /// session: then it is carried out in the order in which it was asked, however busy the entity is
+    /// with others. When the session is held no more, the entity answers.
+    #[must_use]
+    pub fn by_way_of(&self, way: Option<Way>) -> Self {
+        Self { way, ..self.clone() }
+    }
+
+    /// The path in the case given at creation, with the suffix of the sub-queue.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.handle.path
+    }
+
+    /// The sub-queue.
+    #[must_use]
+    pub fn sub_queue(&self) -> SubQueue {
+        self.handle.sub_queue
+    }
+
+    /// Makes the error that a client sees; see [`Broker::refuse`].
+    #[must_use]
+    pub fn refuse(&self, rejection: Rejection) -> BrokerError {
+        self.handle.broker.refuse(rejection, &self.handle.path)
+    }
+
+    /// Asks something and waits for the answer. Dropping the future withdraws a receive that waits,
+    /// and gives back what it had locked and nobody took (RCV-14); any other command takes its course.
+    ///
+    /// # Errors
+    /// With the condition of the rejection.
+    pub async fn call(&self, command: Command) -> Result<Outcome, BrokerError> {
+        let Cost { count, bytes, .. } = command.cost();
+        let budget = &self.handle.broker.shared.budget;
+        let permit = match budget.try_acquire_list(count, bytes) {
+            Some(permit) => permit,
+            None => budget.acquire_list(count, bytes).await,
+        };
+        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+    }
+
+    /// As [`Entity::call`], with room of the budget for management.
+    pub(super) async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
+        let Cost { count, bytes, .. } = command.cost();
+        let permit = self.handle.broker.shared.management.acquire_list(count, bytes).await;
+        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+    }
+
+    /// Asks several things at once, as one group; the answers come in the order of the commands.
+    /// For commands that do not wait: sends, settlements, renewals, peeks.
+    pub async fn call_many(&self, commands: Vec<Command>) -> Vec<Result<Outcome, BrokerError>> {
+        let (count, bytes) =
+            commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
+                (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
+            });
+        let permit = self.handle.broker.shared.budget.acquire_list(count, bytes).await;
+        let results = CallList::start(self, commands, permit).await;
+        results
+            .into_iter()
+            .map(|result| result.map_err(|rejection| self.refuse(rejection)))
+            .collect()
+    }
+
+    /// Hands requests to the entity, in order, and returns at once. Those of a closed entity are
+    /// answered with the reason; those that are not granted with `Unauthorized`, and those that only the
+    /// broker itself may give with `InvalidOperation` ([`Command::is_the_brokers_own`]).
+    pub fn submit(&self, mut group: Vec<Request>) {
+        self.refuse_forbidden(&mut group);
+        let tracked = self.track(&mut group);
+        self.hand_over(group);
+        for tracked in tracked {
+            tracked.opened();
+        }
+    }
+
+    /// Answers and takes out what may not be done.
+    fn refuse_forbidden(&self, group: &mut Vec<Request>) {
+        let held = self.pass.as_ref().map(|pass| &pass.held);
+        let judged = held.map(|held| (held, held.judge(|| self.handle.broker.now())));
+        let is_refused = |command: &Command| match &judged {
+            Some((_, judgement)) => !judgement.allows(command),
+            None => command.is_the_brokers_own(),
+        };
+        if !group.iter().any(|request| is_refused(&request.command)) {
+            return;
+        }
+        let mut refused: Vec<Release> = group
+            .extract_if(.., |request| is_refused(&request.command))
+            .filter_map(|request| {
+                let rejection = match &judged {
+                    Some((held, judgement)) => held.refuse_command(judgement, &request.command),
+                    None => Rejection::invalid_operation(
+                        "this command is given by the broker itself, to its own entities",
+                    ),
+                };
+                request.reply.answer(Err(rejection))
+            })
+            .collect();
+        release_all(&mut refused);
+    }
+
+    /// Sees that what the group leaves open ends with what is granted.
+    fn track(&self, group: &mut [Request]) -> Vec<Arc<Tracked>> {
+        let Some(pass) = &self.pass else { return Vec::new() };
+        group.iter_mut().filter_map(|request| pass.held.track(self, request)).collect()
+    }
+
+    fn hand_over(&self, group: Vec<Request>) {
+        let group = match &self.way {
+            Some(way) => match way.enter(group) {
+                Ok(()) => return,
+                Err(rest) => rest,
+            },
+            None => group,
+        };
+        let inlet = Arc::clone(&*self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner));
+        let Err((group, reason)) = inlet.submit(group) else { return };
+        // The entity may have been opened anew under the same identity: look once.
+        let reopened = self
+            .handle
+            .broker
+            .shared
+            .directory
+            .get(&self.handle.key)
+            .filter(|entry| entry.id == self.handle.id && !Arc::ptr_eq(&entry.inlet, &inlet));
+        let (group, reason) = match reopened {
+            Some(entry) => {
+                *self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Arc::clone(&entry.inlet);
+                match entry.inlet.submit(group) {
+                    Ok(()) => return,
+                    Err(refused) => refused,
+                }
+            }
+            None => (group, reason),
+        };
+        let mut releases: Vec<Release> = group
+            .into_iter()
+            .filter_map(|request| request.reply.answer(Err(reason.clone())))
+            .collect();
+        release_all(&mut releases);
+    }
+}

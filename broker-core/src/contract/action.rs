@@ -1,0 +1,257 @@
+//! What can be done, and the right that each thing takes: the one table that every way in is decided by
+//! (SEC-05, CON-72). (Data path, before step 1.)
+
+use super::rights::{Ceiling, Right, Rights};
+use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
+use crate::transaction::Operation;
+
+/// Something that a principal does to an entity or to the namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Action {
+    /// Sends messages, now or for an instant (SND-01, SCH-01).
+    Send,
+    /// Stores messages here that are moved to another entity (VIA-01).
+    SendVia,
+    /// Is named as where messages sent by way of another entity go (VIA-02).
+    BeSentTo,
+    /// Cancels scheduled messages (SCH-05).
+    CancelScheduled,
+    /// Hands over messages of another broker and says how many hops they made (FWD-13).
+    Forward,
+    /// Receives messages: by calls, or by a link and its credit (RCV-01).
+    Receive,
+    /// Receives deferred messages (DEF-03).
+    ReceiveDeferred,
+    /// Settles messages (SET-01).
+    Settle,
+    /// Prolongs locks of messages (SET-18).
+    RenewLock,
+    /// Looks at messages (PEK-01).
+    Peek,
+    /// Locks a session (SES-05).
+    AcceptSession,
+    /// Prolongs the lock of a session, reads and sets its state (SES-12, SES-24).
+    HoldSession,
+    /// Names sessions (SES-29).
+    ListSessions,
+    /// Removes available messages (DEL-01).
+    DeleteBatch,
+    /// Removes available messages of all sessions that nobody holds (DEL-07).
+    DeleteUnlocked,
+    /// Removes a deferred message (DEL-09).
+    DeleteDeferred,
+    /// Creates an entity (ENT-03).
+    Create,
+    /// Reads a description with counts and instants (ENT-31, CNT-12).
+    Describe,
+    /// The same over the JSON API, for which Listen is enough (CON-73).
+    Overview,
+    /// Changes a description (ENT-17).
+    Update,
+    /// Deletes an entity (ENT-14).
+    Delete,
+    /// Names the entities of the namespace, or the subscriptions of a topic (ENT-30).
+    List,
+    /// Is named as where an entity forwards to (FWD-05).
+    BeForwardedTo,
+    /// Reads rules, or what they make of a message (SEC-05, MAT-01).
+    ReadRules,
+    /// Adds, changes and removes rules (SEC-06).
+    ChangeRules,
+    /// Reads the metrics, which name entities.
+    ReadMetrics,
+    /// Ends what it has begun: a link, its credit, a call that waits.
+    End,
+    /// Carries out a transaction. Each of its operations is asked for by itself.
+    Commit,
+    /// What the broker does to its own entities, and nobody else.
+    Internal,
+}
+
+/// What an action takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// One of these rights, and a ceiling that is no lower.
+    OneOf(Rights, Ceiling),
+    /// What nobody is granted.
+    BrokerItself,
+}
+
+impl Action {
+    /// How many there are.
+    pub const COUNT: usize = Self::Internal as usize + 1;
+
+    /// All of them, for tests and documents to walk.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Send,
+        Self::SendVia,
+        Self::BeSentTo,
+        Self::CancelScheduled,
+        Self::Forward,
+        Self::Receive,
+        Self::ReceiveDeferred,
+        Self::Settle,
+        Self::RenewLock,
+        Self::Peek,
+        Self::AcceptSession,
+        Self::HoldSession,
+        Self::ListSessions,
+        Self::DeleteBatch,
+        Self::DeleteUnlocked,
+        Self::DeleteDeferred,
+        Self::Create,
+        Self::Describe,
+        Self::Overview,
+        Self::Update,
+        Self::Delete,
+        Self::List,
+        Self::BeForwardedTo,
+        Self::ReadRules,
+        Self::ChangeRules,
+        Self::ReadMetrics,
+        Self::End,
+        Self::Commit,
+        Self::Internal,
+    ];
+
+    /// The table (SEC-05, CON-72): what each action takes.
+    #[must_use]
+    pub const fn needs(self) -> Needs {
+        use Ceiling::{Admin, Operator, Viewer};
+        const SEND: Rights = Rights::of(Right::Send);
+        const LISTEN: Rights = Rights::of(Right::Listen);
+        const MANAGE: Rights = Rights::of(Right::Manage);
+        match self {
+            Self::Send | Self::SendVia | Self::BeSentTo | Self::CancelScheduled => {
+                Needs::OneOf(SEND, Operator)
+            }
+            Self::Receive
+            | Self::ReceiveDeferred
+            | Self::Settle
+            | Self::RenewLock
+            | Self::AcceptSession
+            | Self::HoldSession
+            | Self::DeleteBatch => Needs::OneOf(LISTEN, Operator),
+            Self::Peek | Self::ListSessions => Needs::OneOf(LISTEN, Viewer),
+            Self::Overview | Self::ReadRules => Needs::OneOf(LISTEN.and(Right::Manage), Viewer),
+            Self::Describe | Self::List | Self::ReadMetrics => Needs::OneOf(MANAGE, Viewer),
+            Self::Forward
+            | Self::DeleteUnlocked
+            | Self::DeleteDeferred
+            | Self::Create
+            | Self::Update
+            | Self::Delete
+            | Self::BeForwardedTo
+            | Self::ChangeRules => Needs::OneOf(MANAGE, Admin),
+            Self::End | Self::Commit => Needs::Nothing,
+            Self::Internal => Needs::BrokerItself,
+        }
+    }
+
+    /// What a command does. The parts of a [`Command::Commit`] are actions of their own; see
+    /// [`Action::of_operation`].
+    #[must_use]
+    pub const fn of(command: &Command) -> Self {
+        match command {
+            Command::Send { .. } | Command::SendBatch { .. } => Self::Send,
+            Command::SendVia { .. } => Self::SendVia,
+            Command::CancelScheduled { .. } => Self::CancelScheduled,
+            Command::TransferFromPeer { .. } => Self::Forward,
+            // A link that is to be sent nothing more.
+            Command::Grant { delivery_limit: 0, .. }
+            | Command::CancelReceive { .. }
+            | Command::Detach { .. } => Self::End,
+            Command::Receive { .. } | Command::Attach { .. } | Command::Grant { .. } => {
+                Self::Receive
+            }
+            Command::ReceiveDeferred { .. } => Self::ReceiveDeferred,
+            Command::Settle { .. } => Self::Settle,
+            Command::RenewLock { .. } => Self::RenewLock,
+            Command::Peek { .. } | Command::PeekSession { .. } => Self::Peek,
+            Command::AcceptSession { .. } => Self::AcceptSession,
+            Command::InSession { command, .. } => match command {
+                SessionCommand::Attach | SessionCommand::Receive { .. } => Self::Receive,
+                SessionCommand::ReceiveDeferred { .. } => Self::ReceiveDeferred,
+                SessionCommand::Renew
+                | SessionCommand::GetState
+                | SessionCommand::SetState { .. } => Self::HoldSession,
+                SessionCommand::DeleteBatch { .. } => Self::DeleteBatch,
+            },
+            Command::ListSessions { .. } => Self::ListSessions,
+            Command::DeleteBatch { .. } => Self::DeleteBatch,
+            Command::DeleteBatchUnlocked { .. } => Self::DeleteUnlocked,
+            Command::DeleteDeferred { .. } => Self::DeleteDeferred,
+            Command::Update { .. } | Command::UpdateSubscription { .. } => Self::Update,
+            Command::OfTopic(command) => Self::of_topic(command),
+            Command::Check { operation } => Self::of_operation(operation),
+            Command::Commit { .. } => Self::Commit,
+            Command::Describe => Self::Describe,
+            Command::TransferIn { .. } | Command::TransferOut { .. } => Self::Internal,
+        }
+    }
+
+    /// What a command does that only topics are given.
+    const fn of_topic(command: &TopicCommand) -> Self {
+        match command {
+            TopicCommand::Update { .. } => Self::Update,
+            TopicCommand::InSubscription { command, .. } => match command {
+                RuleCommand::Create(_) | RuleCommand::Update(_) | RuleCommand::Delete(_) => {
+                    Self::ChangeRules
+                }
+                RuleCommand::Get(_) | RuleCommand::List { .. } | RuleCommand::Explain(_) => {
+                    Self::ReadRules
+                }
+            },
+            TopicCommand::CreateSubscription { .. } | TopicCommand::RemoveSubscription { .. } => {
+                Self::Internal
+            }
+        }
+    }
+
+    /// What an operation of a transaction does.
+    #[must_use]
+    pub const fn of_operation(operation: &Operation) -> Self {
+        match operation {
+            Operation::Send { .. } | Operation::SendBatch { .. } => Self::Send,
+            Operation::SendVia { .. } => Self::SendVia,
+            Operation::Settle { .. } => Self::Settle,
+            Operation::RenewLock { .. } => Self::RenewLock,
+        }
+    }
+}
+
+/// A set of actions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Actions(u64);
+
+impl Actions {
+    /// What takes no right.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// What rights allow below a ceiling.
+    pub(crate) fn granted(rights: Rights, ceiling: Ceiling) -> Self {
+        let allowed = Action::ALL.into_iter().filter(|action| match action.needs() {
+            Needs::Nothing => true,
+            Needs::OneOf(one_of, least) => one_of.meets(rights) && ceiling >= least,
+            Needs::BrokerItself => false,
+        });
+        Self(allowed.fold(0, |bits, action| bits | 1 << (action as u8)))
+    }
+
+    pub(crate) const fn with(self, action: Action) -> Self {
+        Self(self.0 | 1 << (action as u8))
+    }
+
+    pub(crate) const fn contains(self, action: Action) -> bool {
+        self.0 & (1 << (action as u8)) != 0
+    }
+}

@@ -1,0 +1,181 @@
+//! Rights, ceilings, and what a grant of them says (SEC-01, SEC-15, CON-72).
+
+use super::action::{Action, Actions, Needs};
+use super::epoch::Mark;
+use crate::time::Timestamp;
+
+/// A right on an entity or on the namespace (SEC-01).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Right {
+    /// Send, schedule, cancel.
+    Send,
+    /// Receive, settle, renew, defer, peek, batch delete.
+    Listen,
+    /// Create, update, delete, list and read entities and runtime information.
+    Manage,
+}
+
+/// A set of rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Rights(u8);
+
+/// How much of its rights a principal may use: the role of a console token (CON-72). A lower one includes
+/// nothing of a higher one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum Ceiling {
+    /// Reads.
+    Viewer,
+    /// Also sends, receives, settles, and holds sessions.
+    Operator,
+    /// Everything that its rights allow.
+    #[default]
+    Admin,
+}
+
+/// What an authorizer grants a principal on one entity, or on the namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Grant {
+    /// The rights; none is a refusal.
+    pub rights: Rights,
+    /// How much of them may be used.
+    pub ceiling: Ceiling,
+    /// When it ends, if it does: with it ends what was begun under it (SEC-15).
+    pub until: Option<Timestamp>,
+    /// The epoch in which it was decided, if there is one: the next one ends it.
+    pub epoch: Option<Mark>,
+}
+
+impl Right {
+    /// All rights.
+    pub const ALL: [Self; 3] = [Self::Send, Self::Listen, Self::Manage];
+
+    /// The name of the right.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "Send",
+            Self::Listen => "Listen",
+            Self::Manage => "Manage",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Send => 1,
+            Self::Listen => 2,
+            Self::Manage => 4,
+        }
+    }
+}
+
+impl Rights {
+    /// No right.
+    pub const NONE: Self = Self(0);
+    /// Every right.
+    pub const ALL: Self = Self::of(Right::Send).and(Right::Listen).and(Right::Manage);
+
+    /// This right only.
+    #[must_use]
+    pub const fn of(right: Right) -> Self {
+        Self(right.bit())
+    }
+
+    /// These, and this one.
+    #[must_use]
+    pub const fn and(self, right: Right) -> Self {
+        Self(self.0 | right.bit())
+    }
+
+    /// Whether this right is among them.
+    #[must_use]
+    pub const fn contains(self, right: Right) -> bool {
+        self.0 & right.bit() != 0
+    }
+
+    /// Whether one of these is among the others.
+    #[must_use]
+    pub const fn meets(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Their names, with "or" between them.
+    pub(crate) fn names(self) -> String {
+        let names = Right::ALL.into_iter().filter(|right| self.contains(*right)).map(Right::name);
+        names.collect::<Vec<_>>().join(" or ")
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
+        rights.into_iter().fold(Self::NONE, Self::and)
+    }
+}
+
+impl Grant {
+    /// These rights, without an end.
+    #[must_use]
+    pub const fn of(rights: Rights) -> Self {
+        Self { rights, ceiling: Ceiling::Admin, until: None, epoch: None }
+    }
+
+    /// Every right, without an end.
+    #[must_use]
+    pub const fn everything() -> Self {
+        Self::of(Rights::ALL)
+    }
+
+    /// No right.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self::of(Rights::NONE)
+    }
+
+    /// The same below this ceiling.
+    #[must_use]
+    pub const fn below(mut self, ceiling: Ceiling) -> Self {
+        self.ceiling = ceiling;
+        self
+    }
+
+    /// The same up to an instant.
+    #[must_use]
+    pub const fn until(mut self, until: Timestamp) -> Self {
+        self.until = Some(until);
+        self
+    }
+
+    /// The same as long as an epoch lasts. The mark is to be taken before what it depends on is looked at.
+    #[must_use]
+    pub fn within(mut self, epoch: Mark) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+
+    /// Whether it allows an action, as long as it lasts.
+    #[must_use]
+    pub fn allows(&self, action: Action) -> bool {
+        self.actions().contains(action)
+    }
+
+    pub(crate) fn actions(&self) -> Actions {
+        Actions::granted(self.rights, self.ceiling)
+    }
+}
+
+/// Says what an action takes, to who was not granted it. The same whatever there is (SEC-08).
+pub(crate) fn missing(action: Action) -> String {
+    match action.needs() {
+        Needs::OneOf(one_of, _) => {
+            format!("this takes the right {}, which was not granted", one_of.names())
+        }
+        Needs::Nothing => "this takes some right, and none was granted".to_owned(),
+        Needs::BrokerItself => "this is granted to nobody".to_owned(),
+    }
+}

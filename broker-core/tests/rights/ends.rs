@@ -1,0 +1,299 @@
+//! What was granted ends: with its time, with its epoch, with a newer token that gives less.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode, SessionCommand};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Action, Epoch, Grant, Principal, Right, Rights};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::ids::ReceiverId;
+use peeklock_core::message::Message;
+use peeklock_core::request::{Outlet, Released, Reply, Request};
+use peeklock_core::time::TimeSpan;
+use tokio::sync::mpsc;
+
+use super::world::{Line, World, condition, in_time};
+
+type Mail = mpsc::UnboundedReceiver<Released>;
+
+fn submit(entity: &Entity, outlet: &Arc<dyn Outlet>, correlation: u64, command: Command) {
+    let ticket = entity.broker().ticket();
+    let reply = Reply::new(Arc::clone(outlet), correlation, None);
+    entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
+}
+
+/// Opens a link with credit for ten.
+async fn open(entity: &Entity, outlet: &Arc<dyn Outlet>, mail: &mut Mail) -> ReceiverId {
+    let receiver = entity.broker().receiver_id();
+    submit(entity, outlet, 1, Command::Attach { receiver, mode: ReceiveMode::PeekLock });
+    let grant =
+        Command::Grant { receiver, delivery_limit: 10, byte_limit: 10_000, drain: Drain::No };
+    submit(entity, outlet, 2, grant);
+    for _ in 0..2 {
+        match mail.recv().await.unwrap() {
+            Released::Answer { result: Ok(_), .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    receiver
+}
+
+async fn send(world: &World) {
+    let message = world.broker.inbound(Message::new("a"));
+    world.broker.entity("q").unwrap().call(Command::Send { message }).await.unwrap();
+}
+
+fn wait_long() -> Command {
+    Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 1,
+        bytes_max: 1_000,
+        wait: TimeSpan::from_minutes(60),
+        holder: None,
+    }
+}
+
+/// Waits until a call is answered: with the refusal that its grant ended by.
+async fn refused(mail: &mut Mail, correlation: u64) {
+    match mail.recv().await.unwrap() {
+        Released::Answer { correlation: of, result: Err(rejection) } => {
+            assert_eq!((of, rejection.condition()), (correlation, Condition::Unauthorized));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn detached(mail: &mut Mail, receiver: ReceiverId) {
+    match mail.recv().await.unwrap() {
+        Released::Detached { receiver: of, reason } => {
+            assert_eq!((of, reason.condition()), (receiver, Condition::Unauthorized));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// SEC-15: at its end a grant ends the credit, the links and the calls that wait, and no command passes any
+/// more. What was delivered goes back without count.
+#[tokio::test]
+async fn an_end_ends_links_credit_and_calls_that_wait() {
+    in_time(async {
+        let world = World::new().await;
+        let until = world.broker.now().plus(TimeSpan::from_seconds(30));
+        let access = world.granted("a", Grant::everything().until(until));
+        let entity = access.entity("q", Action::Receive).await.unwrap();
+        let (outlet, mut mail) = Line::new();
+        let receiver = open(&entity, &outlet, &mut mail).await;
+        send(&world).await;
+        let Some(Released::Delivery { .. }) = mail.recv().await else { panic!("no delivery") };
+        let (calls, mut answers) = Line::new();
+        submit(&entity, &calls, 7, wait_long());
+        // Just before the end nothing ends.
+        world.clock.advance(TimeSpan::from_ms(29_999));
+        assert!(entity.call(Command::Describe).await.is_ok());
+        assert!(mail.try_recv().is_err() && answers.try_recv().is_err());
+
+        world.clock.advance(TimeSpan::from_ms(1));
+        assert_eq!(
+            condition(&entity.call(Command::Describe).await),
+            Some(Condition::Unauthorized),
+            "at once for commands"
+        );
+        detached(&mut mail, receiver).await;
+        refused(&mut answers, 7).await;
+        let counts = world.broker.describe_queue("q").await.unwrap().counts;
+        assert_eq!(counts.active, 1);
+        let peek = Command::Peek { from: peeklock_core::ids::SequenceNumber(0), count_max: 1 };
+        let Ok(Outcome::Peeked(peeked)) = world.broker.entity("q").unwrap().call(peek).await else {
+            panic!("not peeked");
+        };
+        assert_eq!(peeked[0].facts.delivery_count, 0);
+        // What comes afterwards is delivered to nobody.
+        send(&world).await;
+        assert!(mail.try_recv().is_err());
+        // Who goes on without a right may still put an end to it.
+        let detach = Command::Detach { receiver, end: LinkEnd::Orderly };
+        assert!(entity.call(detach).await.is_ok());
+    })
+    .await;
+}
+
+/// SEC-09, SEC-15: an epoch that is raised ends what rests on it, at once for commands, and nothing else.
+#[tokio::test]
+async fn a_raised_epoch_ends_what_rests_on_it() {
+    in_time(async {
+        let world = World::new().await;
+        let (one, other) = (Epoch::new(), Epoch::new());
+        let mut lines = Vec::new();
+        for (token, epoch) in [("one", &one), ("other", &other)] {
+            let access = world.granted(token, Grant::everything().within(epoch.mark()));
+            let entity = access.entity("q", Action::Receive).await.unwrap();
+            let (outlet, mut mail) = Line::new();
+            let receiver = open(&entity, &outlet, &mut mail).await;
+            lines.push((access, entity, outlet, mail, receiver));
+        }
+        one.raise();
+        let refused = condition(&lines[0].1.call(Command::Describe).await);
+        assert_eq!(refused, Some(Condition::Unauthorized));
+        let receiver = lines[0].4;
+        detached(&mut lines[0].3, receiver).await;
+        assert!(lines[1].1.call(Command::Describe).await.is_ok());
+        send(&world).await;
+        let Some(Released::Delivery { .. }) = lines[1].3.recv().await else {
+            panic!("the other one is delivered to");
+        };
+        // A grant that was decided in an epoch that is over is none, however late it comes.
+        let refused = condition(&lines[0].0.entity("q", Action::Receive).await);
+        assert_eq!(refused, Some(Condition::Unauthorized));
+        // Asked again, the authorizer may say that it is good in the new one.
+        world.told.grant("one", "*", Grant::everything().within(one.mark()));
+        assert!(lines[0].0.entity("q", Action::Receive).await.is_ok());
+        assert!(lines[0].1.call(Command::Describe).await.is_ok(), "handles follow");
+    })
+    .await;
+}
+
+/// SEC-15: a newer token replaces the older one under handles and links that are open: they go on beyond
+/// the end of the older one.
+#[tokio::test]
+async fn a_newer_token_carries_links_on() {
+    in_time(async {
+        let world = World::new().await;
+        let now = world.broker.now();
+        let in_seconds = |seconds| now.plus(TimeSpan::from_seconds(seconds));
+        let access = world.granted("old", Grant::everything().until(in_seconds(30)));
+        world.told.grant("new", "*", Grant::everything().until(in_seconds(90)));
+        let entity = access.entity("q", Action::Receive).await.unwrap();
+        let (outlet, mut mail) = Line::new();
+        let receiver = open(&entity, &outlet, &mut mail).await;
+        access.renew(Principal::anonymous().with_token("new")).await;
+        world.clock.advance(TimeSpan::from_seconds(60));
+        send(&world).await;
+        let Some(Released::Delivery { .. }) = mail.recv().await else { panic!("no delivery") };
+        world.clock.advance(TimeSpan::from_seconds(30));
+        detached(&mut mail, receiver).await;
+    })
+    .await;
+}
+
+/// SEC-15: a newer token that gives less, or is worth nothing, ends what it does not give.
+#[tokio::test]
+async fn a_newer_token_that_gives_less_ends_links() {
+    in_time(async {
+        let world = World::new().await;
+        world.told.grant("send", "*", Grant::of(Rights::of(Right::Send)));
+        for newer in [Principal::anonymous().with_token("send"), Principal::anonymous()] {
+            let access = world.granted("all", Grant::everything());
+            let entity = access.entity("q", Action::Receive).await.unwrap();
+            let (outlet, mut mail) = Line::new();
+            let receiver = open(&entity, &outlet, &mut mail).await;
+            access.renew(newer).await;
+            detached(&mut mail, receiver).await;
+            let refused = condition(&entity.call(wait_long()).await);
+            assert_eq!(refused, Some(Condition::Unauthorized));
+        }
+    })
+    .await;
+}
+
+/// SEC-15: a session is given back, and who waits for one waits no more.
+#[tokio::test]
+async fn an_end_gives_sessions_back() {
+    in_time(async {
+        let world = World::new().await;
+        let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+        world.broker.create_queue("s", sessions).await.unwrap();
+        let until = world.broker.now().plus(TimeSpan::from_seconds(30));
+        let access = world.granted("a", Grant::everything().until(until));
+        let entity = access.entity("s", Action::AcceptSession).await.unwrap();
+        let (outlet, mut mail) = Line::new();
+        let receiver = world.broker.receiver_id();
+        let accept = |session: Option<&str>, receiver, wait| Command::AcceptSession {
+            session: session.map(Into::into),
+            receiver,
+            mode: ReceiveMode::PeekLock,
+            wait,
+        };
+        submit(&entity, &outlet, 1, accept(Some("x"), receiver, TimeSpan::ZERO));
+        let Some(Released::Answer { result: Ok(Outcome::SessionAccepted { way, .. }), .. }) =
+            mail.recv().await
+        else {
+            panic!("no session");
+        };
+        let held = entity.by_way_of(way);
+        let (calls, mut answers) = Line::new();
+        submit(
+            &held,
+            &calls,
+            5,
+            Command::InSession {
+                receiver,
+                command: SessionCommand::Receive {
+                    count_max: 1,
+                    bytes_max: 1_000,
+                    wait: TimeSpan::from_minutes(60),
+                },
+            },
+        );
+        let next = world.broker.receiver_id();
+        submit(&entity, &calls, 6, accept(None, next, TimeSpan::from_minutes(60)));
+        world.broker.describe_queue("s").await.unwrap();
+        world.clock.advance(TimeSpan::from_seconds(30));
+        detached(&mut mail, receiver).await;
+        let mut told = Vec::new();
+        for _ in 0..2 {
+            match answers.recv().await.unwrap() {
+                Released::Answer { correlation, result: Err(rejection) } => {
+                    assert_eq!(rejection.condition(), Condition::Unauthorized);
+                    told.push(correlation);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        told.sort_unstable();
+        assert_eq!(told, [5, 6]);
+        let described = world.broker.describe_queue("s").await.unwrap();
+        assert_eq!(described.sessions.unwrap().locked, 0);
+    })
+    .await;
+}
+
+/// An authorizer is asked once for each entity, as long as its grant lasts.
+#[tokio::test]
+async fn a_grant_is_remembered_as_long_as_it_lasts() {
+    in_time(async {
+        let world = World::new().await;
+        let until = world.broker.now().plus(TimeSpan::from_seconds(30));
+        let access = world.granted("a", Grant::everything().until(until));
+        for _ in 0..3 {
+            let entity = access.entity("q", Action::Send).await.unwrap();
+            entity.call(Command::Describe).await.unwrap();
+            access.describe_queue("Q").await.unwrap();
+        }
+        // As many spellings, as many questions: what is granted is what is looked up.
+        assert_eq!(world.told.asked.load(Ordering::Relaxed), 2);
+        world.clock.advance(TimeSpan::from_seconds(30));
+        world.told.grant("a", "*", Grant::everything());
+        access.describe_queue("q").await.unwrap();
+        assert_eq!(world.told.asked.load(Ordering::Relaxed), 3);
+    })
+    .await;
+}
+
+/// A panic in an authorizer is a refusal: nobody is let in by it, and nothing else breaks.
+#[tokio::test]
+async fn a_panic_counts_as_a_refusal() {
+    in_time(async {
+        let world = World::new().await;
+        let access = world.granted("a", Grant::everything());
+        *world.told.panics.lock().unwrap() = true;
+        assert!(!world.broker.allows_anonymous());
+        let refused = condition(&access.entity("q", Action::Send).await);
+        assert_eq!(refused, Some(Condition::Unauthorized));
+        assert_eq!(condition(&access.queue_paths(0, 9).await), Some(Condition::Unauthorized));
+        *world.told.panics.lock().unwrap() = false;
+        assert!(access.entity("q", Action::Send).await.is_ok());
+    })
+    .await;
+}

@@ -1,0 +1,118 @@
+//! Every request against every set of rights, by the table that the broker decides by.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
+use peeklock_core::error::Rejection;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::server::{Plan, run};
+
+/// Grants the rights that the token names.
+struct Named;
+
+#[async_trait]
+impl Authorizer for Named {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        let token = principal.token.as_deref().unwrap_or_default();
+        let is_named = |right: &Right| token.split(',').any(|name| name == right.name());
+        Ok(Grant::of(Right::ALL.into_iter().filter(is_named).collect::<Rights>()))
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// Requests with the action that the table knows them by. Link 1 is a sender to `q`, link 2 receives from it;
+/// what is named beside them is not there.
+fn requests() -> Vec<(&'static str, Value, Action)> {
+    let token = "00000000-0000-0001-0000-000000000001";
+    let messages = json!({ "link": 1, "messages": [{ "body": "a" }] });
+    let subscription = "absent/Subscriptions/s";
+    let rule =
+        json!({ "path": subscription, "rule": { "name": "r", "filter": { "type": "true" } } });
+    let named = json!({ "path": subscription, "name": "r" });
+    vec![
+        ("send", messages.clone(), Action::Send),
+        ("sendBatch", messages, Action::Send),
+        ("cancelScheduled", json!({ "link": 1, "sequenceNumbers": [99] }), Action::CancelScheduled),
+        ("receive", json!({ "link": 2, "maxCount": 1, "waitSeconds": 0 }), Action::Receive),
+        ("receiveDeferred", json!({ "link": 2, "sequenceNumbers": [99] }), Action::ReceiveDeferred),
+        (
+            "settle",
+            json!({ "link": 2, "decision": "complete", "lockTokens": [token] }),
+            Action::Settle,
+        ),
+        ("renew", json!({ "link": 2, "lockTokens": [token] }), Action::RenewLock),
+        ("peek", json!({ "link": 2, "from": 0, "maxCount": 1 }), Action::Peek),
+        ("deleteBatch", json!({ "link": 2, "maxCount": 1 }), Action::DeleteBatch),
+        ("purge", json!({ "link": 2 }), Action::DeleteBatch),
+        ("deleteDeferred", json!({ "link": 2, "sequenceNumber": 99 }), Action::DeleteDeferred),
+        ("attach", json!({ "link": 3, "path": "absent", "role": "sender" }), Action::Send),
+        ("attach", json!({ "link": 4, "path": "absent", "role": "receiver" }), Action::Receive),
+        (
+            "acceptSession",
+            json!({ "link": 5, "path": "absent", "sessionId": "s" }),
+            Action::AcceptSession,
+        ),
+        ("listSessions", json!({ "path": "absent" }), Action::ListSessions),
+        ("deleteUnlocked", json!({ "path": "absent" }), Action::DeleteUnlocked),
+        ("createQueue", json!({ "path": "q" }), Action::Create),
+        ("getQueue", json!({ "path": "absent" }), Action::Describe),
+        ("updateQueue", json!({ "path": "absent" }), Action::Update),
+        ("deleteQueue", json!({ "path": "absent" }), Action::Delete),
+        ("listQueues", json!({}), Action::List),
+        ("createTopic", json!({ "path": "q" }), Action::Create),
+        ("getTopic", json!({ "path": "absent" }), Action::Describe),
+        ("updateTopic", json!({ "path": "absent" }), Action::Update),
+        ("deleteTopic", json!({ "path": "absent" }), Action::Delete),
+        ("listTopics", json!({}), Action::List),
+        ("createSubscription", json!({ "topic": "absent", "name": "s" }), Action::Create),
+        ("getSubscription", json!({ "path": subscription }), Action::Describe),
+        ("updateSubscription", json!({ "path": subscription }), Action::Update),
+        ("deleteSubscription", json!({ "path": subscription }), Action::Delete),
+        ("listSubscriptions", json!({ "path": "absent" }), Action::List),
+        ("createRule", rule.clone(), Action::ChangeRules),
+        ("updateRule", rule, Action::ChangeRules),
+        ("deleteRule", named.clone(), Action::ChangeRules),
+        ("getRule", named, Action::ReadRules),
+        ("listRules", json!({ "path": subscription }), Action::ReadRules),
+        ("explain", json!({ "path": subscription, "message": { "body": "a" } }), Action::ReadRules),
+    ]
+}
+
+/// SEC-05, SEC-06, SEC-08, CNT-12: every request is carried out exactly if the table allows it, also on
+/// links that were attached with another token.
+#[test]
+fn every_request_asks_for_its_right() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.authorizer = Arc::new(Named);
+        let server = plan.start().await;
+        let token = json!({ "token": "Send,Listen,Manage" });
+        let mut client = Client::hello(server.address, token).await;
+        for (link, role) in [(1, "sender"), (2, "receiver")] {
+            let attach = json!({ "link": link, "path": "q", "role": role });
+            assert!(client.ask("attach", attach).await.get("done").is_some());
+        }
+        for bits in 0..8u8 {
+            let rights = Right::ALL.into_iter().enumerate();
+            let rights = rights.filter(|(place, _)| bits & (1 << place) != 0);
+            let rights: Vec<Right> = rights.map(|(_, right)| right).collect();
+            let names: Vec<&str> = rights.iter().map(|right| right.name()).collect();
+            let token = format!("{},", names.join(","));
+            let rights: Rights = rights.into_iter().collect();
+            client.ask("authenticate", json!({ "token": token })).await;
+            for (operation, body, action) in requests() {
+                let Needs::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
+                let answer = client.ask(operation, body).await;
+                let refused = answer.to_string().contains("\"Unauthorized\"");
+                assert_eq!(refused, !one_of.meets(rights), "{operation} with {token}: {answer}");
+            }
+        }
+        server.stop().await;
+    });
+}
