@@ -11,7 +11,7 @@ use peeklock_core::command::{Command, MachineOutcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Machine, StageNumber, Step};
+use peeklock_core::entity::{Ctx, Left, Machine, StageNumber, Step};
 use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::message::Message;
@@ -51,6 +51,7 @@ fn main() {
                 stage: StageNumber(1),
                 stored_bytes: 0,
                 room: Reserved::Granted,
+                left: Left::ALL,
                 limits,
                 tokens: &mut tokens,
             };

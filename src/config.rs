@@ -6,6 +6,7 @@
 mod limits;
 mod peers;
 mod queue;
+mod ranges;
 mod text;
 mod webhook;
 mod websocket;
@@ -32,6 +33,8 @@ pub use text::{FromText, List, Scalar, span_text};
 
 /// Sizes that a file of the log may have.
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+/// Files beside connections and segments: standard streams, listeners, wakers, what else the journal has.
+const OTHER_FILES: u64 = 64;
 /// Every default, with its comment.
 pub const DEFAULT: &str = include_str!("config/default.toml");
 /// The file that is read if it is there and no other was named.
@@ -432,6 +435,7 @@ impl Config {
             );
             invalid("log.filter", detail)
         })?;
+        ranges::judge(self, &settings.limits).map_err(|(key, detail)| invalid(key, detail))?;
         self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
@@ -511,7 +515,8 @@ impl Config {
         Ok(())
     }
 
-    /// What the process may hold in memory besides what describes stored messages: all commands on
+    /// What the process may hold in memory besides what describes stored messages: what all entities may
+    /// keep, all commands on
     /// their way in, all requests and answers of the transports, the buffers of their connections, and
     /// the cache of the journal.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
@@ -522,26 +527,56 @@ impl Config {
             .into_iter()
             .chain((!self.server.ephemeral.0).then_some(self.journal.cache_bytes.0))
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
+            .saturating_add(limits.kept_bytes())
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
     }
 
-    /// How many files may have to be open: connections, and the segments of a journal as large as it
-    /// may be, or of a hundred gigabytes where it may be as large as the disk.
+    /// How many files may have to be open: connections, and what the store needs.
     pub fn open_files(&self, limits: &Limits) -> u64 {
-        /// Standard streams, listeners, wakers, the files of the journal that are no segments.
-        const OTHERS: u64 = 64;
+        let [http, websocket] = self.connections(limits);
+        self.store_files()
+            .saturating_add(OTHER_FILES)
+            .saturating_add(http)
+            .saturating_add(websocket)
+    }
+
+    /// Lowers the connections of both transports, in proportion, where not as many files may be open as they
+    /// and the store need; returns how many connections are left. The store comes first, with half of all at
+    /// most: without a file it ends, a client without one comes again.
+    pub fn fit_connections(&mut self, limits: &Limits, files_max: u64) -> Option<u64> {
+        let kept = self.store_files().min(files_max / 2).saturating_add(OTHER_FILES);
+        let left = files_max.saturating_sub(kept);
+        let [http, websocket] = self.connections(limits);
+        let wanted = http.saturating_add(websocket);
+        if wanted <= left {
+            return None;
+        }
+        let share = |count: u64| {
+            let share = u128::from(count) * u128::from(left) / u128::from(wanted.max(1));
+            usize::try_from(share).unwrap_or(usize::MAX).max(1)
+        };
+        self.http.connection_count_max = Scalar(share(http));
+        self.websocket.connection_count_max = Scalar(share(websocket));
+        Some(left)
+    }
+
+    fn connections(&self, limits: &Limits) -> [u64; 2] {
+        [self.connection_count_max(limits), self.websocket.connection_count_max(limits)]
+            .map(|count| u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
+    /// The segments of a journal as large as it may be, or of a hundred gigabytes where it may be as large as
+    /// the disk.
+    fn store_files(&self) -> u64 {
         const JOURNAL_BYTES: u64 = 100 << 30;
-        let journal = match (self.server.ephemeral.0, self.journal.capacity_bytes.0) {
+        let bytes = match (self.server.ephemeral.0, self.journal.capacity_bytes.0) {
             (true, _) => 0,
             (false, 0) => JOURNAL_BYTES,
             // The log may be twice as large as what is needed of it.
             (false, bytes) => bytes.saturating_mul(2),
         };
-        let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
-        (journal / self.journal.segment_bytes.0.max(1))
-            .saturating_add(connections)
-            .saturating_add(OTHERS)
+        bytes / self.journal.segment_bytes.0.max(1)
     }
 
     /// Connections at the same time.

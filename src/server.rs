@@ -107,6 +107,9 @@ const fn store_way_out(error: &StoreError) -> &'static str {
 pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
     // From here on a signal stops in order, also while the broker is starting.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
+    let mut loaded = loaded.clone();
+    fit(&mut loaded);
+    let loaded = &loaded;
     warn(loaded);
     let (broker, transports) = start(loaded).await?;
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
@@ -135,6 +138,22 @@ pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
     }
 }
 
+/// Takes no more connections than there are files for beside those of the store.
+fn fit(loaded: &mut Loaded) {
+    let Some(files_max) = files::raise_limit() else { return };
+    let files_needed = loaded.config.open_files(&loaded.settings.limits);
+    if let Some(connections) = loaded.config.fit_connections(&loaded.settings.limits, files_max) {
+        tracing::warn!(
+            files_max,
+            files_needed,
+            connections,
+            "fewer files may be open than connections and a full journal need, so fewer connections are \
+             taken: raise the limit of open files (ulimit -n, LimitNOFILE), or lower \
+             limits.connection_count_max"
+        );
+    }
+}
+
 /// Says what an operator should know before the first message.
 fn warn(loaded: &Loaded) {
     let config = &loaded.config;
@@ -152,21 +171,13 @@ fn warn(loaded: &Loaded) {
              (security.i_know = true)"
         );
     }
-    let files_needed = config.open_files(&loaded.settings.limits);
-    if let Some(files_max) = files::raise_limit().filter(|files_max| *files_max < files_needed) {
-        tracing::warn!(
-            files_max,
-            files_needed,
-            "fewer files may be open than connections and a full journal need: raise the limit of \
-             open files (ulimit -n, LimitNOFILE), or lower limits.connection_count_max"
-        );
-    }
     let budget_bytes = config.budget_bytes(&loaded.settings.limits);
     if let Some(available_bytes) = memory::available_bytes().filter(|bytes| *bytes < budget_bytes) {
         tracing::warn!(
             budget_bytes,
             available_bytes,
-            "limits allow more memory than there is: lower limits.broker_inbound_bytes_max, \
+            kept_bytes = loaded.settings.limits.kept_bytes(),
+            "limits allow more memory than there is: lower limits.broker_*_count_max, limits.broker_inbound_bytes_max, \
              http.inbound_bytes_max, http.outbound_bytes_max, websocket.inbound_bytes_max or the \
              connection_count_max of both"
         );

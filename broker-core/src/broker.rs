@@ -18,7 +18,9 @@ use crate::access::lapse::Lapses;
 use crate::access::question;
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{Answer, DeleteEntity, NamespaceActor, Stop};
+use crate::actor::pulse::Pulses;
 use crate::builder::BrokerBuilder;
+use crate::census::Census;
 use crate::clock::Clock;
 use crate::command::InboundMessage;
 use crate::contract::Authorizer;
@@ -32,7 +34,7 @@ use crate::path::{EntityAddress, Node, SubQueue};
 use crate::permits::Budget;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Room;
 
 /// What all handles of one broker share.
@@ -52,6 +54,9 @@ pub struct Shared {
     pub(crate) outbound: Budget,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
+    pub(crate) pulses: Pulses,
+    /// What all machines keep together.
+    pub(crate) census: Arc<Census>,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
     /// Whether every entity that the store has was opened.
@@ -83,6 +88,15 @@ impl Health {
             first
         });
     }
+}
+
+/// A turn that takes too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stalled {
+    /// The entity; none while it is being opened.
+    pub path: Option<Arc<str>>,
+    /// For how long it has been at it.
+    pub took: TimeSpan,
 }
 
 /// A running broker. Cheap to clone; usable from any thread and any runtime. The broker ends when
@@ -261,14 +275,21 @@ impl Broker {
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    fn paths_of(&self, kind: EntityKind, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
-        let all = self.shared.directory.sorted_of(kind, prefix);
-        all.into_iter().skip(skip).take(top).map(|(_, entry)| entry.path).collect()
+    /// Paths of a kind in the order of a list, `top` of them after `skip`.
+    pub(crate) fn paths_of(
+        &self,
+        kind: EntityKind,
+        prefix: &str,
+        skip: usize,
+        top: usize,
+    ) -> Vec<Arc<str>> {
+        self.shared.directory.list(kind, prefix, skip, top)
     }
 
-    /// All paths of a kind, in the order of a list.
-    pub(crate) fn all_paths(&self, kind: EntityKind, prefix: &str) -> Vec<Arc<str>> {
-        self.paths_of(kind, prefix, 0, usize::MAX)
+    /// How many queues, topics and subscriptions there are.
+    #[must_use]
+    pub fn entity_count(&self) -> usize {
+        self.shared.directory.len()
     }
 
     /// The gauges of all entities, for a metrics exporter.
@@ -343,6 +364,15 @@ impl Broker {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.shared.health.failure.borrow().clone()
+    }
+
+    /// The turn of an entity that has taken a second and more, if there is one: everybody else on its
+    /// arbiter waits.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Stalled> {
+        let (id, took) = self.shared.pulses.stalled(self.shared.clock.now())?;
+        let path = self.shared.directory.path_of(id);
+        Some(Stalled { path, took })
     }
 
     /// Waits until the broker can do its work no more, and returns why.

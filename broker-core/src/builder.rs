@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
+use crate::actor::pulse::Pulses;
 use crate::broker::{Broker, Engine, Health, Shared};
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Authorizer, Forwarder};
@@ -19,6 +20,7 @@ use crate::inbound::{Edge, Entropy};
 use crate::permits::Budget;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
+use crate::time::Timestamp;
 use crate::transaction::Room;
 
 /// How many shards a memory store gets, independent of the number of cores.
@@ -30,6 +32,9 @@ pub enum StartError {
     /// A setting is out of its bounds.
     #[error("settings are not valid: {0}")]
     Settings(Rejection),
+    /// The clock is so late that instants would be taken for "never" (FND-09).
+    #[error("the clock says {0}; set it to a time before 9990")]
+    Clock(Timestamp),
     /// The store could not be read or owned.
     #[error("store cannot be opened: {0}")]
     Store(#[from] StoreError),
@@ -40,6 +45,9 @@ pub enum StartError {
     #[error("threads cannot be started: {0}")]
     Threads(String),
 }
+
+/// 9990-01-01: from then on an instant and a time to live may reach the end of instants, which means never.
+const LATEST_START: Timestamp = Timestamp::from_unix_ms(253_086_681_600_000);
 
 /// Collects what a broker is made of.
 pub struct BrokerBuilder {
@@ -130,6 +138,11 @@ impl BrokerBuilder {
         self.settings.validate().map_err(StartError::Settings)?;
         let entropy =
             || Entropy::from_system().map_err(|error| StartError::Entropy(error.to_string()));
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::start()));
+        let now = clock.now();
+        if now >= LATEST_START {
+            return Err(StartError::Clock(now));
+        }
         let limits = self.settings.limits.clone();
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
@@ -139,7 +152,7 @@ impl BrokerBuilder {
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
             settings: self.settings,
-            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::start())),
+            clock,
             store,
             directory: Directory::default(),
             authorizer: self.authorizer,
@@ -150,6 +163,8 @@ impl BrokerBuilder {
             transactions: Room::new(budget.parking()),
             budget,
             health: Health::new(),
+            pulses: Pulses::default(),
+            census: Arc::default(),
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),

@@ -41,6 +41,7 @@ pub mod access;
 pub mod broker;
 pub mod builder;
 pub mod call;
+pub mod census;
 pub mod contract;
 mod forwarders;
 // For tests of this workspace and of extensions.
@@ -48,5 +49,5 @@ mod forwarders;
 pub use peeklock_store::testing;
 
 pub use access::Access;
-pub use broker::{Broker, Entity};
+pub use broker::{Broker, Entity, Stalled};
 pub use builder::{BrokerBuilder, StartError};

@@ -201,3 +201,49 @@ fn forwarders_are_configured_and_their_files_are_judged() {
         assert!(detail.starts_with(&format!("`{key}`: ")), "{given}: {detail}");
     }
 }
+
+/// A value that nothing can be served with, or that is a slip of the pen, is refused with its range.
+#[test]
+fn a_number_outside_its_range_is_refused_with_the_range() {
+    for (key, value, range) in [
+        ("server.arbiters", "100000", "from 0 to 1024 threads"),
+        ("http.workers", "100000", "from 0 to 1024 threads"),
+        ("websocket.workers", "1025", "from 0 to 1024 threads"),
+        ("websocket.frame_bytes_max", "0", "from 4096 to 1073741824 bytes"),
+        ("websocket.frame_bytes_max", "100000000", "websocket.inbound_bytes_max = 67108864"),
+        ("websocket.unsettled_count_max", "0", "from 1 to 1048576 deliveries"),
+        ("websocket.link_count_max", "0", "from 1 to 65536 links"),
+        ("websocket.heartbeat", "\"0s\"", "from 10ms to 1h"),
+        ("websocket.handshake_timeout", "\"unlimited\"", "from 10ms to 1h"),
+        ("websocket.grace", "\"2h\"", "from 0s to 1h"),
+        ("http.inbound_bytes_max", "1", "from 65536 to"),
+        ("http.connection_count_max", "1000001", "from 0 to 1000000 connections"),
+        ("http.keep_alive", "\"1day\"", "from 10ms to 1h"),
+        ("limits.connection_count_max", "0", "`connection_count_max` of 0 is not from 1 to"),
+        ("limits.connection_inbound_bytes_max", "500000000", "more than all together"),
+    ] {
+        let (section, name) = key.split_once('.').unwrap();
+        let text = format!("[{section}]\n{name} = {value}\n");
+        let refused = refusal(&format!("range-{section}-{name}"), &text);
+        assert!(refused.contains(range), "{key} = {value}: {refused}");
+    }
+}
+
+/// What the store needs is kept from clients: where few files may be open, fewer connections are taken.
+#[test]
+fn connections_leave_files_to_the_store() {
+    let loaded = load("files", "[websocket]\nconnection_count_max = 1000\n").unwrap();
+    let limits = &loaded.settings.limits;
+    let fitted = |files_max| {
+        let mut config = loaded.config.clone();
+        let left = config.fit_connections(limits, files_max);
+        let [http, websocket] = config.connections(limits);
+        (left, http, websocket)
+    };
+    // 1,600 segments and 64 others.
+    assert_eq!(fitted(7_664), (None, 5_000, 1_000));
+    assert_eq!(fitted(7_663), (Some(5_999), 4_999, 999));
+    assert_eq!(fitted(1_024), (Some(448), 373, 74));
+    assert_eq!(fitted(10), (Some(0), 1, 1));
+    assert_eq!(loaded.config.open_files(limits), 7_664);
+}

@@ -28,6 +28,49 @@ pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Resu
     Ok(total)
 }
 
+/// Refuses messages that wait for their instant when the broker keeps as many as it may.
+pub(crate) fn refuse_too_many_delayed(
+    messages: &[InboundMessage],
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    if ctx.left.delayed >= messages.len() as u64 {
+        return Ok(());
+    }
+    let waits = |message: &&InboundMessage| {
+        message.envelope.scheduled_enqueue_time.is_some_and(|at| at > ctx.now)
+    };
+    if messages.iter().filter(waits).count() as u64 <= ctx.left.delayed {
+        return Ok(());
+    }
+    Err(too_many_delayed(ctx))
+}
+
+pub(crate) fn too_many_delayed(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the broker keeps {} scheduled and deferred messages, the limit `broker_delayed_count_max`",
+        ctx.limits.broker_delayed_count_max
+    ))
+}
+
+pub(crate) fn too_many_sessions(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the broker keeps {} sessions, the limit `broker_session_count_max`; those that have no message \
+         and no state are forgotten",
+        ctx.limits.broker_session_count_max
+    ))
+}
+
+/// Refuses more rules than the broker may keep.
+pub(crate) fn refuse_too_many_rules(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if ctx.left.rules >= count as u64 {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the broker keeps {} rules, the limit `broker_rule_count_max`",
+        ctx.limits.broker_rule_count_max
+    )))
+}
+
 /// Refuses a batch that is too large (SND-30).
 pub(crate) fn check_batch_size(
     messages: &[InboundMessage],

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::family::Family;
 use super::queue::Queue;
 use super::topic::Topic;
-use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts};
 use crate::effect::Answer;
@@ -64,6 +64,10 @@ impl Machine for AnyMachine {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         either!(self, machine => machine.apply(ticket, sub_queue, command, ctx, step))
+    }
+
+    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+        either!(self, machine => machine.go_ahead(ahead, ctx))
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
@@ -129,6 +133,10 @@ impl Machine for AnyMachine {
 
     fn check_parts(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         either!(self, machine => machine.check_parts(parts, ctx))
+    }
+
+    fn kept(&self) -> Kept {
+        either!(self, machine => machine.kept())
     }
 
     fn send_overhead(&self) -> u64 {

@@ -1,8 +1,10 @@
-//! An index of instants at which messages are due: buckets of 100 ms, of which only the earliest is
-//! sorted (DESIGN D7). Cancelling is lazy: an entry is checked against its message when it comes up,
-//! and the index is rebuilt when most of its entries are dead.
+//! An index of instants at which messages are due: buckets of 100 ms, each a heap, so that neither a bucket
+//! with millions of messages nor a list that goes into the one that is being emptied is sorted at once
+//! (DESIGN D7). Cancelling is lazy: an entry is checked against its message when it comes up, and the index
+//! is rebuilt when most of its entries are dead.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
@@ -11,20 +13,14 @@ const BUCKET_TICKS: i64 = 1_000_000;
 /// Below this many entries the dead ones are not worth a rebuild.
 const REBUILD_FLOOR: usize = 1_024;
 
+/// The earliest on top; what is added in the order of time stays where it is put.
+type Bucket = BinaryHeap<Reverse<(Timestamp, SequenceNumber)>>;
+
 /// Instants with the messages that are due at them.
 #[derive(Clone, Debug, Default)]
 pub struct DueIndex {
     buckets: BTreeMap<i64, Bucket>,
     count: usize,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Bucket {
-    /// Descending once sorted, so that the earliest is popped from the end.
-    entries: Vec<(Timestamp, SequenceNumber)>,
-    sorted: bool,
-    /// The earliest instant, while unsorted.
-    earliest: Timestamp,
 }
 
 impl DueIndex {
@@ -34,14 +30,7 @@ impl DueIndex {
             return;
         }
         let bucket = self.buckets.entry(at.ticks() / BUCKET_TICKS).or_default();
-        let earliest = match bucket.entries.last() {
-            None => at,
-            Some((last, _)) if bucket.sorted => at.min(*last),
-            Some(_) => at.min(bucket.earliest),
-        };
-        bucket.earliest = earliest;
-        bucket.entries.push((at, sequence));
-        bucket.sorted = false;
+        bucket.push(Reverse((at, sequence)));
         self.count += 1;
     }
 
@@ -49,30 +38,19 @@ impl DueIndex {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let (_, bucket) = self.buckets.first_key_value()?;
-        if bucket.sorted {
-            return bucket.entries.last().map(|(at, _)| *at);
-        }
-        Some(bucket.earliest)
+        bucket.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Removes and returns the earliest entry that is due at `now`, by instant, then by number.
     pub fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, SequenceNumber)> {
         let mut first = self.buckets.first_entry()?;
-        if *first.key() > now.ticks() / BUCKET_TICKS {
-            return None;
-        }
         let bucket = first.get_mut();
-        if !bucket.sorted {
-            bucket.entries.sort_unstable_by(|a, b| b.cmp(a));
-            bucket.sorted = true;
-        }
-        let entry = *bucket.entries.last()?;
-        if entry.0 > now {
+        if bucket.peek().is_none_or(|Reverse((at, _))| *at > now) {
             return None;
         }
-        bucket.entries.pop();
+        let Reverse(entry) = bucket.pop()?;
         self.count -= 1;
-        if bucket.entries.is_empty() {
+        if bucket.is_empty() {
             first.remove();
         }
         Some(entry)
@@ -114,5 +92,23 @@ mod tests {
         index.insert(at(940), SequenceNumber(8));
         assert_eq!(index.next_deadline(), Some(at(940)));
         assert_eq!(index.pop_due(at(2_000)), Some((at(940), SequenceNumber(8))));
+    }
+
+    /// Messages that are added to a bucket while it is emptied cost no more for what is in it.
+    #[test]
+    fn a_full_bucket_is_not_sorted_anew_for_each_that_is_added() {
+        let mut index = DueIndex::default();
+        let at = Timestamp::from_unix_ms(1_000);
+        const COUNT: u64 = 300_000;
+        for number in 0..COUNT {
+            index.insert(at, SequenceNumber(2 * number * 7_919 % (2 * COUNT)));
+        }
+        let mut last = None;
+        for number in 0..COUNT {
+            let (_, sequence) = index.pop_due(at).expect("one is due");
+            assert!(last <= Some(sequence));
+            last = Some(sequence);
+            index.insert(at, SequenceNumber(2 * COUNT + number * 7_919 % COUNT));
+        }
     }
 }

@@ -94,7 +94,8 @@ impl DuplicateHistory {
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         let count_max = ctx.limits.duplicate_id_count_max;
-        if self.len() + messages.len() <= count_max {
+        let left = ctx.left.duplicate_ids;
+        if self.len() + messages.len() <= count_max && messages.len() as u64 <= left {
             return Ok(());
         }
         let fresh = messages
@@ -102,6 +103,13 @@ impl DuplicateHistory {
             .filter_map(|message| message.envelope.message_id_hash)
             .filter(|id_hash| self.find(*id_hash, ctx.now, window).is_none())
             .count();
+        if fresh as u64 > left {
+            return Err(Rejection::quota_exceeded(format!(
+                "the broker keeps {} message ids for duplicate detection, the limit \
+                 `broker_duplicate_id_count_max`",
+                ctx.limits.broker_duplicate_id_count_max
+            )));
+        }
         if self.len() + fresh <= count_max {
             return Ok(());
         }

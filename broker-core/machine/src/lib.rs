@@ -55,10 +55,63 @@ pub struct Ctx<'a> {
     /// What the store has said to a send that asks for room; a send without room is refused at its
     /// place in SND-19, with nothing changed (QUO-05).
     pub room: Reserved,
+    /// What the machines of the broker together may keep still.
+    pub left: Left,
     /// The numbers of the namespace.
     pub limits: &'a Limits,
     /// Fresh random bits for lock tokens.
     pub tokens: &'a mut dyn FnMut() -> u64,
+}
+
+/// What a machine keeps in memory beside the descriptions of stored messages, or all of them together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// Sessions.
+    pub sessions: u64,
+    /// Message ids of duplicate histories.
+    pub duplicate_ids: u64,
+    /// Scheduled and deferred messages.
+    pub delayed: u64,
+    /// Rules of subscriptions.
+    pub rules: u64,
+}
+
+/// How many of each there may be more, over all machines of a broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Sessions.
+    pub sessions: u64,
+    /// Message ids of duplicate histories.
+    pub duplicate_ids: u64,
+    /// Scheduled and deferred messages.
+    pub delayed: u64,
+    /// Rules of subscriptions.
+    pub rules: u64,
+}
+
+impl Left {
+    /// For a machine by itself.
+    pub const ALL: Self =
+        Self { sessions: u64::MAX, duplicate_ids: u64::MAX, delayed: u64::MAX, rules: u64::MAX };
+}
+
+/// What a machine is asked to prepare.
+#[derive(Clone, Copy)]
+pub enum Ahead<'c> {
+    /// A command that is to be applied.
+    Command {
+        /// Its name.
+        ticket: Ticket,
+        /// What is asked.
+        command: &'c Command,
+    },
+    /// A content that is to be given to [`Machine::loaded`].
+    Loaded {
+        /// The number of its message.
+        sequence: SequenceNumber,
+        /// What was loaded.
+        content: &'c Bytes,
+    },
 }
 
 /// What a step gives out. Reused from step to step.
@@ -109,6 +162,13 @@ pub trait Machine {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection>;
+
+    /// Finds out, without altering anything, what a command or a due message needs to have found out before
+    /// it is carried out, for about a millisecond; returns whether that can be done now. Until then the
+    /// machine is asked the same again, and nothing else.
+    fn go_ahead(&mut self, _ahead: Ahead<'_>, _ctx: &mut Ctx<'_>) -> bool {
+        true
+    }
 
     /// Lets time pass up to `ctx.now`: what is due happens, within a budget; the rest leaves
     /// [`Machine::next_deadline`] at an instant that has passed. Called before every list of commands.
@@ -179,6 +239,11 @@ pub trait Machine {
     /// With the condition of the first part that cannot be done.
     fn check_parts(&self, _parts: Vec<Part>, _ctx: &Ctx<'_>) -> Result<(), Rejection> {
         Err(Rejection::invalid_operation("this entity takes no part in a transaction of another"))
+    }
+
+    /// What it keeps in memory of what the broker has a bound for.
+    fn kept(&self) -> Kept {
+        Kept::default()
     }
 
     /// What a send may need in the store beside its content and one record.

@@ -17,8 +17,7 @@ impl Access {
     /// # Errors
     /// `Unauthorized` for who may read none.
     pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
-        let paths = self.readable(EntityKind::Queue, "", "").await?;
-        Ok(page(paths, skip, top))
+        self.readable(EntityKind::Queue, "", "", (skip, top)).await
     }
 
     /// The paths of topics; as [`Access::queue_paths`].
@@ -26,8 +25,7 @@ impl Access {
     /// # Errors
     /// `Unauthorized`.
     pub async fn topic_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
-        let paths = self.readable(EntityKind::Topic, "", "").await?;
-        Ok(page(paths, skip, top))
+        self.readable(EntityKind::Topic, "", "", (skip, top)).await
     }
 
     /// The paths of a topic's subscriptions; as [`Access::queue_paths`].
@@ -45,13 +43,14 @@ impl Access {
         let prefix = self.broker.subscription_prefix(&resource);
         let paths = match &prefix {
             Ok(prefix) => {
-                self.readable(EntityKind::Subscription, prefix.as_str(), &resource).await?
+                let kind = EntityKind::Subscription;
+                self.readable(kind, prefix.as_str(), &resource, (skip, top)).await?
             }
             Err(_) if self.lists_all(&resource).await? => Vec::new(),
             Err(_) => return Err(self.refuse_list(&resource)),
         };
         prefix?;
-        Ok(page(paths, skip, top))
+        Ok(paths)
     }
 
     /// Queues with descriptions and counts; as [`Access::queue_paths`].
@@ -99,19 +98,22 @@ impl Access {
         Ok(subscriptions)
     }
 
-    /// What of a kind may be read, all in order. `container` is the namespace or a topic: the right there
-    /// covers what is in it (SEC-12).
+    /// What of a kind may be read, in order, a page of it. `container` is the namespace or a topic: the right
+    /// there covers what is in it (SEC-12), so that nothing but the page is looked at.
     async fn readable(
         &self,
         kind: EntityKind,
         prefix: &str,
         container: &str,
+        (skip, top): (usize, usize),
     ) -> Result<Vec<Arc<str>>, BrokerError> {
-        let mut paths = self.broker.all_paths(kind, prefix);
-        let Some(door) = &self.door else { return Ok(paths) };
+        let Some(door) = &self.door else {
+            return Ok(self.broker.paths_of(kind, prefix, skip, top));
+        };
         if self.lists_all(container).await? {
-            return Ok(paths);
+            return Ok(self.broker.paths_of(kind, prefix, skip, top));
         }
+        let mut paths = self.broker.paths_of(kind, prefix, 0, usize::MAX);
         let now = || self.broker.now();
         let principal = Arc::clone(&door.lock().principal);
         let authorizer = &*self.broker.shared.authorizer;
@@ -124,7 +126,7 @@ impl Access {
         if paths.is_empty() {
             return Err(self.refuse_list(container));
         }
-        Ok(paths)
+        Ok(paths.into_iter().skip(skip).take(top).collect())
     }
 
     /// Whether all that is in a container may be read.
@@ -140,10 +142,6 @@ impl Access {
         let detail = rights::missing(Action::List);
         self.broker.refuse(Rejection::unauthorized(detail), container)
     }
-}
-
-fn page(paths: Vec<Arc<str>>, skip: usize, top: usize) -> Vec<Arc<str>> {
-    paths.into_iter().skip(skip).take(top).collect()
 }
 
 /// What was described, unless it was deleted meanwhile.

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::entity::{Committed, EntityActor, StoreFailed};
 use super::namespace::{NamespaceActor, TreeFailed};
 use super::pace::Knock;
+use super::pulse::Pulse;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::family::MemberNumber;
@@ -44,6 +45,7 @@ pub(super) struct Desk {
     submit: Notify,
     completions: Arc<Completions>,
     pub(super) telemetry: Telemetry,
+    pub(super) pulse: Arc<Pulse>,
 }
 
 /// A stage of the tree of a seat, and how it ended.
@@ -58,7 +60,7 @@ struct Completions {
 
 impl Desk {
     /// Opens the desk of this thread and starts its two tasks.
-    pub(super) fn open(clock: Arc<dyn Clock>) -> Rc<Self> {
+    pub(super) fn open(clock: Arc<dyn Clock>, pulse: Arc<Pulse>) -> Rc<Self> {
         let desk = Rc::new(Self {
             clock,
             seats: RefCell::default(),
@@ -67,6 +69,7 @@ impl Desk {
             submit: Notify::new(),
             completions: Arc::default(),
             telemetry: Telemetry::new(),
+            pulse,
         });
         actix_rt::spawn(submit_when_dirty(Rc::clone(&desk)));
         actix_rt::spawn(take_completions(Rc::clone(&desk)));

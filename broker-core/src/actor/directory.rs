@@ -1,19 +1,25 @@
 //! Who is where: paths to entities. Looked at once per link, not per message (DESIGN D4).
 
-use std::sync::Arc;
+mod order;
+
+use std::sync::{Arc, PoisonError, RwLock};
 
 use dashmap::DashMap;
 
+use self::order::Order;
 use super::inlet::Inlet;
 use crate::description::EntityKind;
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::telemetry::Observed;
 
-/// All entities of a broker by path.
+/// All entities of a broker by path. Only the namespace adds and removes.
 #[derive(Default)]
 pub struct Directory {
     entries: DashMap<PathKey, Entry>,
+    queues: RwLock<Order>,
+    topics: RwLock<Order>,
+    subscriptions: RwLock<Order>,
 }
 
 /// One entity.
@@ -38,7 +44,7 @@ impl Directory {
         self.entries.get(key).map(|entry| entry.clone())
     }
 
-    /// All entities in the order of their keys (ENT-30).
+    /// All entities in the order of their keys (ENT-30); for what wants them all.
     #[must_use]
     pub fn sorted(&self) -> Vec<(PathKey, Entry)> {
         let mut all: Vec<(PathKey, Entry)> =
@@ -47,17 +53,19 @@ impl Directory {
         all
     }
 
-    /// Those of one kind whose keys begin with this, in the order of their keys (ENT-30).
+    /// The paths of those of one kind whose keys begin with this, in the order of their keys, `top` of them
+    /// after `skip` (ENT-30). What it costs depends on what it returns, not on how many there are.
     #[must_use]
-    pub fn sorted_of(&self, kind: EntityKind, prefix: &str) -> Vec<(PathKey, Entry)> {
-        let mut all: Vec<(PathKey, Entry)> = self
-            .entries
-            .iter()
-            .filter(|entry| entry.value().kind == kind && entry.key().as_str().starts_with(prefix))
-            .map(|entry| (entry.key().clone(), entry.value().clone()))
-            .collect();
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        all
+    pub fn list(&self, kind: EntityKind, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
+        let order = self.order_of(kind).read().unwrap_or_else(PoisonError::into_inner);
+        order.list(prefix, skip, top)
+    }
+
+    /// The path of an entity; looks at all of them.
+    #[must_use]
+    pub fn path_of(&self, id: EntityId) -> Option<Arc<str>> {
+        let found = self.entries.iter().find(|entry| entry.id == id)?;
+        Some(Arc::clone(&found.path))
     }
 
     /// How many there are.
@@ -73,10 +81,23 @@ impl Directory {
     }
 
     pub(super) fn insert(&self, key: PathKey, entry: Entry) {
+        let mut order = self.order_of(entry.kind).write().unwrap_or_else(PoisonError::into_inner);
+        order.insert(key.clone(), Arc::clone(&entry.path));
         self.entries.insert(key, entry);
     }
 
     pub(super) fn remove(&self, key: &PathKey) -> Option<Entry> {
-        self.entries.remove(key).map(|(_, entry)| entry)
+        let (_, entry) = self.entries.remove(key)?;
+        let mut order = self.order_of(entry.kind).write().unwrap_or_else(PoisonError::into_inner);
+        order.remove(key);
+        Some(entry)
+    }
+
+    const fn order_of(&self, kind: EntityKind) -> &RwLock<Order> {
+        match kind {
+            EntityKind::Queue => &self.queues,
+            EntityKind::Topic => &self.topics,
+            EntityKind::Subscription => &self.subscriptions,
+        }
     }
 }

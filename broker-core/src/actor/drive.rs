@@ -136,6 +136,11 @@ impl Drive {
         self.shell.borrow().as_ref().map(Rc::clone)
     }
 
+    /// Whether its machine is judging something in slices, and wants another turn after all others.
+    pub(super) fn is_judging(&self) -> bool {
+        self.shell().is_some_and(|shell| shell.borrow().is_judging())
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.shell.borrow().is_some()
     }
@@ -147,6 +152,7 @@ impl Drive {
     ) {
         let Some(shell) = self.shell() else { return };
         let now = self.clock.now();
+        let _turn = self.desk.pulse.begin(self.id, now);
         let mut releases = Vec::new();
         let result =
             catch_unwind(AssertUnwindSafe(|| run(&mut shell.borrow_mut(), now, &mut releases)));

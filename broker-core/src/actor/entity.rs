@@ -98,6 +98,11 @@ impl EntityActor {
         }
         let drive = Rc::clone(&self.drive);
         let now = drive.clock.now();
+        if drive.is_judging() {
+            pace::knock_later(self, context);
+            drive.entity_wakes_at(Some(Timestamp::NONE));
+            return;
+        }
         let own = drive.own_deadline();
         if own.is_some_and(|at| at <= now) {
             // What is due rests on a submission, whose completion is the next turn; or there is more
@@ -177,7 +182,11 @@ impl EntityActor {
         for _ in 0..IDLE_LOOKS_MAX {
             let now = self.drive.clock.now();
             let shell = self.drive.shell();
-            if !shell.is_some_and(|shell| shell.borrow().machine().is_idle_at(now)) {
+            // What is judged has come in.
+            if !shell.is_some_and(|shell| {
+                let shell = shell.borrow();
+                !shell.is_judging() && shell.machine().is_idle_at(now)
+            }) {
                 return false;
             }
             if self.groups.is_empty() && self.drive.inlet.close_if_empty(reason) {

@@ -17,6 +17,7 @@ pub mod entity;
 pub mod inlet;
 pub mod namespace;
 mod pace;
+pub mod pulse;
 mod route;
 mod session;
 mod transfer;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Failure, Shell, Turn};
 use crate::content_ref::ContentRef;
-use crate::entity::Machine;
+use crate::entity::{Ahead, Machine};
 use crate::ids::SequenceNumber;
 use crate::request::Release;
 use crate::store::Reserved;
@@ -97,9 +97,15 @@ impl<M: Machine> Shell<M> {
             return Ok(());
         };
         // Each message is an atomic unit of its own, so that a stage can be cut between them.
-        let mut contents = contents.into_iter().peekable();
-        while contents.peek().is_some() {
-            let one = contents.by_ref().take(1).collect();
+        let mut contents = contents.into_iter();
+        while let Some((sequence, content)) = contents.next() {
+            let ahead = content.as_ref().map(|content| Ahead::Loaded { sequence, content });
+            if ahead.is_some_and(|ahead| !self.go_ahead(ahead, now)) {
+                let rest = std::iter::once((sequence, content)).chain(contents).collect();
+                self.load = Some(Load::Loaded(rest));
+                return Ok(());
+            }
+            let one = vec![(sequence, content)];
             self.step(out, turn, now, Reserved::Granted, |machine, ctx, step| {
                 machine.loaded(one, ctx, step);
                 Ok(())

@@ -17,11 +17,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::census::{Census, Counted};
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::{Command, MachineOutcome, SessionCommand};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
-use crate::entity::{Ctx, Machine, StageNumber, Step};
+use crate::entity::{Ahead, Ctx, Left, Machine, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
@@ -139,6 +140,12 @@ pub struct Shell<M> {
     keys: Vec<crate::store::Key>,
     /// Messages that leave, until the driver takes them.
     outgoing: Vec<HandOver<PinnedMessage>>,
+    /// Whether the machine is judging something ahead; then it takes nothing else.
+    is_judging: bool,
+    /// The command that it is judged for, unless that is parked.
+    judged: Option<Request>,
+    /// What it has told of what the broker keeps, if somebody counts.
+    counted: Option<Counted>,
 }
 
 impl<M: Machine> Shell<M> {
@@ -170,7 +177,23 @@ impl<M: Machine> Shell<M> {
             step: Step::default(),
             keys: Vec::new(),
             outgoing: Vec::new(),
+            is_judging: false,
+            judged: None,
+            counted: None,
         }
+    }
+
+    /// Has what the machine keeps counted with what all others of the broker do, and bounded by that.
+    #[must_use]
+    pub fn counted(mut self, census: Arc<Census>) -> Self {
+        let mut counted = Counted::new(census);
+        counted.note(self.machine.kept());
+        self.counted = Some(counted);
+        self
+    }
+
+    fn left(&self) -> Left {
+        self.counted.as_ref().map_or(Left::ALL, |counted| counted.left(&self.limits))
     }
 
     /// The machine.
@@ -207,11 +230,42 @@ impl<M: Machine> Shell<M> {
         let mut turn = Turn::default();
         self.catch_up(now)?;
         self.let_time_pass(now, out, &mut turn)?;
-        for request in requests {
+        if let Some(request) = self.judged.take_if(|_| !self.is_judging) {
+            self.take(request, now, out, &mut turn)?;
+        }
+        let mut requests = requests.into_iter();
+        // What is not taken stays with the driver, in its order.
+        while !self.is_judging
+            && let Some(request) = requests.next()
+        {
             self.take(request, now, out, &mut turn)?;
         }
         self.finish(now, out, &mut turn)?;
         Ok(turn)
+    }
+
+    /// Whether the machine is judging what a command is to do, in slices: then it wants another turn, after
+    /// everything else that is ready, and takes no command from the list of a turn.
+    pub const fn is_judging(&self) -> bool {
+        self.is_judging
+    }
+
+    /// Has the machine find out what it has to before it carries something out; returns whether it can now.
+    fn go_ahead(&mut self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+        let left = self.left();
+        let tree = self.tree.borrow();
+        let mut ctx = Ctx {
+            now,
+            stage: tree.stage_number(),
+            stored_bytes: tree.stored_bytes(),
+            room: Reserved::Granted,
+            left,
+            limits: &self.limits,
+            tokens: &mut *self.tokens,
+        };
+        let can_go_on = self.machine.go_ahead(ahead, &mut ctx);
+        self.is_judging = !can_go_on;
+        can_go_on
     }
 
     /// Is told that every stage up to this one is durable; matches demand with what that offers.
@@ -247,6 +301,9 @@ impl<M: Machine> Shell<M> {
     /// The next instant at which [`Shell::run`] has something to do, even without commands, for whoever
     /// drives everything.
     pub fn next_deadline(&self) -> Option<Timestamp> {
+        if self.is_judging {
+            return Some(Timestamp::NONE);
+        }
         let others = [self.tree.borrow().flush_deadline(), self.parked.next_deadline()];
         self.machine.next_deadline().into_iter().chain(others.into_iter().flatten()).min()
     }
@@ -256,7 +313,7 @@ impl<M: Machine> Shell<M> {
         for (_, reply) in self.waiting.drain() {
             out.extend(reply.answer(Err(reason.clone())));
         }
-        for request in self.parked.drain() {
+        for request in self.judged.take().into_iter().chain(self.parked.drain()) {
             out.extend(request.reply.answer(Err(reason.clone())));
         }
         for (receiver, outlet) in self.links.drain() {
@@ -294,7 +351,11 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        self.is_judging = false;
         self.hand_over_loaded(now, out, turn)?;
+        if self.is_judging {
+            return Ok(());
+        }
         self.take_up_parked(now, out, turn)
     }
 
@@ -306,6 +367,11 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
+        let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
+        if !self.go_ahead(ahead, now) {
+            self.judged = Some(request);
+            return Ok(());
+        }
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }
@@ -380,6 +446,9 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        if let Some(counted) = &mut self.counted {
+            counted.note(self.machine.kept());
+        }
         turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
@@ -402,12 +471,14 @@ impl<M: Machine> Shell<M> {
     ) -> Result<Result<(), Rejection>, Failure> {
         let mut step = std::mem::take(&mut self.step);
         let result = {
+            let left = self.left();
             let tree = self.tree.borrow();
             let mut ctx = Ctx {
                 now,
                 stage: tree.stage_number(),
                 stored_bytes: tree.stored_bytes(),
                 room,
+                left,
                 limits: &self.limits,
                 tokens: &mut *self.tokens,
             };

@@ -20,7 +20,7 @@ use super::{Failure, Shell, Turn};
 use crate::command::Stored;
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
-use crate::entity::Machine;
+use crate::entity::{Ahead, Machine};
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
 use crate::permits::{Budget, Permit};
@@ -172,6 +172,13 @@ impl<M: Machine> Shell<M> {
             if room == Reserved::Busy && deadline > now {
                 return Ok(());
             }
+            if !self.go_ahead_with_first(now) {
+                // What was granted goes back until it is judged.
+                if room == Reserved::Granted {
+                    self.tree.borrow_mut().give_back_reservation(bytes);
+                }
+                return Ok(());
+            }
             let Some((request, holder)) = self.parked.pop() else { return Ok(()) };
             if let (Some(holder), Some(host)) = (holder, &mut self.host) {
                 // It takes its turn after this one.
@@ -194,6 +201,16 @@ impl<M: Machine> Shell<M> {
         // The rest comes after whatever else is ready on this arbiter.
         self.parked.ask_at = now;
         Ok(())
+    }
+
+    /// Has the machine judge the first of those that are parked.
+    fn go_ahead_with_first(&mut self, now: Timestamp) -> bool {
+        let Some(first) = self.parked.sends.pop_front() else { return true };
+        let request = &first.request;
+        let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
+        let can_go_on = self.go_ahead(ahead, now);
+        self.parked.sends.push_front(first);
+        can_go_on
     }
 
     /// What a command needs in the store.

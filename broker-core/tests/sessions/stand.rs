@@ -14,7 +14,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Machine, StageNumber, Step};
+use peeklock_core::entity::{Ctx, Left, Machine, StageNumber, Step};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
@@ -136,6 +136,7 @@ impl Stand {
             stage: self.stage,
             stored_bytes: self.stored_bytes,
             room: self.room,
+            left: Left::ALL,
             limits: &self.limits,
             tokens: &mut tokens,
         };

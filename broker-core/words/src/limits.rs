@@ -115,6 +115,13 @@ pub struct Limits {
     /// Statements of an action (SQL-02).
     pub action_statement_count_max: usize,
 
+    /// Copies that one publish, batch or transaction makes in the subscriptions of a topic. Ours, because
+    /// they are made in one go.
+    pub publish_copy_count_max: usize,
+    /// Steps of the rules of a topic for one message, a step being about a byte looked at. What takes long
+    /// goes on in slices; beyond this it is refused. Ours.
+    pub publish_step_count_max: u64,
+
     /// Messages sent in one transaction; zero in Basic (TXN-05).
     pub transaction_message_count_max: usize,
     /// Age of a transaction (QUO-01).
@@ -165,6 +172,17 @@ pub struct Limits {
     /// Bytes that are held for clients that have not taken them, of all connections: answers, contents,
     /// frames kept to be sent again. Then only what every connection may hold is fetched. Ours.
     pub broker_outbound_bytes_max: u64,
+    /// Subscriptions of all topics. Ours, as the next four: what stays in memory beside stored messages has
+    /// a bound over the whole broker.
+    pub broker_subscription_count_max: usize,
+    /// Rules of all subscriptions.
+    pub broker_rule_count_max: usize,
+    /// Sessions of all entities.
+    pub broker_session_count_max: usize,
+    /// Message ids in the duplicate histories of all entities.
+    pub broker_duplicate_id_count_max: usize,
+    /// Scheduled and deferred messages of all entities.
+    pub broker_delayed_count_max: usize,
     /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
     pub send_wait_max: TimeSpan,
     /// Time of one call of a forwarder; a longer one counts as failed (FWD-32).
@@ -272,6 +290,9 @@ impl Limits {
             action_chars_max: 1_024,
             action_statement_count_max: 32,
 
+            publish_copy_count_max: 65_536,
+            publish_step_count_max: 10_000_000_000,
+
             transaction_message_count_max: 100,
             transaction_duration_max: TimeSpan::from_minutes(2),
             transaction_open_count_max: 1_000,
@@ -296,6 +317,11 @@ impl Limits {
             broker_inbound_bytes_max: 256 * MIB,
             broker_inbound_count_max: 65_536,
             broker_outbound_bytes_max: 256 * MIB,
+            broker_subscription_count_max: 20_000,
+            broker_rule_count_max: 200_000,
+            broker_session_count_max: 1_000_000,
+            broker_duplicate_id_count_max: 8_000_000,
+            broker_delayed_count_max: 8_000_000,
             send_wait_max: TimeSpan::from_seconds(5),
             forwarder_time_max: TimeSpan::from_seconds(30),
             forwarder_thread_count_max: 256,
@@ -310,6 +336,7 @@ impl Limits {
                 self.hop_count_max
             )));
         }
+        self.validate_ranges()?;
         if self.link_turn_count_max == 0 || self.link_turn_bytes_max == 0 {
             return Err(Rejection::out_of_range(
                 "a turn of a link is at least 1 message and 1 byte",
@@ -337,6 +364,96 @@ impl Limits {
             [self.message_bytes_min, self.message_bytes_default, self.message_bytes_max],
         )
     }
+}
+
+impl Limits {
+    /// Memory that may be kept beside stored messages and what is under way, when there is as much of
+    /// everything as there may be. Measured, rounded up.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        [
+            (self.broker_subscription_count_max, 8_192),
+            (self.broker_rule_count_max, 1_024),
+            (self.broker_session_count_max, 1_024),
+            (self.broker_duplicate_id_count_max, 160),
+            (self.broker_delayed_count_max, 128),
+        ]
+        .into_iter()
+        .map(|(count, bytes)| (count as u64).saturating_mul(bytes))
+        .fold(0, u64::saturating_add)
+    }
+
+    /// Refuses a number that no broker can work with, or that would be no bound; with its range.
+    fn validate_ranges(&self) -> Result<(), Rejection> {
+        let counts: [(&str, usize, usize, usize); 31] = [
+            ("path_chars_max", self.path_chars_max, 1, 1_024),
+            ("name_chars_max", self.name_chars_max, 1, 1_024),
+            ("entity_count_max", self.entity_count_max, 1, 1_000_000),
+            ("subscription_count_max", self.subscription_count_max, 0, 100_000),
+            ("rule_sql_count_max", self.rule_sql_count_max, 0, 1_000_000),
+            ("rule_correlation_count_max", self.rule_correlation_count_max, 0, 1_000_000),
+            ("list_count_max", self.list_count_max, 1, 10_000),
+            ("duplicate_id_count_max", self.duplicate_id_count_max, 1, 1_000_000_000),
+            ("session_state_count_max", self.session_state_count_max, 1, 1_000_000_000),
+            ("user_metadata_chars_max", self.user_metadata_chars_max, 0, 65_536),
+            ("message_id_chars_max", self.message_id_chars_max, 1, 4_096),
+            ("dead_letter_reason_chars_max", self.dead_letter_reason_chars_max, 1, 65_536),
+            (
+                "dead_letter_description_chars_max",
+                self.dead_letter_description_chars_max,
+                1,
+                65_536,
+            ),
+            ("filter_chars_max", self.filter_chars_max, 1, 65_536),
+            ("action_chars_max", self.action_chars_max, 1, 65_536),
+            ("action_statement_count_max", self.action_statement_count_max, 1, 1_024),
+            ("publish_copy_count_max", self.publish_copy_count_max, 1, 1_000_000),
+            ("transaction_message_count_max", self.transaction_message_count_max, 0, 100_000),
+            ("transaction_open_count_max", self.transaction_open_count_max, 0, 1_000_000),
+            ("transaction_operation_count_max", self.transaction_operation_count_max, 0, 100_000),
+            ("batch_delete_count_max", self.batch_delete_count_max, 1, 100_000),
+            ("peek_count_max", self.peek_count_max, 1, 100_000),
+            ("receiver_count_max", self.receiver_count_max, 1, 1_000_000),
+            ("connection_count_max", self.connection_count_max, 1, 1_000_000),
+            ("connection_inbound_count_max", self.connection_inbound_count_max, 1, 1_000_000),
+            ("broker_subscription_count_max", self.broker_subscription_count_max, 0, 1_000_000),
+            ("broker_rule_count_max", self.broker_rule_count_max, 0, 10_000_000),
+            ("broker_session_count_max", self.broker_session_count_max, 0, 1_000_000_000),
+            ("broker_duplicate_id_count_max", self.broker_duplicate_id_count_max, 0, 1_000_000_000),
+            ("broker_delayed_count_max", self.broker_delayed_count_max, 0, 1_000_000_000),
+            ("forwarder_thread_count_max", self.forwarder_thread_count_max, 1, 65_536),
+        ];
+        for (name, count, least, most) in counts {
+            within(name, count as u64, (least as u64, most as u64))?;
+        }
+        let sizes = [
+            ("entity_megabytes_max", self.entity_megabytes_max, 1, 1 << 30),
+            ("message_bytes_max", self.message_bytes_max, 1, 1 << 30),
+            ("message_bytes_http_max", self.message_bytes_http_max, 1, 1 << 30),
+            ("batch_bytes_max", self.batch_bytes_max, 1, 1 << 30),
+            ("header_bytes_max", self.header_bytes_max, 1, MIB),
+            ("property_bytes_max", self.property_bytes_max, 1, MIB),
+            ("publish_step_count_max", self.publish_step_count_max, 1, u64::MAX),
+            ("transaction_open_bytes_max", self.transaction_open_bytes_max, 0, 1 << 40),
+            ("atomic_bytes_max", self.atomic_bytes_max, 1, 1 << 30),
+            ("atomic_content_bytes_max", self.atomic_content_bytes_max, 0, 1 << 30),
+            ("peek_bytes_max", self.peek_bytes_max, 1, 1 << 30),
+            ("connection_inbound_bytes_max", self.connection_inbound_bytes_max, 1, 1 << 40),
+            ("broker_inbound_bytes_max", self.broker_inbound_bytes_max, 1, 1 << 40),
+        ];
+        for (name, bytes, least, most) in sizes {
+            within(name, bytes, (least, most))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a limit is in its range.
+fn within(name: &str, value: u64, (least, most): (u64, u64)) -> Result<(), Rejection> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Rejection::out_of_range(format!("`{name}` of {value} is not from {least} to {most}")))
 }
 
 impl Default for Limits {

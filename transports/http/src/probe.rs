@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
+use peeklock_core::Stalled;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use serde::Serialize;
@@ -34,7 +35,10 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             Err(Refusal::from(Rejection::internal(detail))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
         }
-        Probe::Ready => Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n")),
+        Probe::Ready => match site.broker.stalled() {
+            Some(stalled) => Err(waiting(exchange, &stalled).await),
+            None => Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n")),
+        },
         Probe::Health => {
             let (store, durable) = site.broker.store();
             let health = Health {
@@ -42,7 +46,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
                 version: env!("CARGO_PKG_VERSION"),
                 store,
                 durable,
-                entities: site.broker.observed().len(),
+                entities: site.broker.entity_count(),
                 requests_in_progress: site.in_progress(),
             };
             Ok(HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health))
@@ -55,4 +59,17 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(metrics()))
         }
     }
+}
+
+/// Says that a turn takes too long; at which entity stands in the log, and here for whoever may know its name.
+async fn waiting(exchange: &Exchange, stalled: &Stalled) -> Refusal {
+    let seconds = stalled.took.as_seconds_f64();
+    let path = stalled.path.as_deref().unwrap_or("an entity that is being opened");
+    tracing::warn!(entity = path, seconds, "an arbiter is at one entity, all others on it wait");
+    let who = match exchange.allow(Action::ReadMetrics, "").await {
+        Ok(_) => format!("`{path}`"),
+        Err(_) => "one entity".to_owned(),
+    };
+    let detail = format!("an arbiter has been at {who} for {seconds:.1} s; others wait");
+    Refusal::from(Rejection::server_busy(detail)).with_status(StatusCode::SERVICE_UNAVAILABLE)
 }

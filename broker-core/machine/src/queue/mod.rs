@@ -66,7 +66,7 @@ use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Slot, SlotState, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use super::{CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{
     Command, Counts, Described, MessageFacts, MessageState, Outcome, ReceiveMode,
@@ -532,6 +532,15 @@ impl Machine for Queue {
 
     fn check_parts(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         self.check_all(parts, ctx)
+    }
+
+    fn kept(&self) -> Kept {
+        Kept {
+            sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
+            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64),
+            delayed: self.tally.counts.scheduled + self.tally.counts.deferred,
+            rules: 0,
+        }
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {

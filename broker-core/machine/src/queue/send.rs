@@ -1,5 +1,6 @@
 //! Send: the admission checks in their order (SND-19), then a number and a slot for each message.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Queue;
@@ -121,7 +122,27 @@ impl Queue {
         }
         admission::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
+        admission::refuse_too_many_delayed(messages, ctx)?;
+        self.refuse_too_many_sessions(messages, ctx)?;
         self.refuse_full_history(messages, ctx)
+    }
+
+    /// Refuses messages of new sessions when the broker keeps as many sessions as it may.
+    pub(super) fn refuse_too_many_sessions(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let Some(sessions) = &self.sessions else { return Ok(()) };
+        if ctx.left.sessions >= messages.len() as u64 {
+            return Ok(());
+        }
+        let ids = messages.iter().filter_map(|message| message.envelope.session_id.as_deref());
+        let fresh: BTreeSet<&str> = ids.filter(|id| sessions.named(id).is_none()).collect();
+        if fresh.len() as u64 <= ctx.left.sessions {
+            return Ok(());
+        }
+        Err(admission::too_many_sessions(ctx))
     }
 
     /// Refuses to take messages where nobody sends to (SND-20, VIA-01).

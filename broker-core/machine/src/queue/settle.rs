@@ -11,7 +11,7 @@ use crate::ids::{LockToken, SequenceNumber};
 use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
-use crate::{Ctx, Step};
+use crate::{Ctx, Step, admission};
 
 /// What a failed delivery leads to.
 enum Failure {
@@ -55,6 +55,9 @@ impl Queue {
             )));
         }
         let held = self.held(sub_queue, token, ctx.now)?;
+        if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
+            return Err(admission::too_many_delayed(ctx));
+        }
         match settlement {
             Settlement::Abandon { properties }
             | Settlement::Defer { properties }

@@ -17,6 +17,7 @@
 //!
 //! Absent on purpose: receiving. Every file beside this one is one operation.
 
+mod ahead;
 mod idle;
 mod invariant;
 mod outbox;
@@ -51,7 +52,7 @@ use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
 use super::slot::{SlotState, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
 use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
 use crate::description::TopicDescription;
@@ -90,6 +91,8 @@ pub struct Topic {
     /// Messages with a synced change that is not yet durable, by the stage that carries it.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     matcher: Matcher,
+    /// What was judged ahead for the next command.
+    ahead: Option<Box<ahead::JudgedAhead>>,
     subscriptions: BTreeMap<EntityId, Subscription>,
     usage: Usage,
     /// What the subscriptions have told: their last use, whether one is in use all the time, and the
@@ -142,6 +145,7 @@ impl Topic {
             outbox: None,
             in_flight: VecDeque::new(),
             matcher: Matcher::new(),
+            ahead: None,
             subscriptions: BTreeMap::new(),
             usage: Usage::starting(now),
             relatives: Relatives::default(),
@@ -241,17 +245,21 @@ impl Machine for Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.refuse_sub_queue(sub_queue)?;
+        if let Err(refused) = self.refuse_sub_queue(sub_queue) {
+            self.ahead = None;
+            return Err(refused);
+        }
         if self.is_for_outbox(sub_queue, &command) {
+            self.ahead = None;
             return self.with_outbox(ctx.now, |outbox| {
                 outbox.apply(ticket, sub_queue, command, ctx, step)
             });
         }
-        match command {
+        let result = match command {
             Command::Send { message } => self.send(message, ctx, step),
             Command::SendBatch { messages } => self.send_batch(messages, ctx, step),
             Command::CancelScheduled { sequences } => self.cancel_scheduled(&sequences, ctx, step),
-            Command::OfTopic(command) => self.apply_own(command, ctx, step),
+            Command::OfTopic(command) => self.apply_own(ticket, command, ctx, step),
             Command::Describe => {
                 Ok(Answer::after_commit(Outcome::TopicDescribed(Box::new(self.describe()))))
             }
@@ -289,7 +297,13 @@ impl Machine for Topic {
             // These two are the outbox's, whatever the sub-queue.
             | Command::SendVia { .. }
             | Command::TransferOut { .. } => Err(self.refuse_receiving()),
-        }
+        };
+        self.ahead = None;
+        result
+    }
+
+    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+        self.judge_ahead(ahead, ctx)
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
@@ -426,6 +440,16 @@ impl Machine for Topic {
         step: &mut Step,
     ) {
         self.materialise(contents, ctx, step);
+        self.ahead = None;
+    }
+
+    fn kept(&self) -> Kept {
+        Kept {
+            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64),
+            delayed: self.slots.len() as u64,
+            rules: self.matcher.rule_count() as u64,
+            sessions: 0,
+        }
     }
 
     fn send_overhead(&self) -> u64 {
@@ -444,6 +468,7 @@ impl Machine for Topic {
 impl Topic {
     fn apply_own(
         &mut self,
+        ticket: Ticket,
         command: TopicCommand,
         ctx: &mut Ctx<'_>,
         step: &mut Step,
@@ -457,7 +482,7 @@ impl Topic {
             }
             TopicCommand::RemoveSubscription { id } => self.remove_subscription(id, ctx, step),
             TopicCommand::InSubscription { subscription, command } => {
-                self.in_subscription(subscription, command, ctx, step)
+                self.in_subscription(ticket, subscription, command, ctx, step)
             }
         }
     }

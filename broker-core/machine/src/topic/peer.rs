@@ -37,17 +37,12 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<(), Rejection> {
-        let PeerArrival { message, sequence, enqueued_at, enqueued_sequence, hops, .. } = arrival;
+        let journey = journey_of_peer(&arrival);
+        let PeerArrival { message, sequence, enqueued_at, hops, .. } = arrival;
         if self.peers.knows(&source, sequence, enqueued_at) {
             return Ok(());
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
-        let journey = Journey {
-            hops,
-            first: enqueued_sequence,
-            changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
-            ..Journey::default()
-        };
         let plan = self.admit_one(&message, &journey, step.bytes_added, ctx)?;
         if let Some(surplus) = self.peers.surplus(&source) {
             let change = Change::PeerForgotten { source: surplus };
@@ -57,5 +52,15 @@ impl Topic {
         self.accept(message, plan, journey, ctx, step);
         self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
         Ok(())
+    }
+}
+
+/// What a message of another broker has behind it.
+pub(super) fn journey_of_peer(arrival: &PeerArrival) -> Journey {
+    Journey {
+        hops: arrival.hops,
+        first: arrival.enqueued_sequence,
+        changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
+        ..Journey::default()
     }
 }

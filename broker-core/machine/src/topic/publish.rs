@@ -17,7 +17,7 @@ use crate::ids::SequenceNumber;
 use crate::intake::{Intake, Quota};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
-use crate::rule::{Cause, Copy, Facts, Published, Refusal, Selection};
+use crate::rule::{Cause, Copy, Excess, Facts, Published, Refusal, Selection};
 use crate::slot::{Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, admission};
@@ -150,6 +150,7 @@ impl Topic {
             }
             plans.push(plan);
         }
+        refuse_excess(&plans, ctx)?;
         self.refuse_over_quota(total, ctx)?;
         if changed > ctx.limits.atomic_bytes_max {
             return Err(Rejection::quota_exceeded(format!(
@@ -158,8 +159,29 @@ impl Topic {
                 ctx.limits.atomic_bytes_max
             )));
         }
+        self.refuse_beyond_broker(messages, ctx)?;
         self.refuse_full_history(messages, ctx)?;
         Ok(plans)
+    }
+
+    /// Refuses what the broker keeps as many of as it may. Whether the sessions of copies are new, only their
+    /// subscriptions know: at the bound none is taken.
+    pub(super) fn refuse_beyond_broker(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        admission::refuse_too_many_delayed(messages, ctx)?;
+        let is_in_session = || {
+            let has_sessions =
+                |subscription: &super::Subscription| subscription.settings.rules.requires_session;
+            self.subscriptions.values().any(has_sessions)
+                && messages.iter().any(|message| message.envelope.session_id.is_some())
+        };
+        if ctx.left.sessions < messages.len() as u64 && is_in_session() {
+            return Err(admission::too_many_sessions(ctx));
+        }
+        Ok(())
     }
 
     /// What is to become of a message.
@@ -192,6 +214,9 @@ impl Topic {
         sequence: SequenceNumber,
         ctx: &mut Ctx<'_>,
     ) -> Selection {
+        if let Some(found) = self.found_ahead(content) {
+            return found;
+        }
         let published = self.published(content, journey, sequence, ctx.now);
         self.matcher.publish(content, &published, ctx.limits, &mut *ctx.tokens)
     }
@@ -412,6 +437,43 @@ impl Plan {
             }
         }
     }
+}
+
+/// Refuses what would be too much for one atomic step: what no rule may cause is nobody's fault who sends,
+/// so the error names the limit.
+pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    let limits = ctx.limits;
+    let selections = plans.iter().filter_map(|plan| match plan {
+        Plan::Publish(selection) => Some(selection),
+        Plan::Schedule(_) => None,
+    });
+    let mut count = 0usize;
+    for selection in selections {
+        count = count.saturating_add(selection.copies.len());
+        match selection.excess {
+            Some(Excess::Steps) => {
+                return Err(Rejection::quota_exceeded(format!(
+                    "the rules of the topic take more than {} steps for the message, the limit                      `publish_step_count_max`; make patterns and properties shorter",
+                    limits.publish_step_count_max
+                )));
+            }
+            Some(Excess::Bytes) => {
+                return Err(Rejection::quota_exceeded(format!(
+                    "the changes of the copies need more than {} bytes beside the content, the limit                      for one atomic step, `atomic_bytes_max`",
+                    limits.atomic_bytes_max
+                )));
+            }
+            Some(Excess::Copies) => count = usize::MAX,
+            None => {}
+        }
+    }
+    if count > limits.publish_copy_count_max {
+        return Err(Rejection::quota_exceeded(format!(
+            "this would become more than {} copies in the subscriptions at once, the limit              `publish_copy_count_max`; send fewer messages at a time",
+            limits.publish_copy_count_max
+        )));
+    }
+    Ok(())
 }
 
 fn overlay_bytes(copy: &Copy) -> u64 {

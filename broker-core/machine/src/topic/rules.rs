@@ -6,14 +6,15 @@ use crate::change::{Change, Durability, TopicChange};
 use crate::command::{Outcome, RuleCommand};
 use crate::effect::Answer;
 use crate::error::{Quoted, Rejection};
-use crate::ids::EntityId;
+use crate::ids::{EntityId, Ticket};
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step};
+use crate::{Ctx, Step, admission};
 
 impl Topic {
     /// Carries out what is asked about the rules of a subscription.
     pub(super) fn in_subscription(
         &mut self,
+        ticket: Ticket,
         id: EntityId,
         command: RuleCommand,
         ctx: &mut Ctx<'_>,
@@ -24,6 +25,7 @@ impl Topic {
         }
         match command {
             RuleCommand::Create(rule) => {
+                admission::refuse_too_many_rules(1, ctx)?;
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
                 let rule = self.matcher.judge(id, rule, ctx.limits)?;
                 self.set(id, rule, true, ctx, step);
@@ -52,6 +54,9 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Rules(rules)))
             }
             RuleCommand::Explain(message) => {
+                if let Some(explained) = self.explained_ahead(ticket) {
+                    return Ok(Answer::after_commit(Outcome::Explained(explained)));
+                }
                 let content = &message.content;
                 let (journey, sequence) = (Journey::default(), self.last_sequence.next());
                 let published = self.published(content, &journey, sequence, ctx.now);

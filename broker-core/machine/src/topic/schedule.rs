@@ -22,7 +22,7 @@ use crate::{Ctx, Step};
 /// So many messages are loaded at once, and none beyond so many bytes but the first.
 const LOAD_COUNT_MAX: usize = 256;
 const LOAD_BYTES_MAX: u64 = 4 << 20;
-/// When to try again with a message whose content could not be read.
+/// When to try again with a message whose content could not be read, or that would become too much at once.
 const LOAD_AGAIN_AFTER: TimeSpan = TimeSpan::from_minutes(1);
 
 impl Topic {
@@ -86,6 +86,17 @@ impl Topic {
         }
     }
 
+    /// What a scheduled message has behind it.
+    pub(super) fn journey_of_scheduled(&self, from: SequenceNumber) -> Option<Journey> {
+        let slot = self.slots.get(from)?;
+        Some(Journey {
+            hops: slot.hops,
+            first: slot.enqueued_sequence,
+            changes: self.sources.get(&from).map(|path| Overlay::dead_letter_source(path)),
+            never_duplicate: slot.never_duplicate,
+        })
+    }
+
     /// Publishes what was due, as if it were sent now (SCH-03), by the rules that are in force now
     /// (TOP-09).
     pub(super) fn materialise(
@@ -103,14 +114,13 @@ impl Topic {
                 continue;
             };
             let sequence = self.last_sequence.next();
-            let changes = self.sources.get(&from).map(|path| Overlay::dead_letter_source(path));
-            let journey = Journey {
-                hops: slot.hops,
-                first: slot.enqueued_sequence,
-                changes,
-                never_duplicate: slot.never_duplicate,
-            };
+            let Some(journey) = self.journey_of_scheduled(from) else { continue };
             let selection = self.select(&content, &journey, sequence, ctx);
+            if selection.excess.is_some() {
+                // It waits until its rules allow it; nothing of it may be lost.
+                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                continue;
+            }
             let copies = self.copies(&content, sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);

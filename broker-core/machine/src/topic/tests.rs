@@ -58,6 +58,7 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
+            left: crate::Left::ALL,
             limits: &self.limits,
             tokens: &mut || 0,
         };
@@ -134,4 +135,125 @@ fn a_rule_applies_to_what_is_published_afterwards() {
         .unwrap();
     let (_, after) = stand.send(10).unwrap();
     assert_eq!((copies(&before).len(), copies(&after).len()), (1, 0));
+}
+
+impl Stand {
+    fn ctx_of<T>(&mut self, run: impl FnOnce(&mut Topic, &mut Ctx<'_>) -> T) -> T {
+        let mut ctx = Ctx {
+            now: self.now,
+            stage: StageNumber(1),
+            stored_bytes: self.stored_bytes,
+            room: Reserved::Granted,
+            left: crate::Left::ALL,
+            limits: &self.limits,
+            tokens: &mut || 0,
+        };
+        run(&mut self.topic, &mut ctx)
+    }
+
+    /// How many slices it takes until a command can be applied.
+    fn slices(&mut self, command: &Command) -> usize {
+        let ahead = Ahead::Command { ticket: Ticket(1), command };
+        (1..100_000)
+            .find(|_| self.ctx_of(|topic, ctx| topic.judge_ahead(ahead, ctx)))
+            .expect("it comes to an end")
+    }
+
+    /// So many rules on the first subscription, each of which looks at 32,000 characters for long.
+    fn with_heavy_rules(count: usize) -> Self {
+        let mut stand = Self::new(1);
+        stand.topic.description = Arc::new(TopicDescription {
+            max_size_in_megabytes: 1_024,
+            ..(*stand.topic.description).clone()
+        });
+        for number in 0..count {
+            // They differ in what they ask for: half of them select the message.
+            let end = if number % 2 == 0 { 'a' } else { 'b' };
+            let text = format!("p LIKE '%{}_{end}%'", "a".repeat(950));
+            let rule = RuleDescription::new(format!("r{number}"), Filter::sql(&*text), stand.now)
+                .with_action("SET x = 1");
+            let command = RuleCommand::Create(Box::new(rule));
+            stand
+                .apply(Command::OfTopic(TopicCommand::InSubscription {
+                    subscription: EntityId(2),
+                    command,
+                }))
+                .unwrap();
+        }
+        stand
+    }
+
+    fn heavy(&self) -> InboundMessage {
+        let mut message = Message::new("x");
+        message.application_properties = vec![("p".to_owned(), "a".repeat(32_000).into())];
+        let content = message.encode();
+        let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+        InboundMessage { content, envelope }
+    }
+}
+
+/// TOP-05, TOP-07: what takes long is judged in slices, and what comes of it is the one change that it is
+/// when it is judged at once.
+#[test]
+fn a_heavy_publish_is_judged_in_slices_and_is_one_change() {
+    let mut stand = Stand::with_heavy_rules(12);
+    let send = Command::Send { message: stand.heavy() };
+    let (_, at_once) = stand.apply(send.clone()).unwrap();
+    let slices = stand.slices(&send);
+    assert!(slices >= 6, "{slices} slices");
+    let before = stand.topic.last_sequence;
+    let (_, in_slices) = stand.apply(send).unwrap();
+    assert_eq!(stand.topic.last_sequence, before.next());
+    let of = |step: &Step| {
+        let copies = copies(step).iter();
+        copies.map(|copy| (copy.subscription, copy.overlays.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&at_once), of(&in_slices));
+    // The rule that selects everything, and half of the others.
+    assert_eq!(copies(&in_slices).len(), 7);
+    assert!(stand.topic.ahead.is_none());
+}
+
+/// TOP-07, SND-29: also the messages of a batch, of which one waits and is judged later.
+#[test]
+fn a_heavy_batch_is_judged_in_slices_and_is_one_change() {
+    let mut stand = Stand::with_heavy_rules(4);
+    let mut messages = vec![stand.heavy(), stand.heavy(), stand.heavy()];
+    messages[1].envelope.scheduled_enqueue_time = Some(Timestamp::NEVER);
+    let batch = Command::SendBatch { messages };
+    assert!(stand.slices(&batch) >= 4);
+    let (_, step) = stand.apply(batch).unwrap();
+    let count = step.changes.iter().filter(|change| matches!(change, Change::OfTopic(_))).count();
+    assert_eq!((step.changes.len(), count), (3, 2));
+}
+
+/// What takes little is not judged ahead.
+#[test]
+fn a_light_publish_is_judged_when_it_is_applied() {
+    let mut stand = Stand::new(3);
+    let content = Message::new("x").encode();
+    let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+    let send = Command::Send { message: InboundMessage { content, envelope } };
+    assert_eq!(stand.slices(&send), 1);
+    assert!(stand.topic.ahead.is_none());
+}
+
+/// What would become too many copies, or take too many steps, is refused whole, with the name of
+/// the limit.
+#[test]
+fn a_publish_beyond_its_bounds_is_refused_and_names_the_limit() {
+    let mut stand = Stand::with_heavy_rules(4);
+    let send = Command::Send { message: stand.heavy() };
+    stand.limits.publish_copy_count_max = 2;
+    let refused = stand.apply(send.clone()).map(|_| ()).unwrap_err();
+    assert_eq!(refused.condition(), Condition::QuotaExceeded);
+    assert!(refused.detail().contains("publish_copy_count_max"), "{refused}");
+    stand.limits.publish_copy_count_max = 3;
+    stand.limits.publish_step_count_max = 2_000_000;
+    stand.slices(&send);
+    let refused = stand.apply(send.clone()).map(|_| ()).unwrap_err();
+    assert!(refused.detail().contains("publish_step_count_max"), "{refused}");
+    stand.limits.publish_step_count_max = u64::MAX;
+    stand.slices(&send);
+    stand.apply(send).unwrap();
 }

@@ -2,7 +2,7 @@
 //! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::publish::{Journey, Plan};
+use super::publish::{Journey, Plan, refuse_excess};
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
@@ -90,7 +90,9 @@ impl Topic {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
         let plan = self.plan(message, journey, self.last_sequence.next(), ctx);
+        refuse_excess(std::slice::from_ref(&plan), ctx)?;
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        self.refuse_beyond_broker(std::slice::from_ref(message), ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;
         Ok(plan)
     }
@@ -98,7 +100,7 @@ impl Topic {
 
 /// What a message has behind it: all that was set on it since it was sent, and where it was dead-lettered,
 /// are one overlay.
-fn journey_of(arrival: &Arrival) -> Journey {
+pub(super) fn journey_of(arrival: &Arrival) -> Journey {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
     let overlays = arrival.overlays.iter().cloned().chain(source);
     Journey {

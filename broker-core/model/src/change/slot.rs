@@ -87,7 +87,7 @@ impl Slot {
 }
 
 /// Place of a lock in the lock table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LockIndex(std::num::NonZeroU32);
 
 impl LockIndex {

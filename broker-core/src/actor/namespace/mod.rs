@@ -82,6 +82,7 @@ pub struct NamespaceActor {
     paths: HashMap<PathKey, EntityId>,
     /// How many queues and topics there are (QUO-01).
     root_count: usize,
+    subscription_count: usize,
     next_id: u64,
     id_limit: u64,
     duplicate_key: [u8; 16],
@@ -163,6 +164,7 @@ impl NamespaceActor {
             entities: HashMap::new(),
             paths: HashMap::new(),
             root_count: 0,
+            subscription_count: 0,
             next_id: loaded.id_limit,
             id_limit: loaded.id_limit,
             duplicate_key: loaded.duplicate_key,
@@ -205,6 +207,7 @@ impl NamespaceActor {
         self.paths.insert(key, id);
         self.entities.insert(id, entity);
         self.root_count += usize::from(kind != EntityKind::Subscription);
+        self.subscription_count += usize::from(kind == EntityKind::Subscription);
     }
 
     /// Enters a subscription of a topic that is there.
@@ -251,6 +254,8 @@ impl NamespaceActor {
             None => {
                 let is_root = entity.kind != EntityKind::Subscription;
                 self.root_count = self.root_count.saturating_sub(usize::from(is_root));
+                let is_subscription = usize::from(!is_root);
+                self.subscription_count = self.subscription_count.saturating_sub(is_subscription);
             }
         }
         Some(entity)

@@ -255,10 +255,13 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
     let Some(root) = members.next() else { return Err("there is nothing to open".to_owned()) };
     let now = root.shared.clock.now();
     let desk = DESK.with(|desk| {
-        let open = || Desk::open(Arc::clone(&root.shared.clock));
+        let shared = &root.shared;
+        let open = || Desk::open(Arc::clone(&shared.clock), shared.pulses.add());
         Rc::clone(desk.borrow_mut().get_or_insert_with(open))
     });
     let (id, namespace) = (root.id, root.namespace.clone());
+    let pulse = Arc::clone(&desk.pulse);
+    let _turn = pulse.begin(id, now);
     let take_seat = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
         let seat = desk.take_seat(id, &tree, namespace);
@@ -420,7 +423,8 @@ impl Opening {
                     }
                 })
             }),
-        );
+        )
+        .counted(Arc::clone(&shared.census));
         home.tree.borrow_mut().join_family(self.id, shell.number());
         let passages = Arc::clone(&self.passages);
         let actor = EntityActor::new(Drive::new(Parts {

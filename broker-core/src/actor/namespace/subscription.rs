@@ -103,6 +103,12 @@ impl NamespaceActor {
         if self.paths.contains_key(&name.key()) {
             return Err(Rejection::entity_already_exists(&name.path()));
         }
+        let count_max = self.shared.settings.limits.broker_subscription_count_max;
+        if self.subscription_count >= count_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "the broker has {count_max} subscriptions, the limit `broker_subscription_count_max`"
+            )));
+        }
         Ok((id, Arc::clone(&owner.path)))
     }
 

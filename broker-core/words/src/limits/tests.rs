@@ -73,3 +73,20 @@ fn a_tier_is_known_by_its_name_in_any_case() {
     assert_eq!(Tier::parse("Gold"), None);
     assert_eq!(Tier::Premium.to_string(), "Premium");
 }
+
+/// QUO-02: a number that would be no bound, or with which nothing can be served, is refused with its range.
+#[test]
+fn a_limit_outside_its_range_is_refused_with_the_range() {
+    let check = |name: &str, change: fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        let refused = limits.validate().unwrap_err();
+        assert!(refused.detail().contains(name), "{refused}");
+        assert!(refused.detail().contains(" to "), "{refused}");
+    };
+    check("`list_count_max` of 0", |limits| limits.list_count_max = 0);
+    check("`connection_count_max`", |limits| limits.connection_count_max = usize::MAX);
+    check("`atomic_bytes_max`", |limits| limits.atomic_bytes_max = u64::MAX);
+    check("`publish_copy_count_max`", |limits| limits.publish_copy_count_max = 0);
+    check("`header_bytes_max`", |limits| limits.header_bytes_max = 0);
+}

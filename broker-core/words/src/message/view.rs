@@ -132,6 +132,12 @@ impl<'a> PropertyView<'a> {
         self.entries.iter().map(|entry| entry.key)
     }
 
+    /// How many application properties there are.
+    #[must_use]
+    pub fn property_count(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The application property that a rule means by `name`: the one with exactly this key, else of
     /// those that differ in case only the first in byte order (SQL-07).
     #[must_use]

@@ -2,7 +2,7 @@
 
 use super::properties::{Properties, Published};
 use super::sql::{
-    EvaluationError, Fault, Operand, Random, Statement, Target, Unobserved, to_text, to_time_span,
+    EvaluationError, Fault, Observer, Operand, Random, Statement, Target, to_text, to_time_span,
     to_timestamp, to_type_of,
 };
 use super::system::SystemProperty;
@@ -42,13 +42,13 @@ struct Draft<'m, 'a> {
 pub(super) fn run(
     rule: &str,
     statements: &[Statement],
-    published: &Published<'_>,
-    limits: &Limits,
+    (published, limits): (&Published<'_>, &Limits),
     random: &mut Random<'_>,
+    observer: &mut impl Observer,
 ) -> Result<Changed, EvaluationError> {
     let mut draft = Draft { published, user: Vec::new(), system: Vec::new() };
     for statement in statements {
-        draft.carry_out(statement, limits, random)?;
+        draft.carry_out(statement, limits, random, observer)?;
     }
     draft.put(RULE_NAME.into(), Some(Value::from(rule)));
     Ok(draft.finish(rule))
@@ -60,14 +60,16 @@ impl Draft<'_, '_> {
         statement: &Statement,
         limits: &Limits,
         random: &mut Random<'_>,
+        observer: &mut impl Observer,
     ) -> Result<(), EvaluationError> {
+        observer.took(Properties::lookup_steps(self));
         let fault = |fault| EvaluationError { from: statement.from, to: statement.to, fault };
         let Some(expression) = &statement.expression else {
             return self.remove(&statement.target).map_err(fault);
         };
         match &statement.target {
             Target::User(name) => {
-                let value = expression.value(self, random, &mut Unobserved)?;
+                let value = expression.value(self, random, observer)?;
                 let (key, value) = match self.resolve(name) {
                     Some((key, old)) => {
                         let kept = to_type_of(old, &value).unwrap_or_else(|| value.to_value());
@@ -79,7 +81,7 @@ impl Draft<'_, '_> {
                 self.put(key, Some(value));
             }
             Target::System(property) => {
-                let value = expression.value(self, random, &mut Unobserved)?;
+                let value = expression.value(self, random, observer)?;
                 let property = settable(*property).map_err(fault)?;
                 let value = broker_value(property, &value, limits).map_err(fault)?;
                 self.put_system(property, value);
@@ -175,6 +177,11 @@ impl Properties for Draft<'_, '_> {
 
     fn user(&self, name: &str) -> Option<Operand<'_>> {
         self.resolve(name).map(|(_, value)| value.into())
+    }
+
+    /// Each property is compared with each that was changed.
+    fn lookup_steps(&self) -> u64 {
+        self.published.lookup_steps().saturating_mul(1 + self.user.len() as u64)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::action::{self, Changed};
 use super::matcher::Cause;
 use super::properties::Published;
-use super::sql::{Observer, Operand, Random};
+use super::sql::{Observer, Operand, Random, Unobserved};
 use super::system::SystemProperty;
 use super::{Compiled, Filter, Rule};
 use crate::limits::Limits;
@@ -75,11 +75,22 @@ impl Rule {
         limits: &Limits,
         random: &mut Random<'_>,
     ) -> Explanation {
+        self.explain_counted(published, limits, random).0
+    }
+
+    /// The same, and how many steps it took.
+    #[must_use]
+    pub fn explain_counted(
+        &self,
+        published: &Published<'_>,
+        limits: &Limits,
+        random: &mut Random<'_>,
+    ) -> (Explanation, u64) {
         let text = match &self.description.filter {
             Filter::Sql(sql) => sql.text.as_ref(),
             Filter::True | Filter::False | Filter::Correlation(_) => "",
         };
-        let mut seen = Seen { text, reads: Vec::new(), tests: Vec::new() };
+        let mut seen = Seen { text, reads: Vec::new(), tests: Vec::new(), steps: 0 };
         if let Compiled::Correlation(conditions) = &self.filter {
             for condition in conditions {
                 let value = condition.property.of(published);
@@ -106,8 +117,8 @@ impl Rule {
             Ok(None) => Verdict::Unknown,
             Err(error) => Verdict::FilterFailed(self.describe(Cause::Filter, &error)),
         };
-        let Seen { reads, tests, .. } = seen;
-        Explanation { rule: self.name().to_owned(), verdict, reads, tests, changes }
+        let Seen { reads, tests, steps, .. } = seen;
+        (Explanation { rule: self.name().to_owned(), verdict, reads, tests, changes }, steps)
     }
 
     fn explain_action(
@@ -117,7 +128,7 @@ impl Rule {
         random: &mut Random<'_>,
     ) -> Result<Option<Changed>, String> {
         let Some(statements) = &self.action else { return Ok(None) };
-        action::run(self.name(), statements, published, limits, random)
+        action::run(self.name(), statements, (published, limits), random, &mut Unobserved)
             .map(Some)
             .map_err(|error| self.describe(Cause::Action, &error))
     }
@@ -127,6 +138,7 @@ struct Seen<'t> {
     text: &'t str,
     reads: Vec<Read>,
     tests: Vec<Tested>,
+    steps: u64,
 }
 
 impl Observer for Seen<'_> {
@@ -134,6 +146,10 @@ impl Observer for Seen<'_> {
         if self.reads.len() < SEEN_MAX && self.reads.iter().all(|read| read.name != name) {
             self.reads.push(Read { name: name.to_owned(), value: value.map(shown) });
         }
+    }
+
+    fn took(&mut self, steps: u64) {
+        self.steps = self.steps.saturating_add(steps);
     }
 
     /// As filters name it: an application property may have the same name.

@@ -10,19 +10,17 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use smallvec::SmallVec;
-
-use super::action::{self, Changed};
+use super::action::Changed;
 use super::correlation::{Property, hash_values};
-use super::properties::Published;
-use super::sql::{EvaluationError, Operand, Random, Unobserved};
+use super::sql::EvaluationError;
 use super::{Compiled, Rule, RuleDescription};
 use crate::condition::Condition;
 use crate::error::{Quoted, Rejection};
 use crate::ids::EntityId;
 use crate::limits::Limits;
-use crate::message::{Content, Overlay};
+use crate::message::Overlay;
 
 /// DLQ-16, "header too large".
 const HEADER_SIZE_EXCEEDED: &str = "HeaderSizeExceeded";
@@ -50,27 +48,35 @@ pub struct Matcher {
     correlation: BTreeMap<Box<[Property]>, Group>,
     /// How many rules have other filters than SQL.
     plain_count: usize,
+    /// How the steps of a publish grow with the size of what the rules read.
+    weight: u64,
 }
 
-type Place = u32;
+pub(super) type Place = u32;
 
 #[derive(Debug)]
-struct Subscription {
-    settings: SubscriptionSettings,
+pub(super) struct Subscription {
+    pub(super) settings: SubscriptionSettings,
     /// By name in lower case (TOP-05).
     rules: BTreeMap<Box<str>, Place>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    subscription: EntityId,
-    rule: Rule,
+pub(super) struct Entry {
+    pub(super) subscription: EntityId,
+    pub(super) rule: Rule,
 }
 
 /// The rules that constrain the same properties, by the hash of the values they ask for.
 #[derive(Debug, Default)]
-struct Group {
-    by_hash: BTreeMap<u64, Vec<Place>>,
+pub(super) struct Group {
+    by_hash: BTreeSet<(u64, Place)>,
+}
+
+impl Group {
+    pub(super) fn places(&self, hash: u64) -> impl Iterator<Item = Place> {
+        self.by_hash.range((hash, Place::MIN)..=(hash, Place::MAX)).map(|(_, place)| *place)
+    }
 }
 
 /// What a published message becomes.
@@ -81,6 +87,19 @@ pub struct Selection {
     pub copies: Vec<Copy>,
     /// What it took.
     pub counted: Counted,
+    /// Why it is not whole: then nothing of it may be stored.
+    pub excess: Option<Excess>,
+}
+
+/// A bound on what one message may cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Excess {
+    /// More copies than `publish_copy_count_max`.
+    Copies,
+    /// More bytes beside the content than `atomic_bytes_max`.
+    Bytes,
+    /// More steps than `publish_step_count_max`.
+    Steps,
 }
 
 /// One copy that is to be stored.
@@ -125,13 +144,6 @@ pub struct Counted {
     pub comparisons: usize,
     /// SQL filters that were evaluated.
     pub evaluations: usize,
-}
-
-/// A rule that selects the message, or fails on it.
-struct Hit {
-    subscription: EntityId,
-    place: Place,
-    failure: Option<EvaluationError>,
 }
 
 impl Matcher {
@@ -300,10 +312,11 @@ impl Matcher {
             Compiled::Correlation(_) => {
                 let (properties, hash) = index_key(&rule);
                 let group = self.correlation.entry(properties).or_default();
-                group.by_hash.entry(hash).or_default().push(place);
+                group.by_hash.insert((hash, place));
             }
         }
         self.plain_count += usize::from(!rule.is_sql());
+        self.weight = self.weight.saturating_add(rule.weight());
         let entry = Some(Entry { subscription, rule });
         match self.rules.get_mut(index(place)) {
             Some(free) => *free = entry,
@@ -315,6 +328,12 @@ impl Matcher {
     #[must_use]
     pub fn settings(&self, subscription: EntityId) -> Option<SubscriptionSettings> {
         self.subscriptions.get(&subscription).map(|known| known.settings)
+    }
+
+    /// How many rules there are, of all subscriptions.
+    #[must_use]
+    pub fn rule_count(&self) -> usize {
+        self.rules.len() - self.free.len()
     }
 
     /// How many subscriptions are known.
@@ -337,81 +356,31 @@ impl Matcher {
             .filter_map(|place| Some(&self.entry(*place)?.rule))
     }
 
-    /// The copies that a message becomes. The outcome is never an error for the sender (DLQ-27).
-    #[must_use]
-    pub fn publish(
-        &self,
-        content: &Content,
-        published: &Published<'_>,
-        limits: &Limits,
-        random: &mut Random<'_>,
-    ) -> Selection {
-        let mut counted = Counted::default();
-        let mut hits = SmallVec::<[Hit; 16]>::new();
-        hits.extend(self.always.iter().map(|&(subscription, place)| Hit {
-            subscription,
-            place,
-            failure: None,
-        }));
-        self.correlate(published, &mut hits, &mut counted);
-        self.evaluate(published, random, &mut hits, &mut counted);
-        // Rules of one subscription are put in order of their names when they are looked at.
-        hits.sort_by_key(|hit| hit.subscription);
-        let mut publish = Publish { matcher: self, content, published, limits, random };
-        let mut copies = Vec::with_capacity(hits.len());
-        for hits in hits.chunk_by_mut(|left, right| left.subscription == right.subscription) {
-            publish.subscription(hits, &mut copies);
-        }
-        Selection { copies, counted }
+    pub(super) const fn weight(&self) -> u64 {
+        self.weight
     }
 
-    /// TOP-23: one look-up for each set of properties that some filter constrains.
-    fn correlate(
-        &self,
-        published: &Published<'_>,
-        hits: &mut SmallVec<[Hit; 16]>,
-        counted: &mut Counted,
-    ) {
-        for (properties, group) in &self.correlation {
-            let values: SmallVec<[Operand<'_>; 4]> =
-                properties.iter().map(|property| property.of(published)).collect();
-            // An absent property never matches (TOP-21).
-            if values.contains(&Operand::Unknown) {
-                continue;
-            }
-            counted.lookups += 1;
-            let hash = hash_values(values.into_iter());
-            for &place in group.by_hash.get(&hash).into_iter().flatten() {
-                let Some(Entry { subscription, rule }) = self.entry(place) else { continue };
-                counted.comparisons += 1;
-                // Different values may have one hash.
-                if rule.test(published, &mut || 0, &mut Unobserved) == Ok(Some(true)) {
-                    hits.push(Hit { subscription: *subscription, place, failure: None });
-                }
-            }
-        }
+    /// Rules that select everything.
+    pub(super) fn always(&self) -> impl Iterator<Item = (EntityId, Place)> {
+        self.always.iter().copied()
     }
 
-    fn evaluate(
-        &self,
-        published: &Published<'_>,
-        random: &mut Random<'_>,
-        hits: &mut SmallVec<[Hit; 16]>,
-        counted: &mut Counted,
-    ) {
-        for &(subscription, place) in &self.sql {
-            let Some(entry) = self.entry(place) else { continue };
-            counted.evaluations += 1;
-            let failure = match entry.rule.test(published, random, &mut Unobserved) {
-                Ok(Some(true)) => None,
-                Ok(Some(false) | None) => continue,
-                Err(error) => Some(error),
-            };
-            hits.push(Hit { subscription, place, failure });
-        }
+    pub(super) const fn correlation(&self) -> &BTreeMap<Box<[Property]>, Group> {
+        &self.correlation
     }
 
-    fn entry(&self, place: Place) -> Option<&Entry> {
+    pub(super) fn sql_from(
+        &self,
+        from: Bound<(EntityId, Place)>,
+    ) -> impl Iterator<Item = (EntityId, Place)> {
+        self.sql.range((from, Bound::Unbounded)).copied()
+    }
+
+    pub(super) fn subscription(&self, id: EntityId) -> Option<&Subscription> {
+        self.subscriptions.get(&id)
+    }
+
+    pub(super) fn entry(&self, place: Place) -> Option<&Entry> {
         self.rules.get(index(place))?.as_ref()
     }
 
@@ -434,6 +403,7 @@ impl Matcher {
         let Some(entry) = self.rules.get_mut(index(place)).and_then(Option::take) else { return };
         self.free.push(place);
         self.plain_count -= usize::from(!entry.rule.is_sql());
+        self.weight = self.weight.saturating_sub(entry.rule.weight());
         let key = (entry.subscription, place);
         match &entry.rule.filter {
             Compiled::Always => drop(self.always.remove(&key)),
@@ -446,12 +416,7 @@ impl Matcher {
     fn take_out_of_group(&mut self, rule: &Rule, place: Place) {
         let (properties, hash) = index_key(rule);
         let Some(group) = self.correlation.get_mut(&properties) else { return };
-        if let Some(places) = group.by_hash.get_mut(&hash) {
-            places.retain(|known| *known != place);
-            if places.is_empty() {
-                group.by_hash.remove(&hash);
-            }
-        }
+        group.by_hash.remove(&(hash, place));
         if group.by_hash.is_empty() {
             self.correlation.remove(&properties);
         }
@@ -499,99 +464,6 @@ impl Taken {
     }
 }
 
-/// One message on its way into the subscriptions that select it.
-struct Publish<'m, 'a, 'r, 'x> {
-    matcher: &'m Matcher,
-    content: &'m Content,
-    published: &'m Published<'a>,
-    limits: &'m Limits,
-    random: &'r mut Random<'x>,
-}
-
-impl Publish<'_, '_, '_, '_> {
-    /// The copies for one subscription from its rules that match or fail (TOP-02 to TOP-05).
-    fn subscription(&mut self, hits: &mut [Hit], copies: &mut Vec<Copy>) {
-        let Some(first) = hits.first() else { return };
-        let id = first.subscription;
-        let Some(Subscription { settings, .. }) = self.matcher.subscriptions.get(&id) else {
-            return;
-        };
-        if hits.len() > 1 {
-            hits.sort_by_cached_key(|hit| {
-                self.matcher.entry(hit.place).map(|entry| entry.rule.description().key())
-            });
-        }
-        let mut plain = false;
-        let mut changed = SmallVec::<[Changed; 2]>::new();
-        let mut failed: Option<Refusal> = None;
-        for hit in &*hits {
-            let Some(Entry { rule, .. }) = self.matcher.entry(hit.place) else { continue };
-            let failure = match (hit.failure, &rule.action) {
-                (Some(error), _) => (Cause::Filter, error),
-                (None, None) => {
-                    plain = true;
-                    continue;
-                }
-                (None, Some(statements)) => {
-                    let (published, limits) = (self.published, self.limits);
-                    match action::run(rule.name(), statements, published, limits, self.random) {
-                        Ok(copy) => {
-                            changed.push(copy);
-                            continue;
-                        }
-                        Err(error) => (Cause::Action, error),
-                    }
-                }
-            };
-            // The first in rule-name order is told (DLQ-25).
-            let (cause, error) = failure;
-            failed.get_or_insert_with(|| Refusal::of_rule(rule, cause, &error));
-        }
-        if plain {
-            let refusal = self.session_refusal(*settings, self.published.view().session_id());
-            copies.push(Copy { subscription: id, changed: None, refusal });
-        }
-        for changed in changed {
-            let refusal = self
-                .header_refusal(&changed)
-                .or_else(|| self.session_refusal(*settings, changed.session_id.as_deref()));
-            let changed = Some(Box::new(changed));
-            copies.push(Copy { subscription: id, changed, refusal });
-        }
-        if let Some(refusal) = failed.filter(|_| settings.dead_lettering_on_filter_errors) {
-            let refusal = Some(Box::new(refusal));
-            copies.push(Copy { subscription: id, changed: None, refusal });
-        }
-    }
-
-    /// DLQ-20, ACT-11
-    fn header_refusal(&self, changed: &Changed) -> Option<Box<Refusal>> {
-        let size = self.content.header_size_with(&changed.overlay);
-        if u64::from(size) <= self.limits.header_bytes_max {
-            return None;
-        }
-        let description = format!(
-            "the size quota of the stream (header) was exceeded: rule {} makes it {size} bytes, the \
-             maximum is {}",
-            Quoted(&changed.rule),
-            self.limits.header_bytes_max
-        );
-        Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() }))
-    }
-
-    /// DLQ-21; an empty id counts as none.
-    fn session_refusal(
-        &self,
-        settings: SubscriptionSettings,
-        session_id: Option<&str>,
-    ) -> Option<Box<Refusal>> {
-        if !settings.requires_session || session_id.is_some_and(|id| !id.is_empty()) {
-            return None;
-        }
-        Some(Box::new(Refusal::of_session()))
-    }
-}
-
 impl Refusal {
     /// DLQ-20: a header of that size, if it is over the maximum.
     #[must_use]
@@ -611,7 +483,7 @@ impl Refusal {
     }
 
     /// DLQ-23: the text of the error with the name of the rule.
-    fn of_rule(rule: &Rule, cause: Cause, error: &EvaluationError) -> Self {
+    pub(super) fn of_rule(rule: &Rule, cause: Cause, error: &EvaluationError) -> Self {
         let description = format!("rule {}: {}", Quoted(rule.name()), rule.describe(cause, error));
         Self { cause, description: description.into() }
     }

@@ -13,6 +13,7 @@ mod action;
 mod correlation;
 mod description;
 mod explain;
+mod judging;
 mod matcher;
 mod properties;
 pub mod sql;
@@ -31,7 +32,10 @@ pub use action::Changed;
 pub use correlation::CorrelationFilter;
 pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
 pub use explain::{Explanation, Read, Tested, Verdict};
-pub use matcher::{Cause, Copy, Counted, Matcher, Refusal, Selection, SubscriptionSettings};
+pub use judging::{Judged, Judging};
+pub use matcher::{
+    Cause, Copy, Counted, Excess, Matcher, Refusal, Selection, SubscriptionSettings,
+};
 pub use properties::{Facts, Properties, Published};
 pub use system::SystemProperty;
 pub use trial::try_rules;

@@ -13,6 +13,9 @@ pub trait Properties {
 
     /// The application property of that name by SQL-07; none if there is no such one (SQL-11).
     fn user(&self, name: &str) -> Option<Operand<'_>>;
+
+    /// Steps that finding an application property takes (SQL-41).
+    fn lookup_steps(&self) -> u64;
 }
 
 /// What the topic knows of a message it has accepted (SQL-09), beside what the sender set.
@@ -109,5 +112,9 @@ impl Properties for Published<'_> {
 
     fn user(&self, name: &str) -> Option<Operand<'_>> {
         self.view.resolve(name).map(|(_, value)| value.into())
+    }
+
+    fn lookup_steps(&self) -> u64 {
+        4 * self.view.property_count() as u64
     }
 }

@@ -66,6 +66,9 @@ impl Queue {
         if state.is_some() && is_first && count >= count_max {
             return Err(Rejection::too_many("session states", self.path(), count_max));
         }
+        if state.is_some() && is_first && ctx.left.sessions == 0 {
+            return Err(admission::too_many_sessions(ctx));
+        }
         step.bytes_added += size;
         step.bytes_freed += size_before;
         let change = Change::SessionStateSet { session, state, at: ctx.now };

@@ -16,7 +16,7 @@ use crate::queue::settle::overlay_bytes;
 use crate::rule::Refusal;
 use crate::slot::{Slot, SlotState};
 use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, Step, take_over};
+use crate::{Ctx, Step, admission, take_over};
 
 /// A message that was admitted, wherever it comes from.
 pub(super) struct Newcomer {
@@ -78,7 +78,10 @@ impl Queue {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
         self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
-        self.refuse_full_history(std::slice::from_ref(message), ctx)
+        let message = std::slice::from_ref(message);
+        admission::refuse_too_many_delayed(message, ctx)?;
+        self.refuse_too_many_sessions(message, ctx)?;
+        self.refuse_full_history(message, ctx)
     }
 
     /// Gives an admitted message its number, or drops it as a duplicate; either removes it from where

@@ -53,6 +53,7 @@ impl Stand {
             stage: StageNumber(self.stage),
             stored_bytes: 0,
             room: Reserved::Granted,
+            left: crate::Left::ALL,
             limits: &self.limits,
             tokens: &mut || 0,
         };

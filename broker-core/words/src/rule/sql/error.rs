@@ -132,6 +132,9 @@ pub enum Fault {
     /// A value that is used as a condition (SQL-04).
     #[error("{0} is not a condition; compare it with something")]
     NotACondition(Kind),
+    /// More work than one evaluation may be (SQL-41).
+    #[error("the evaluation takes more than {0} steps; make texts and patterns shorter")]
+    TooManySteps(u64),
     /// An operand of LIKE that is not text (SQL-29).
     #[error("`LIKE` cannot be applied to {0}")]
     LikeType(Kind),

@@ -18,6 +18,13 @@ const INLINE_OPERANDS: usize = 6;
 /// A text that is put together may have so many bytes, as many as all properties of a message.
 pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
+/// So many steps one evaluation may take (SQL-41): a step is about a byte that is looked at, and several of
+/// them an operation, so that this is some ten milliseconds. Only patterns that come with the message, or
+/// long ones with `_`, over texts of tens of kilobytes need more.
+pub(super) const STEPS_MAX: u64 = 16 << 20;
+/// Steps of one operation, beside the bytes that it looks at.
+const OPERATION_STEPS: u64 = 16;
+
 /// Sees what an evaluation looks at, for explanations.
 pub trait Observer {
     /// A property was read.
@@ -33,6 +40,11 @@ pub trait Observer {
     /// The test that the text from byte `from` to byte `to` is gave `result`; none is Unknown.
     fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
         let _ = (from, to, operands, result);
+    }
+
+    /// An evaluation is over, or failed, and took so many steps.
+    fn took(&mut self, steps: u64) {
+        let _ = steps;
     }
 }
 
@@ -69,16 +81,44 @@ impl Program {
         random: &mut Random<'_>,
         observer: &mut impl Observer,
     ) -> Result<Operand<'a>, EvaluationError> {
-        let mut run = Run { program: self, properties, random, observer, stack: SmallVec::new() };
+        let stack = SmallVec::new();
+        let mut run = Run { program: self, properties, random, observer, stack, steps: 0 };
         let mut at = 0;
         while let Some(step) = self.steps.get(at) {
-            match run.step(*step, at) {
+            match run.spend(OPERATION_STEPS).and_then(|()| run.step(*step, at)) {
                 Ok(None) => at += 1,
                 Ok(Some(place)) => at = usize::try_from(place).unwrap_or(usize::MAX),
-                Err(fault) => return Err(self.span(at).error(fault)),
+                Err(fault) => {
+                    run.observer.took(run.steps);
+                    return Err(self.span(at).error(fault));
+                }
             }
         }
+        run.observer.took(run.steps);
         Ok(run.pop())
+    }
+
+    /// How the steps of an evaluation grow with the sizes of what it reads, and whether it reads a pattern
+    /// that it has to understand first: an estimate, on the high side.
+    pub(in crate::rule) fn weight(&self) -> u64 {
+        let mut weight = 0u64;
+        let mut joins = 1u64;
+        for step in &self.steps {
+            weight += match step {
+                Step::LikePattern(place) => {
+                    let place = usize::try_from(*place).unwrap_or(usize::MAX);
+                    self.patterns.get(place).map_or(1, Pattern::steps_per_byte)
+                }
+                // A pattern as long as the largest property may be.
+                Step::Like | Step::LikeEscape => 1 << 10,
+                Step::Compute(Arithmetic::Add) => {
+                    joins += 1;
+                    1
+                }
+                _ => 1,
+            };
+        }
+        weight.saturating_mul(joins)
     }
 
     fn span(&self, at: usize) -> Span {
@@ -113,9 +153,18 @@ struct Run<'a, 'r, 'x, P, O> {
     random: &'r mut Random<'x>,
     observer: &'r mut O,
     stack: SmallVec<[Operand<'a>; INLINE_OPERANDS]>,
+    /// What was done so far.
+    steps: u64,
 }
 
 impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
+    /// SQL-41: an operation costs so many steps, which are counted before they are taken.
+    #[inline]
+    fn spend(&mut self, steps: u64) -> Result<(), Fault> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > STEPS_MAX { Err(Fault::TooManySteps(STEPS_MAX)) } else { Ok(()) }
+    }
+
     fn push(&mut self, operand: Operand<'a>) {
         self.stack.push(operand);
     }
@@ -137,7 +186,10 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
                 let constant = self.program.constant(place);
                 self.push(constant);
             }
-            Step::User(place) => self.user(self.program.name(place)),
+            Step::User(place) => {
+                self.spend(self.properties.lookup_steps())?;
+                self.user(self.program.name(place));
+            }
             Step::System(property) => self.system(property),
             Step::NoSuchProperty => return Err(Fault::NoSuchProperty),
             Step::Named => self.named()?,
@@ -149,6 +201,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
             Step::IsNull => self.is_null(true, at),
             Step::IsNotNull => self.is_null(false, at),
             Step::UserExists(place) => {
+                self.spend(self.properties.lookup_steps())?;
                 let found = self.properties.user(self.program.name(place)).is_some();
                 self.exists(found, at);
             }
@@ -238,7 +291,10 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
             return Err(Fault::NameType(operand.kind()));
         };
         match scoped(name) {
-            Scoped::User(name) => self.user(name),
+            Scoped::User(name) => {
+                self.spend(self.properties.lookup_steps())?;
+                self.user(name);
+            }
             Scoped::System(name) => {
                 self.system(SystemProperty::parse(name).ok_or(Fault::NoSuchProperty)?);
             }
@@ -282,6 +338,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
     fn compute(&mut self, operator: Arithmetic) -> Result<(), Fault> {
         let right = self.pop();
         let left = self.pop();
+        self.spend(right.length())?;
         let result = compute(left, operator, right)?;
         self.push(result);
         Ok(())
@@ -290,6 +347,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
     fn compare(&mut self, comparison: Comparison, at: usize) -> Result<(), Fault> {
         let right = self.pop();
         let left = self.pop();
+        self.spend(left.length().min(right.length()))?;
         let result = compare(comparison, &left, &right)?;
         self.tested(at, &[left, right], result);
         self.push_truth(result);
@@ -320,7 +378,12 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         }
         let pattern_text = like_text(&pattern)?;
         let escape = escape.as_ref().map(like_text).transpose()?;
-        let result = Some(Pattern::new(pattern_text, escape)?.matches(like_text(&text)?));
+        let text_read = like_text(&text)?;
+        // To understand a pattern means to sort what is in it.
+        self.spend((pattern_text.len() as u64).saturating_mul(16))?;
+        let understood = Pattern::new(pattern_text, escape)?;
+        self.spend(understood.steps_per_byte().saturating_mul(text_read.len() as u64))?;
+        let result = Some(understood.matches(text_read));
         self.tested(at, &[text, pattern], result);
         self.push_truth(result);
         Ok(())
@@ -333,6 +396,8 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
             (Operand::Unknown, _) => None,
             (_, pattern) => {
                 let text = like_text(&text)?;
+                let per_byte = pattern.map_or(1, Pattern::steps_per_byte);
+                self.spend(per_byte.saturating_mul(text.len() as u64))?;
                 Some(pattern.is_some_and(|pattern| pattern.matches(text)))
             }
         };
@@ -346,6 +411,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         let element = self.pop();
         let so_far = self.pop();
         let operand = self.pop();
+        self.spend(element.length().min(operand.length()))?;
         let equal = compare(Comparison::Equal, &operand, &element)?;
         if equal == Some(true) {
             self.tested(at, &[operand, element], Some(true));

@@ -86,6 +86,15 @@ pub enum Kind {
 }
 
 impl<'a> Operand<'a> {
+    /// Bytes that an operation has to look at, for values of any length.
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Self::Text(text) | Self::Uri(text) => text.len() as u64,
+            Self::Binary(bytes) => bytes.len() as u64,
+            _ => 1,
+        }
+    }
+
     /// Borrowed text.
     #[must_use]
     pub const fn text(text: &'a str) -> Self {

@@ -1,0 +1,264 @@
+//! Judging ahead: what rules make of the messages of a command is found out before the command is applied,
+//! in slices, in which the other entities of the arbiter have their turn.
+//!
+//! ```text
+//!  command ──► little work? ──yes──────────────────────────────► applied, judged on the way
+//!                  │ no                                              ▲
+//!                  └─► a slice ──► a slice ──► ... ──► all judged ───┘  takes what was found
+//!                          └── the shell takes no other command ──┘
+//! ```
+//!
+//! It alters nothing, and nothing comes in between, so the command is still one atomic step, and in its
+//! order. What was found is forgotten with the next command that is judged.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::Topic;
+use super::peer::journey_of_peer;
+use super::publish::Journey;
+use super::transfer::journey_of;
+use crate::command::{Command, InboundMessage, RuleCommand, TopicCommand};
+use crate::ids::{EntityId, SequenceNumber, Ticket};
+use crate::intake::Intake as _;
+use crate::message::Content;
+use crate::rule::{Explanation, Judged, Judging, Selection};
+use crate::time::Timestamp;
+use crate::transaction::Part;
+use crate::{Ahead, Ctx};
+
+/// A slice takes about a millisecond.
+const SLICE_STEPS: u64 = 1 << 20;
+
+/// What is judged ahead.
+pub(super) struct JudgedAhead {
+    whose: Whose,
+    /// By where their contents lie, which stay where they are for as long as their command waits.
+    selections: BTreeMap<(usize, usize), Selection>,
+    /// How many messages are judged, and the next one.
+    count: usize,
+    judging: Judging,
+    explained: Vec<Explanation>,
+    /// The instant and the number that rules see.
+    now: Timestamp,
+    sequence: SequenceNumber,
+}
+
+/// A command, or a message that was scheduled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Command(Ticket),
+    Scheduled(SequenceNumber),
+}
+
+/// A message of what is judged, with what it has behind it.
+struct Next<'c> {
+    content: &'c Content,
+    journey: Journey,
+    is_new: bool,
+}
+
+impl Topic {
+    /// Goes on with what a command or a due message needs to have judged, for one slice; returns whether it
+    /// can be carried out now.
+    pub(super) fn judge_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+        match ahead {
+            Ahead::Command { ticket, command } => self.judge_command(ticket, command, ctx),
+            Ahead::Loaded { sequence, content } => self.judge_loaded(sequence, content, ctx),
+        }
+    }
+
+    /// What was found out about a message that is to be published now.
+    pub(super) fn found_ahead(&self, content: &Content) -> Option<Selection> {
+        let ahead = self.ahead.as_ref()?;
+        ahead.selections.get(&place_of(content)).cloned()
+    }
+
+    /// What was found out about the rules that an explanation is asked of.
+    pub(super) fn explained_ahead(&mut self, ticket: Ticket) -> Option<Vec<Explanation>> {
+        let ahead = self.ahead.take_if(|ahead| ahead.whose == Whose::Command(ticket))?;
+        Some(ahead.explained).filter(|explained| !explained.is_empty())
+    }
+
+    fn judge_command(&mut self, ticket: Ticket, command: &Command, ctx: &mut Ctx<'_>) -> bool {
+        let whose = Whose::Command(ticket);
+        if let Command::OfTopic(TopicCommand::InSubscription {
+            subscription,
+            command: RuleCommand::Explain(message),
+        }) = command
+        {
+            let rules = self.matcher.rules(*subscription).take(ctx.limits.list_count_max).count();
+            return self.explain_ahead(whose, (*subscription, rules), message, ctx);
+        }
+        let bytes = property_bytes(command, ctx.now);
+        if bytes == 0 || self.matcher.steps_of(bytes) <= SLICE_STEPS {
+            self.ahead = None;
+            return true;
+        }
+        let mut ahead = self.begin(whose, ctx.now);
+        let is_over = self.judge_all(&mut ahead, command, ctx);
+        self.ahead = Some(ahead);
+        is_over
+    }
+
+    /// Goes on with what is judged for somebody, or begins it.
+    fn begin(&mut self, whose: Whose, now: Timestamp) -> Box<JudgedAhead> {
+        match self.ahead.take() {
+            Some(ahead) if ahead.whose == whose => ahead,
+            Some(_) | None => Box::new(JudgedAhead {
+                whose,
+                selections: BTreeMap::new(),
+                count: 0,
+                judging: Judging::default(),
+                explained: Vec::new(),
+                now,
+                sequence: self.last_sequence.next(),
+            }),
+        }
+    }
+
+    fn judge_all(&self, ahead: &mut JudgedAhead, command: &Command, ctx: &mut Ctx<'_>) -> bool {
+        let mut steps = SLICE_STEPS;
+        while let Some(next) = self.message(command, ahead.count, ahead.now) {
+            let Some(next) = next else {
+                ahead.count += 1;
+                continue;
+            };
+            if steps == 0 || !self.judge_one(ahead, &next, &mut steps, ctx) {
+                return false;
+            }
+            ahead.count += 1;
+            if next.is_new {
+                ahead.sequence = ahead.sequence.next();
+            }
+        }
+        true
+    }
+
+    fn judge_one(
+        &self,
+        ahead: &mut JudgedAhead,
+        next: &Next<'_>,
+        steps: &mut u64,
+        ctx: &mut Ctx<'_>,
+    ) -> bool {
+        let published = self.published(next.content, &next.journey, ahead.sequence, ahead.now);
+        let message = Judged { content: next.content, published: &published, limits: ctx.limits };
+        let before = ahead.judging.steps();
+        let is_over = self.matcher.go_on(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
+        *steps = steps.saturating_sub(ahead.judging.steps() - before);
+        if is_over {
+            let selection = std::mem::take(&mut ahead.judging).into_selection();
+            ahead.selections.insert(place_of(next.content), selection);
+        }
+        is_over
+    }
+
+    /// The message of a command at that place, if there is one; with none inside, one that no rule sees.
+    fn message<'c>(
+        &self,
+        command: &'c Command,
+        at: usize,
+        now: Timestamp,
+    ) -> Option<Option<Next<'c>>> {
+        let judged = |message: &'c InboundMessage, journey: Journey| {
+            let waits = message.envelope.scheduled_enqueue_time.is_some_and(|at| at > now);
+            let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
+            (!waits).then_some(Next { content: &message.content, journey, is_new })
+        };
+        match command {
+            Command::TransferIn { messages, .. } => {
+                let arrival = messages.get(at)?;
+                Some(judged(&arrival.message, journey_of(arrival)))
+            }
+            Command::TransferFromPeer { messages, .. } => {
+                let arrival = messages.get(at)?;
+                Some(judged(&arrival.message, journey_of_peer(arrival)))
+            }
+            other => Some(judged(messages_of(other).nth(at)?, Journey::default())),
+        }
+    }
+
+    fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
+        let Ok(content) = Content::parse(content.clone()) else { return true };
+        if self.matcher.steps_of(u64::from(content.header_size())) <= SLICE_STEPS {
+            self.ahead = None;
+            return true;
+        }
+        let mut ahead = self.begin(Whose::Scheduled(from), ctx.now);
+        let Some(journey) = self.journey_of_scheduled(from) else { return true };
+        let next = Next { content: &content, journey, is_new: true };
+        let is_over = self.judge_one(&mut ahead, &next, &mut { SLICE_STEPS }, ctx);
+        self.ahead = Some(ahead);
+        is_over
+    }
+
+    /// One rule a slice, if they are heavy.
+    fn explain_ahead(
+        &mut self,
+        whose: Whose,
+        (subscription, count): (EntityId, usize),
+        message: &InboundMessage,
+        ctx: &mut Ctx<'_>,
+    ) -> bool {
+        let bytes = u64::from(message.content.header_size());
+        if self.matcher.steps_of(bytes) <= SLICE_STEPS {
+            self.ahead = None;
+            return true;
+        }
+        let mut ahead = self.begin(whose, ctx.now);
+        let journey = Journey::default();
+        let published = self.published(&message.content, &journey, ahead.sequence, ahead.now);
+        let mut steps = 0;
+        let rules = self.matcher.rules(subscription).skip(ahead.explained.len());
+        for rule in rules.take(count - ahead.explained.len().min(count)) {
+            let (explained, taken) = rule.explain_counted(&published, ctx.limits, &mut *ctx.tokens);
+            ahead.explained.push(explained);
+            steps += taken;
+            if steps > SLICE_STEPS {
+                break;
+            }
+        }
+        let is_over = ahead.explained.len() >= count;
+        drop(published);
+        self.ahead = Some(ahead);
+        is_over
+    }
+}
+
+/// The messages of a command that the rules of a topic may have to judge.
+fn messages_of(command: &Command) -> impl Iterator<Item = &InboundMessage> {
+    let (some, parts): (&[InboundMessage], &[Part]) = match command {
+        Command::Send { message } => (std::slice::from_ref(message), &[]),
+        Command::SendBatch { messages } => (messages, &[]),
+        Command::Check { operation } => (operation.messages(), &[]),
+        Command::Commit { parts } => (&[], parts),
+        _ => (&[], &[]),
+    };
+    some.iter().chain(parts.iter().flat_map(|part| part.operation.messages()))
+}
+
+/// Bytes of properties that the rules may have to look at.
+fn property_bytes(command: &Command, now: Timestamp) -> u64 {
+    let bytes = |message: &InboundMessage| match message.envelope.scheduled_enqueue_time {
+        Some(at) if at > now => 0,
+        // Each begins anew with all rules.
+        Some(_) | None => u64::from(message.envelope.header_size) + 1_024,
+    };
+    match command {
+        Command::TransferIn { messages, .. } => {
+            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
+        }
+        Command::TransferFromPeer { messages, .. } => {
+            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
+        }
+        other => messages_of(other).map(bytes).sum(),
+    }
+}
+
+/// Where a content lies in memory.
+fn place_of(content: &Content) -> (usize, usize) {
+    let bytes = content.as_bytes();
+    (bytes.as_ptr().addr(), bytes.len())
+}

@@ -1,0 +1,80 @@
+//! Whether the arbiters turn: each says when a turn began and of which entity, and a probe finds one that
+//! has been at it for too long.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::ids::EntityId;
+use crate::time::{TimeSpan, Timestamp};
+
+/// A turn aims at a millisecond; one that takes so long holds up everybody on its arbiter.
+pub const TURN_TIME_MAX: TimeSpan = TimeSpan::from_seconds(1);
+
+/// Of one arbiter.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    /// When its turn began, in ticks; 0 between turns.
+    since: AtomicI64,
+    entity: AtomicU64,
+}
+
+/// Of all arbiters.
+#[derive(Debug, Default)]
+pub struct Pulses(Mutex<Vec<Arc<Pulse>>>);
+
+/// Ends a turn when it goes.
+pub struct Beat<'p>(&'p Pulse);
+
+impl Pulse {
+    /// A turn of an entity begins; one within another, as at the end of a hold, goes on as that.
+    pub fn begin(&self, entity: EntityId, now: Timestamp) -> Beat<'_> {
+        self.entity.store(entity.0, Ordering::Relaxed);
+        self.since.store(now.ticks(), Ordering::Release);
+        Beat(self)
+    }
+}
+
+impl Drop for Beat<'_> {
+    fn drop(&mut self) {
+        self.0.since.store(0, Ordering::Release);
+    }
+}
+
+impl Pulses {
+    /// A pulse for another arbiter.
+    pub fn add(&self) -> Arc<Pulse> {
+        let pulse = Arc::<Pulse>::default();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&pulse));
+        pulse
+    }
+
+    /// The entity whose turn has taken longest, and for how long, if that is too long.
+    pub fn stalled(&self, now: Timestamp) -> Option<(EntityId, TimeSpan)> {
+        let pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = pulses.iter().filter_map(|pulse| {
+            let since = pulse.since.load(Ordering::Acquire);
+            let entity = EntityId(pulse.entity.load(Ordering::Relaxed));
+            (since != 0).then(|| (entity, now.since(Timestamp::from_ticks(since))))
+        });
+        turns.filter(|(_, took)| *took >= TURN_TIME_MAX).max_by_key(|(_, took)| *took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An arbiter that is at one entity for a second is told with that entity; one that turns is not.
+    #[test]
+    fn a_long_turn_is_told_with_its_entity() {
+        let pulses = Pulses::default();
+        let (quick, slow) = (pulses.add(), pulses.add());
+        let at = |ms: i64| Timestamp::from_unix_ms(1_800_000_000_000 + ms);
+        let turn = slow.begin(EntityId(7), at(0));
+        drop(quick.begin(EntityId(8), at(0)));
+        assert_eq!(pulses.stalled(at(999)), None);
+        assert_eq!(pulses.stalled(at(1_500)), Some((EntityId(7), TimeSpan::from_ms(1_500))));
+        drop(turn);
+        assert_eq!(pulses.stalled(at(5_000)), None);
+    }
+}

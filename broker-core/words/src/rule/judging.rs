@@ -1,0 +1,424 @@
+//! Which copies a published message becomes, judged in one go or in slices (TOP-01 to TOP-06).
+//!
+//! ```text
+//!  begin ──► true filters ──► correlation filters ──► SQL filters ──► copies, subscription by subscription
+//!                                 └──────────── a slice may end behind any of them ────────────┘
+//! ```
+//!
+//! To judge alters nothing, so it does not matter how often it is interrupted, as long as the rules stay as
+//! they are: who asks takes no command in between. What comes of it is carried out as one change.
+
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use super::action::{self, Changed};
+use super::correlation::{Property, hash_values};
+use super::matcher::{
+    Cause, Copy, Counted, Entry, Excess, Matcher, Place, Refusal, Selection, Subscription,
+    SubscriptionSettings,
+};
+use super::properties::{Properties as _, Published};
+use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
+use super::{Compiled, Rule};
+use crate::error::Quoted;
+use crate::ids::EntityId;
+use crate::limits::Limits;
+use crate::message::Content;
+
+/// What one match of a rule takes beside its evaluation.
+const MATCH_STEPS: u64 = 32;
+
+/// A message that is being judged.
+pub struct Judging {
+    stage: Stage,
+    hits: SmallVec<[Hit; 16]>,
+    copies: Vec<Copy>,
+    counted: Counted,
+    /// What the changes of the copies need in the store.
+    changed_bytes: u64,
+    /// The subscription whose hits are being looked at.
+    open: Option<Open>,
+    steps: u64,
+    excess: Option<Excess>,
+}
+
+/// What comes next.
+enum Stage {
+    Always,
+    /// Behind the group of these properties.
+    Correlation(Option<Box<[Property]>>),
+    /// Behind this rule.
+    Sql(Option<(EntityId, Place)>),
+    /// From this hit on.
+    Copies(usize),
+    Done,
+}
+
+/// A rule that selects the message, or fails on it.
+struct Hit {
+    subscription: EntityId,
+    place: Place,
+    failure: Option<EvaluationError>,
+}
+
+/// What the rules of one subscription make of the message.
+struct Open {
+    subscription: EntityId,
+    settings: SubscriptionSettings,
+    /// Behind its last hit.
+    end: usize,
+    plain: bool,
+    changed: SmallVec<[Changed; 2]>,
+    failed: Option<Refusal>,
+}
+
+/// A message as a publish looks at it.
+pub struct Judged<'m, 'a> {
+    /// All of it.
+    pub content: &'m Content,
+    /// What the rules see.
+    pub published: &'m Published<'a>,
+    /// The limits in force.
+    pub limits: &'m Limits,
+}
+
+/// Counts the steps of an evaluation.
+struct Meter<'s>(&'s mut u64);
+
+impl Observer for Meter<'_> {
+    fn took(&mut self, steps: u64) {
+        *self.0 = self.0.saturating_add(steps);
+    }
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Self {
+            stage: Stage::Always,
+            hits: SmallVec::new(),
+            copies: Vec::new(),
+            counted: Counted::default(),
+            changed_bytes: 0,
+            open: None,
+            steps: 0,
+            excess: None,
+        }
+    }
+}
+
+impl Judging {
+    /// Steps taken so far.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// What came of it, when it is over.
+    #[must_use]
+    pub fn into_selection(self) -> Selection {
+        Selection { copies: self.copies, counted: self.counted, excess: self.excess }
+    }
+
+    fn exceed(&mut self, excess: Excess) {
+        self.excess = Some(excess);
+        self.stage = Stage::Done;
+    }
+}
+
+impl Rule {
+    /// How the steps of a publish grow with the size of what this rule reads: an estimate, on the high side.
+    pub(super) fn weight(&self) -> u64 {
+        let filter = match &self.filter {
+            Compiled::Always | Compiled::Never => 1,
+            Compiled::Correlation(conditions) => conditions.len() as u64,
+            Compiled::Sql(program) => program.weight(),
+        };
+        let statements = self.action.as_deref().unwrap_or_default();
+        filter.saturating_add(action_weight(statements))
+    }
+}
+
+/// A statement looks at what those before it have changed.
+fn action_weight(statements: &[Statement]) -> u64 {
+    let programs = statements.iter().filter_map(|statement| statement.expression.as_ref());
+    let weight = programs.fold(1u64, |sum, program| sum.saturating_add(program.weight()));
+    weight.saturating_mul(statements.len() as u64)
+}
+
+impl Matcher {
+    /// The copies that a message becomes. The outcome is never an error for the sender (DLQ-27).
+    #[must_use]
+    pub fn publish(
+        &self,
+        content: &Content,
+        published: &Published<'_>,
+        limits: &Limits,
+        random: &mut Random<'_>,
+    ) -> Selection {
+        let mut judging = Judging::default();
+        self.go_on(&mut judging, &Judged { content, published, limits }, u64::MAX, random);
+        judging.into_selection()
+    }
+
+    /// About how many steps a publish takes at most, of a message whose properties have so many bytes.
+    #[must_use]
+    pub fn steps_of(&self, property_bytes: u64) -> u64 {
+        // Texts of the rules count too.
+        self.weight().saturating_mul(property_bytes.saturating_add(1_024))
+    }
+
+    /// Goes on for so many steps; returns whether it is over.
+    pub fn go_on(
+        &self,
+        judging: &mut Judging,
+        message: &Judged<'_, '_>,
+        steps: u64,
+        random: &mut Random<'_>,
+    ) -> bool {
+        let until = judging.steps.saturating_add(steps);
+        loop {
+            match &judging.stage {
+                Stage::Always => {
+                    let always = self.always().map(|(subscription, place)| Hit {
+                        subscription,
+                        place,
+                        failure: None,
+                    });
+                    judging.hits.extend(always);
+                    judging.stage = Stage::Correlation(None);
+                }
+                Stage::Correlation(_) => self.correlate(judging, message.published, until),
+                Stage::Sql(_) => self.evaluate(judging, message.published, until, random),
+                Stage::Copies(from) => {
+                    let from = *from;
+                    self.copy(judging, message, from, until, random);
+                }
+                Stage::Done => return true,
+            }
+            if judging.steps > message.limits.publish_step_count_max {
+                judging.exceed(Excess::Steps);
+            }
+            if judging.steps >= until && !matches!(judging.stage, Stage::Done) {
+                return false;
+            }
+        }
+    }
+
+    /// TOP-23: one look-up for each set of properties that some filter constrains.
+    fn correlate(&self, judging: &mut Judging, published: &Published<'_>, until: u64) {
+        let Stage::Correlation(behind) = &judging.stage else { return };
+        let from = behind.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = None;
+        for (properties, group) in
+            self.correlation().range::<Box<[Property]>, _>((from, Bound::Unbounded))
+        {
+            let each = published.lookup_steps().saturating_add(MATCH_STEPS);
+            judging.steps += each.saturating_mul(properties.len() as u64);
+            let values: SmallVec<[Operand<'_>; 4]> =
+                properties.iter().map(|property| property.of(published)).collect();
+            // An absent property never matches (TOP-21).
+            if !values.contains(&Operand::Unknown) {
+                judging.counted.lookups += 1;
+                let hash = hash_values(values.into_iter());
+                for place in group.places(hash) {
+                    let Some(Entry { subscription, rule }) = self.entry(place) else { continue };
+                    judging.counted.comparisons += 1;
+                    judging.steps += each.saturating_mul(properties.len() as u64);
+                    // Different values may have one hash.
+                    let tested = rule.test(published, &mut || 0, &mut Meter(&mut judging.steps));
+                    if tested == Ok(Some(true)) {
+                        let subscription = *subscription;
+                        judging.hits.push(Hit { subscription, place, failure: None });
+                    }
+                }
+            }
+            if judging.steps >= until {
+                rest = Some(properties.clone());
+                break;
+            }
+        }
+        judging.stage = match rest {
+            Some(behind) => Stage::Correlation(Some(behind)),
+            None => Stage::Sql(None),
+        };
+    }
+
+    fn evaluate(
+        &self,
+        judging: &mut Judging,
+        published: &Published<'_>,
+        until: u64,
+        random: &mut Random<'_>,
+    ) {
+        let Stage::Sql(behind) = &judging.stage else { return };
+        let from = behind.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(*key));
+        for (subscription, place) in self.sql_from(from) {
+            let Some(entry) = self.entry(place) else { continue };
+            judging.counted.evaluations += 1;
+            let failure = match entry.rule.test(published, random, &mut Meter(&mut judging.steps)) {
+                Ok(Some(true)) => Some(None),
+                Ok(Some(false) | None) => None,
+                Err(error) => Some(Some(error)),
+            };
+            if let Some(failure) = failure {
+                judging.hits.push(Hit { subscription, place, failure });
+            }
+            if judging.steps >= until {
+                judging.stage = Stage::Sql(Some((subscription, place)));
+                return;
+            }
+        }
+        // Rules of one subscription are put in order of their names when they are looked at.
+        judging.hits.sort_by_key(|hit| hit.subscription);
+        judging.stage = Stage::Copies(0);
+    }
+
+    /// The copies for one subscription after another from its rules that match or fail (TOP-02 to TOP-05).
+    fn copy(
+        &self,
+        judging: &mut Judging,
+        message: &Judged<'_, '_>,
+        from: usize,
+        until: u64,
+        random: &mut Random<'_>,
+    ) {
+        let mut at = from;
+        while at < judging.hits.len() && judging.steps < until {
+            if judging.open.is_none() {
+                judging.open = self.open(&mut judging.hits, at);
+            }
+            let Some(mut open) = judging.open.take() else {
+                // A subscription that is gone: none of its rules is there.
+                at += 1;
+                continue;
+            };
+            while at < open.end && judging.steps < until {
+                if let Some(hit) = judging.hits.get(at) {
+                    let (changed, steps) = self.look_at(hit, &mut open, message, random);
+                    judging.steps = judging.steps.saturating_add(steps);
+                    judging.changed_bytes = judging.changed_bytes.saturating_add(changed);
+                }
+                at += 1;
+                if judging.changed_bytes > message.limits.atomic_bytes_max {
+                    judging.exceed(Excess::Bytes);
+                    return;
+                }
+            }
+            if at < open.end {
+                judging.open = Some(open);
+                break;
+            }
+            close(open, message, &mut judging.copies);
+            if judging.copies.len() > message.limits.publish_copy_count_max {
+                judging.exceed(Excess::Copies);
+                return;
+            }
+        }
+        judging.stage = if at < judging.hits.len() { Stage::Copies(at) } else { Stage::Done };
+    }
+
+    /// Begins with the hits of the subscription that the one at `from` is of.
+    fn open(&self, hits: &mut [Hit], from: usize) -> Option<Open> {
+        let id = hits.get(from)?.subscription;
+        let Subscription { settings, .. } = self.subscription(id)?;
+        let hits = hits.get_mut(from..)?;
+        let count = hits.iter().take_while(|hit| hit.subscription == id).count();
+        if count > 1 {
+            hits.get_mut(..count)?.sort_by_cached_key(|hit| {
+                self.entry(hit.place).map(|entry| entry.rule.description().key())
+            });
+        }
+        Some(Open {
+            subscription: id,
+            settings: *settings,
+            end: from + count,
+            plain: false,
+            changed: SmallVec::new(),
+            failed: None,
+        })
+    }
+
+    /// Takes one hit in; returns the bytes of what it changes, and the steps that it took.
+    fn look_at(
+        &self,
+        hit: &Hit,
+        open: &mut Open,
+        message: &Judged<'_, '_>,
+        random: &mut Random<'_>,
+    ) -> (u64, u64) {
+        let Some(Entry { rule, .. }) = self.entry(hit.place) else { return (0, MATCH_STEPS) };
+        let (cause, error) = match (hit.failure, &rule.action) {
+            (Some(error), _) => (Cause::Filter, error),
+            (None, None) => {
+                open.plain = true;
+                return (0, MATCH_STEPS);
+            }
+            (None, Some(statements)) => {
+                let mut steps = MATCH_STEPS;
+                let made = action::run(
+                    rule.name(),
+                    statements,
+                    (message.published, message.limits),
+                    random,
+                    &mut Meter(&mut steps),
+                );
+                match made {
+                    Ok(copy) => {
+                        let bytes = u64::from(copy.overlay.size_bytes());
+                        open.changed.push(copy);
+                        // What is changed is written twice, as a value and as a record.
+                        return (bytes, steps.saturating_add(2 * bytes));
+                    }
+                    Err(error) => (Cause::Action, error),
+                }
+            }
+        };
+        // The first in rule-name order is told (DLQ-25).
+        open.failed.get_or_insert_with(|| Refusal::of_rule(rule, cause, &error));
+        (0, MATCH_STEPS)
+    }
+}
+
+/// Makes the copies of a subscription all of whose hits were looked at.
+fn close(open: Open, message: &Judged<'_, '_>, copies: &mut Vec<Copy>) {
+    let Open { subscription, settings, plain, changed, failed, .. } = open;
+    if plain {
+        let refusal = session_refusal(settings, message.published.view().session_id());
+        copies.push(Copy { subscription, changed: None, refusal });
+    }
+    for changed in changed {
+        let refusal = header_refusal(message, &changed)
+            .or_else(|| session_refusal(settings, changed.session_id.as_deref()));
+        copies.push(Copy { subscription, changed: Some(Box::new(changed)), refusal });
+    }
+    if let Some(refusal) = failed.filter(|_| settings.dead_lettering_on_filter_errors) {
+        copies.push(Copy { subscription, changed: None, refusal: Some(Box::new(refusal)) });
+    }
+}
+
+/// DLQ-20, ACT-11
+fn header_refusal(message: &Judged<'_, '_>, changed: &Changed) -> Option<Box<Refusal>> {
+    let size = message.content.header_size_with(&changed.overlay);
+    let bytes_max = message.limits.header_bytes_max;
+    if u64::from(size) <= bytes_max {
+        return None;
+    }
+    let description = format!(
+        "the size quota of the stream (header) was exceeded: rule {} makes it {size} bytes, the \
+         maximum is {bytes_max}",
+        Quoted(&changed.rule)
+    );
+    Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() }))
+}
+
+/// DLQ-21; an empty id counts as none.
+fn session_refusal(
+    settings: SubscriptionSettings,
+    session_id: Option<&str>,
+) -> Option<Box<Refusal>> {
+    if !settings.requires_session || session_id.is_some_and(|id| !id.is_empty()) {
+        return None;
+    }
+    Some(Box::new(Refusal::of_session()))
+}

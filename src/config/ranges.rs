@@ -1,0 +1,98 @@
+//! The range of each number and duration that is no limit of the namespace; those have theirs in
+//! `Limits::validate`.
+
+use std::ops::RangeInclusive;
+
+use peeklock::limits::Limits;
+use peeklock::time::TimeSpan;
+
+use super::Config;
+use super::text::span_text;
+
+/// Threads of one kind: more than any machine has cores, fewer than it can start.
+const THREADS: RangeInclusive<u64> = 0..=1_024;
+/// Connections, where zero stands for the limit of the namespace.
+const CONNECTIONS: RangeInclusive<u64> = 0..=1_000_000;
+/// Memory for what is under way: less serves nobody, more is a slip of the pen.
+const MEMORY: RangeInclusive<u64> = 64 << 10..=1 << 40;
+/// Time for something that a peer has to do.
+const PATIENCE: RangeInclusive<TimeSpan> = TimeSpan::from_ms(10)..=TimeSpan::from_minutes(60);
+
+/// The first key whose value is outside its range, with the range.
+pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static str, String)> {
+    let Config { server, journal, http, websocket, .. } = config;
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    for (key, value, range, unit) in [
+        ("server.arbiters", count(server.arbiters.0), THREADS, "threads"),
+        ("http.workers", count(http.workers.0), THREADS, "threads"),
+        ("websocket.workers", count(websocket.workers.0), THREADS, "threads"),
+        (
+            "http.connection_count_max",
+            count(http.connection_count_max.0),
+            CONNECTIONS,
+            "connections",
+        ),
+        (
+            "websocket.connection_count_max",
+            count(websocket.connection_count_max.0),
+            CONNECTIONS,
+            "connections",
+        ),
+        ("journal.cache_bytes", journal.cache_bytes.0, 0..=1 << 40, "bytes"),
+        ("http.inbound_bytes_max", http.inbound_bytes_max.0, MEMORY, "bytes"),
+        ("http.outbound_bytes_max", http.outbound_bytes_max.0, MEMORY, "bytes"),
+        ("websocket.inbound_bytes_max", websocket.inbound_bytes_max.0, MEMORY, "bytes"),
+        ("websocket.outbound_bytes_max", websocket.outbound_bytes_max.0, MEMORY, "bytes"),
+        ("websocket.link_count_max", count(websocket.link_count_max.0), 1..=65_536, "links"),
+        (
+            "websocket.unsettled_count_max",
+            u64::from(websocket.unsettled_count_max.0),
+            1..=1 << 20,
+            "deliveries",
+        ),
+        (
+            "websocket.frame_bytes_max",
+            count(websocket.frame_bytes_max.0),
+            // A frame has to hold a hello at least; one of a gigabyte holds any message.
+            4 << 10..=1 << 30,
+            "bytes",
+        ),
+    ] {
+        if !range.contains(&value) {
+            let (least, most) = (range.start(), range.end());
+            return Err((key, format!("{value} is not from {least} to {most} {unit}")));
+        }
+    }
+    for (key, value, range) in [
+        ("http.head_timeout", http.head_timeout.0, PATIENCE),
+        ("http.body_timeout", http.body_timeout.0, PATIENCE),
+        ("http.keep_alive", http.keep_alive.0, PATIENCE),
+        ("websocket.handshake_timeout", websocket.handshake_timeout.0, PATIENCE),
+        ("websocket.frame_timeout", websocket.frame_timeout.0, PATIENCE),
+        ("websocket.heartbeat", websocket.heartbeat.0, PATIENCE),
+        ("websocket.grace", websocket.grace.0, TimeSpan::ZERO..=TimeSpan::from_minutes(60)),
+    ] {
+        if !range.contains(&value) {
+            let [value, least, most] = [value, *range.start(), *range.end()].map(span_text);
+            return Err((key, format!("{value} is not from {least} to {most}")));
+        }
+    }
+    // A whole message has to fit beside its frame's own bytes, or none of that size can ever be sent.
+    let frame = count(websocket.frame_bytes_max.0);
+    if frame > websocket.inbound_bytes_max.0 {
+        let detail = format!(
+            "{frame} bytes of one frame are more than all frames may have, websocket.inbound_bytes_max \
+             = {}",
+            websocket.inbound_bytes_max.0
+        );
+        return Err(("websocket.frame_bytes_max", detail));
+    }
+    if limits.connection_inbound_bytes_max > limits.broker_inbound_bytes_max {
+        let detail = format!(
+            "one connection may have {} bytes, more than all together, {}",
+            limits.connection_inbound_bytes_max, limits.broker_inbound_bytes_max
+        );
+        return Err(("limits.connection_inbound_bytes_max", detail));
+    }
+    Ok(())
+}
