@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (shipped, mut orders) = mpsc::unbounded_channel();
     let warehouse = Warehouse { shipped }.start();
-    let options = SessionConsumerOptions { sessions_max: 2, ..SessionConsumerOptions::default() };
+    let options = SessionConsumerOptions::at_once(2);
     let consumer = client.consume_sessions("steps", warehouse.recipient(), options)?;
     for _ in 0..3 {
         if let Some(order) = orders.recv().await {

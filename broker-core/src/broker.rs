@@ -565,6 +565,29 @@ impl Entity {
         Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
     }
 
+    /// As [`Entity::call`], for a receive that is withdrawn when `stop` completes: what it had got by then
+    /// is the answer (RCV-14).
+    ///
+    /// # Errors
+    /// With the condition of the rejection.
+    pub async fn call_until(
+        &self,
+        command: Command,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Outcome, BrokerError> {
+        let permit = self.0.broker.shared.budget.acquire(command_bytes(&command)).await;
+        let mut call = std::pin::pin!(Call::start(self.clone(), command, permit));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut call => answer,
+            () = stop => {
+                call.withdraw();
+                call.await
+            }
+        };
+        answer.map_err(|rejection| self.refuse(rejection))
+    }
+
     /// Asks several things at once, as one group; the answers come in the order of the commands.
     /// For commands that do not wait: sends, settlements, renewals, peeks.
     pub async fn call_many(&self, commands: Vec<Command>) -> Vec<Result<Outcome, BrokerError>> {

@@ -14,11 +14,11 @@ use crate::entity::peers::PeerSource;
 use crate::error::Rejection;
 use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
-use crate::message::{Content, Envelope, Overlay, Value};
+use crate::message::{Content, ContentError, Envelope, Message, Overlay, Value};
 use crate::path::SubQueue;
 use crate::request::Way;
 use crate::rule::{Explanation, RuleDescription};
-use crate::store::Key;
+use crate::store::{Key, StoreError};
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::{Operation, Part, PartOutcome};
 use crate::transfer::passage::Passage;
@@ -608,6 +608,33 @@ pub struct ReceivedMessage {
     pub content: ContentRef,
     /// Property overlays in the order in which they were set.
     pub overlays: Vec<ContentRef>,
+}
+
+impl ReceivedMessage {
+    /// Fetches the message with all that was set on it since it was sent. To be called outside the
+    /// broker's arbiters; may wait for the disk.
+    ///
+    /// # Errors
+    /// When the store cannot read it, or what it gives is no message.
+    pub async fn load(&self) -> Result<Message, Unreadable> {
+        let content = Content::parse(self.content.load().await?)?;
+        let mut overlays = Vec::with_capacity(self.overlays.len());
+        for overlay in &self.overlays {
+            overlays.push(Overlay::from_bytes(overlay.load().await?));
+        }
+        Ok(content.message(&overlays)?)
+    }
+}
+
+/// Why a stored message cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// The store cannot give it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What the store gives is no message.
+    #[error(transparent)]
+    Content(#[from] ContentError),
 }
 
 /// Message counts of an entity (CNT-01 to CNT-05).

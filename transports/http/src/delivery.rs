@@ -10,7 +10,7 @@ use peeklock_core::call::submit_unanswered;
 use peeklock_core::command::{Command, InboundMessage, ReceivedMessage, Settlement};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::message::{Content, Defect, Message, Overlay};
+use peeklock_core::message::{Defect, Message};
 use peeklock_core::permits::Permit;
 
 use crate::error::Refusal;
@@ -77,19 +77,11 @@ pub(crate) async fn outbound(site: &Site, messages: &[ReceivedMessage]) -> Resul
 
 /// Reads a message with the properties that settlements gave it.
 pub(crate) async fn load(received: &ReceivedMessage) -> Result<Message, Refusal> {
-    let unreadable = |error: &dyn std::fmt::Display| {
+    received.load().await.map_err(|error| {
         let sequence_number = received.facts.sequence.0;
         tracing::error!(sequence_number, %error, "message cannot be read");
         Refusal::from(Rejection::internal("the content of the message cannot be read"))
-    };
-    let bytes = received.content.load().await.map_err(|error| unreadable(&error))?;
-    let content = Content::parse(bytes).map_err(|error| unreadable(&error))?;
-    let mut message = content.decode().map_err(|error| unreadable(&error))?;
-    for overlay in &received.overlays {
-        let bytes = overlay.load().await.map_err(|error| unreadable(&error))?;
-        message.apply_overlay(&Overlay::from_bytes(bytes));
-    }
-    Ok(message)
+    })
 }
 
 /// The text form of a stored message's id.

@@ -2,11 +2,11 @@
 //! sections 5 and 8): what tools print, store and read again.
 
 use bytes::Bytes;
+use peeklock_client::Received;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Explanation, RuleDescription};
 
-use super::Received;
 use crate::frame::message::{Carried, Delivered, Outgoing};
 use crate::frame::queue::QueueView;
 use crate::frame::session::SessionState;
@@ -17,15 +17,13 @@ use crate::frame::topic::{ExplanationView, RuleForm, SubscriptionView, TopicView
 #[error("{0}")]
 pub struct MessageTextError(#[from] serde_json::Error);
 
-impl Received {
-    /// The message as one line of JSON, with everything that the broker says of it. Reading it with
-    /// [`message_from_json`] gives the message that its sender sent; a body of another AMQP kind than
-    /// data becomes data, and an id that is no text becomes one.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        let carried = Carried::Typed(Box::new(self.message().clone()));
-        written(&Delivered { facts: *self.facts(), carried })
-    }
+/// A received message as one line of JSON, with everything that the broker says of it. Reading it with
+/// [`message_from_json`] gives the message that its sender sent; a body of another AMQP kind than
+/// data becomes data, and an id that is no text becomes one.
+#[must_use]
+pub fn received_to_json(received: &Received) -> String {
+    let carried = Carried::Typed(Box::new(received.message().clone()));
+    written(&Delivered { facts: *received.facts(), carried })
 }
 
 /// A message as one line of JSON.

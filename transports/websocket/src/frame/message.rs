@@ -189,11 +189,8 @@ impl Carried {
     pub(crate) fn message(&self) -> Result<Message, ContentError> {
         match self {
             Self::Stored { content, overlays } => {
-                let mut message = Content::parse(content.clone())?.decode()?;
-                for overlay in overlays {
-                    message.apply_overlay(&Overlay::from_bytes(overlay.clone()));
-                }
-                Ok(message)
+                let overlays: Vec<_> = overlays.iter().cloned().map(Overlay::from_bytes).collect();
+                Content::parse(content.clone())?.message(&overlays)
             }
             Self::Typed(message) => Ok((**message).clone()),
         }
