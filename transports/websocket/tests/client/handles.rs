@@ -99,7 +99,7 @@ fn a_receive_that_is_dropped_takes_nothing() {
 /// SET-01, SET-03, SET-05, SET-07: the outcome of a handler settles; a panic abandons.
 #[test]
 fn the_outcome_of_a_handler_settles() {
-    on_both(async |server, client| {
+    on_both(async |_, client| {
         put(client, &["complete", "abandon", "defer", "dead", "panic"]).await;
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let options = ConsumerOptions::at_once(1);
@@ -285,7 +285,7 @@ fn many_locks_are_renewed_and_released_at_once() {
 /// ENT-17, ENT-30, CNT-13
 #[test]
 fn queues_are_listed_whole_and_changed_in_part() {
-    on_both(async |server, client| {
+    on_both(async |_, client| {
         put(client, &["a"]).await;
         let admin = client.admin();
         let named = QueueUpdate { user_metadata: Some("ours".into()), ..QueueUpdate::default() };
