@@ -87,6 +87,22 @@ fn no_transport_knows_another() {
 }
 
 #[test]
+fn handles_know_the_broker_by_their_port_alone() {
+    for path in files("transports/client/src", "rs") {
+        if path
+            .components()
+            .any(|part| part.as_os_str().to_string_lossy().starts_with("in_process"))
+        {
+            continue;
+        }
+        for word in ["peeklock_core::Broker", "peeklock_core::Entity", "::request::", "tungstenite"]
+        {
+            assert!(!code(&path).contains(word), "{} uses `{word}`", path.display());
+        }
+    }
+}
+
+#[test]
 fn metric_names_stand_in_telemetry_only() {
     for path in files(".", "rs") {
         let place = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
