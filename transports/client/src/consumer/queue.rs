@@ -133,7 +133,10 @@ impl Hand {
     /// Takes nothing more; what the handler does not have goes back.
     fn close(&mut self) {
         self.is_closing = true;
-        self.deliveries.stop();
+        // A link that the entity has closed is left alone: told anything of credit, it would be opened again.
+        if self.detached.is_none() {
+            self.deliveries.stop();
+        }
         for Waits { tag, token, .. } in std::mem::take(&mut self.waiting) {
             self.give_back(tag, token);
         }
