@@ -20,8 +20,11 @@ pub(super) struct Renewal {
     is_on: bool,
     held: HashMap<u64, Held>,
     timer: Option<Pin<Box<Sleep>>>,
-    asked: Option<Waiting<'static, Vec<(u64, Result<Timestamp, BrokerError>)>>>,
+    asked: Option<Waiting<'static, Renewed>>,
 }
+
+/// What became of each, by its tag.
+type Renewed = Vec<(u64, Result<Timestamp, BrokerError>)>;
 
 struct Held {
     token: LockToken,
@@ -101,7 +104,7 @@ impl Renewal {
         }));
     }
 
-    fn renewed(&mut self, renewed: Vec<(u64, Result<Timestamp, BrokerError>)>) {
+    fn renewed(&mut self, renewed: Renewed) {
         for (tag, result) in renewed {
             let Some(held) = self.held.get_mut(&tag) else { continue };
             match result {
