@@ -49,6 +49,7 @@ pub struct Shared {
     /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
     /// room of the other for what has asked them.
     pub(crate) management: Budget,
+    pub(crate) outbound: Budget,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
     pub(crate) tickets: AtomicU64,
@@ -330,6 +331,12 @@ impl Broker {
     #[must_use]
     pub fn connection_budget(&self) -> Budget {
         self.shared.budget.connection(self.shared.settings.limits.connection_inbound_bytes_max)
+    }
+
+    /// What all connections together may hold for clients that have not taken it.
+    #[must_use]
+    pub fn outbound_budget(&self) -> Budget {
+        self.shared.outbound.clone()
     }
 
     /// Why the broker can do its work no more, if that is so.

@@ -146,6 +146,7 @@ impl BrokerBuilder {
             lapses: Arc::default(),
             parking: budget.parking(),
             management: budget.parking(),
+            outbound: Budget::new(limits.broker_outbound_bytes_max),
             transactions: Room::new(budget.parking()),
             budget,
             health: Health::new(),

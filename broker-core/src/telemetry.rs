@@ -22,6 +22,8 @@ pub const REMOVED: &str = "peeklock_messages_removed_total";
 pub const DEAD_LETTERED: &str = "peeklock_messages_dead_lettered_total";
 /// Scheduled messages enqueued.
 pub const MATERIALISED: &str = "peeklock_messages_materialised_total";
+/// Messages that were received and deleted, and written to nobody.
+pub const UNDELIVERED: &str = "peeklock_messages_undelivered_total";
 /// Rejections and failures answered, by `condition`.
 pub const REJECTED: &str = "peeklock_rejections_total";
 /// Entities rebuilt after a failure.
@@ -36,6 +38,7 @@ pub fn describe() {
     describe_counter!(REMOVED, "Messages gone, by reason");
     describe_counter!(DEAD_LETTERED, "Messages dead-lettered, by cause");
     describe_counter!(MATERIALISED, "Scheduled messages enqueued");
+    describe_counter!(UNDELIVERED, "Messages received and deleted, and written to nobody");
     describe_counter!(REJECTED, "Rejections and failures answered, by condition");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
@@ -79,6 +82,11 @@ impl Telemetry {
             }
         }
     }
+}
+
+/// Counts messages that left their entity for good and were written to nobody (RCV-02).
+pub fn count_undelivered(count: u64) {
+    counter!(UNDELIVERED).increment(count);
 }
 
 /// Counts one answer that was an error.

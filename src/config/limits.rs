@@ -114,6 +114,7 @@ limits! {
     connection_inbound_count_max: usize,
     broker_inbound_bytes_max: u64,
     broker_inbound_count_max: usize,
+    broker_outbound_bytes_max: u64,
     send_wait_max: TimeSpan,
     forwarder_time_max: TimeSpan,
     forwarder_thread_count_max: usize,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use peeklock_core::Broker;
 use peeklock_core::command::{
     Command, Drain, LinkEnd, ReceiveMode, RuleCommand, SessionCommand, SessionFilter, Settlement,
+    TopicCommand,
 };
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
@@ -22,7 +23,9 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
     let (mode, from) = (ReceiveMode::PeekLock, SequenceNumber(1));
     let in_session = |command| Command::InSession { receiver, command };
     let part = |operation| Part { member: None, sub_queue: SubQueue::Main, operation };
-    let rules = |command| Command::InSubscription { subscription: EntityId(9), command };
+    let rules = |command| {
+        Command::OfTopic(TopicCommand::InSubscription { subscription: EntityId(9), command })
+    };
     let peer = PeerSource { broker: 1, entity: EntityId(1), sub_queue: SubQueue::Main };
     let (count_max, bytes_max, wait) = (1, 1_000, TimeSpan::ZERO);
     let source_of_locks = vec![from];

@@ -162,6 +162,9 @@ pub struct Limits {
     /// Unanswered commands of all connections; then no socket is read (DESIGN D6). Each takes at least its
     /// share of `broker_inbound_bytes_max`, and never less than [`crate::permits::COMMAND_BYTES`].
     pub broker_inbound_count_max: usize,
+    /// Bytes that are held for clients that have not taken them, of all connections: answers, contents,
+    /// frames kept to be sent again. Then only what every connection may hold is fetched. Ours.
+    pub broker_outbound_bytes_max: u64,
     /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
     pub send_wait_max: TimeSpan,
     /// Time of one call of a forwarder; a longer one counts as failed (FWD-32).
@@ -292,6 +295,7 @@ impl Limits {
             connection_inbound_count_max: 4_096,
             broker_inbound_bytes_max: 256 * MIB,
             broker_inbound_count_max: 65_536,
+            broker_outbound_bytes_max: 256 * MIB,
             send_wait_max: TimeSpan::from_seconds(5),
             forwarder_time_max: TimeSpan::from_seconds(30),
             forwarder_thread_count_max: 256,

@@ -26,13 +26,15 @@ pub struct WebSocketConfig {
     /// `websocket.frame_bytes_max`: a frame of a client.
     pub frame_bytes_max: usize,
     /// `websocket.inbound_bytes_max`: frames that have not arrived whole, all connections together;
-    /// beyond, sockets are not read.
+    /// beyond, sockets are not read, and the slowest yields.
     pub inbound_bytes_max: u64,
-    /// `websocket.outbound_bytes_max`: deliveries of one connection that are under way.
+    /// `websocket.outbound_bytes_max`: deliveries of one connection that are under way. Twice as much is
+    /// kept for a client that has not confirmed it; with as much in answers its socket is not read.
     pub outbound_bytes_max: u64,
     /// `websocket.handshake_timeout`: time for the upgrade, and for the hello after it.
     pub handshake_timeout: Duration,
-    /// `websocket.frame_timeout`: time in which a frame that has begun must have arrived.
+    /// `websocket.frame_timeout`: time after which a frame that has begun, and what was written, must pass
+    /// at a pace.
     pub frame_timeout: Duration,
     /// `websocket.heartbeat`: the longest silence of either side.
     pub heartbeat: Duration,

@@ -8,7 +8,6 @@
 mod end;
 mod flow;
 mod inbound;
-mod link;
 mod manage;
 mod open;
 mod outbound;
@@ -20,7 +19,7 @@ mod settle;
 mod topics;
 mod transaction;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,29 +29,29 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::{ReceiverId, Ticket};
 use peeklock_core::permits::{Budget, Permit};
-use peeklock_core::request::{Outlet, Request as Mailed};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
+use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 pub(crate) use self::open::converse;
 
-use self::link::{Bounds, Link};
-use self::pending::PendingTable;
+use self::manage::{Own, Work};
+use self::pending::Expect;
 use self::transaction::WaitingCommit;
 use crate::error::{Close, code};
-use crate::frame::{ClientFrame, Encoding, Item, WireError};
-use crate::mailbox::{Mail, Mailbox};
+use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
 use crate::site::{Call, Handover, Place, Site, Socket};
 
 /// Frames that are read in one go before what they ask for is handed over.
 const FRAMES_PER_TURN: usize = 16;
-/// A link gets at least this share of its connection's window.
-const LINK_BYTES_MIN: u64 = 64 << 10;
+/// What something said takes besides what it says of messages.
+const ITEM_BYTES: u64 = 64;
+/// What may be kept for a client that has not confirmed it, in windows of deliveries.
+const FRAMES_KEPT: u64 = 2;
 /// How long a close may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Calls that others may have put.
@@ -80,6 +79,7 @@ enum Ended {
 enum Turn {
     Frame(Option<Result<SocketMessage, SocketError>>),
     Room(Permit),
+    GoOn,
     Mail,
     Flushed,
     Call(Call),
@@ -88,18 +88,20 @@ enum Turn {
     Deadline,
 }
 
-/// A frame that waits for room.
+/// What waits for room, and nothing is read behind it.
 enum Held {
-    /// Not yet decoded.
-    Raw(Bytes),
-    /// Decoded, and found to need more room.
-    Decoded(ClientFrame),
+    /// A frame that is not paid for, and not decoded.
+    Frame(Bytes),
+    /// Requests of a frame that was taken: there is no room for what they may be answered.
+    Requests(VecDeque<Result<Request, BadRequest>>, Arc<Permit>),
 }
 
 /// A frame that was written and that the client may still ask for.
 struct Sent {
     /// Empty if it cannot be resumed.
     bytes: Bytes,
+    /// What it counts for, wherever it is.
+    held_bytes: u64,
     /// Links and the bytes of their deliveries in it.
     deliveries: Vec<(u32, u64)>,
 }
@@ -127,22 +129,23 @@ pub(crate) struct Conversation {
     acquiring: Option<Acquiring>,
     /// Frames of the client that were taken.
     seen: u64,
-    links: BTreeMap<u32, Link>,
-    receivers: HashMap<ReceiverId, u32>,
-    pending: PendingTable,
-    /// Receives that wait, by the id that the client gave them.
-    waits: HashMap<u32, (Ticket, u32)>,
-    /// Commands to be handed over, by link.
-    groups: Vec<(u32, Vec<Mailed>)>,
+    links: Links<Broker, Expect>,
     transactions: Transactions,
     /// Commits that wait for the answers to what was asked before them.
     commits: Vec<WaitingCommit>,
 
-    mailbox: Arc<Mailbox>,
-    outlet: Arc<dyn Outlet>,
-    mail: VecDeque<Mail>,
-    /// What is to be written.
+    mailbox: Arc<Mailbox<Own>>,
+    arrivals: Arrivals,
+    /// Everything that is held for the client: contents, answers, frames it has not taken.
+    account: Account,
+    /// What the account has no room for, at the moment.
+    wanted_bytes: Option<u64>,
+    apart: Apart<Work>,
+    /// What is to be written, and what it counts for.
     ready: Vec<Item>,
+    ready_bytes: u64,
+    /// Messages in it that are stored nowhere any more.
+    unwritten_count: u64,
     /// Links and the bytes of the deliveries in `ready`.
     delivered: Vec<(u32, u64)>,
     /// Frames written that the client has not confirmed, or that are not flushed; the last one has
@@ -150,21 +153,27 @@ pub(crate) struct Conversation {
     unconfirmed: VecDeque<Sent>,
     unconfirmed_bytes: u64,
     sent: u64,
-    /// Frames written again after a resumption, counted from the front of `unconfirmed`.
+    /// What they count for.
+    kept_bytes: u64,
+    /// The socket has taken not all that was written.
     unflushed: bool,
+    /// Bytes of pongs among that.
+    pong_bytes: usize,
     /// When the listener ends it.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// No deliveries for now: the socket is lost, or the listener is being stopped.
-    paused: bool,
     read_since_tick: bool,
     written_since_tick: bool,
     silent_ticks: u32,
-    unfinished_ticks: u32,
+    /// Bytes that the socket had taken in all at the last tick, and for how long it has taken too few.
+    written_bytes: u64,
+    stalled: Duration,
 }
 
 /// Closes a socket and gives its peer a moment to answer.
 async fn close(socket: &mut Socket, close: &Close) {
     tracing::debug!(code = close.code, reason = close.reason, "closing a connection");
+    // What has arrived of a frame is given up.
+    socket.get_mut().frame_taken();
     let closing = async {
         socket.send(SocketMessage::Close(Some(close.frame()))).await.ok();
         while let Some(Ok(_)) = socket.next().await {
@@ -223,24 +232,6 @@ impl Conversation {
             }
         };
         self.end(end).await;
-    }
-
-    /// Puts what was collected into the inlets of the entities.
-    fn hand_over(&mut self) {
-        for (link, group) in self.groups.drain(..) {
-            if let Some(link) = self.links.get(&link) {
-                link.entity.submit(group);
-            }
-        }
-    }
-
-    fn bounds(&self) -> Bounds {
-        let receivers = self.receivers.len().max(1) as u64;
-        Bounds {
-            window_bytes: (self.site.config.outbound_bytes_max / receivers).max(LINK_BYTES_MIN),
-            unsettled_max: self.site.config.unsettled_count_max,
-            paused: self.paused,
-        }
     }
 
     fn wire_error(&self, rejection: Rejection, path: &str) -> WireError {

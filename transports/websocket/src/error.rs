@@ -23,6 +23,9 @@ pub(crate) enum FrameError {
     /// A list has more elements than any may have.
     #[error("has a list of more than 4096 elements")]
     TooMany,
+    /// Requests of a frame ask for more than one frame may.
+    #[error("the requests of one frame ask for more than 16384 commands, or for too many values")]
+    TooMuch,
     /// There is no such operation or notice.
     #[error("has a code that is not known")]
     Unknown,

@@ -4,6 +4,7 @@
 //! operation, an answer, a push has a key in JSON and a code in the binary form, side by side here.
 //! Absent on purpose: what any of it means; `connection` knows.
 
+pub(crate) mod announce;
 pub(crate) mod binary;
 pub(crate) mod forward;
 pub(crate) mod hello;
@@ -26,6 +27,8 @@ mod tests;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use self::announce::Announced;
+pub(crate) use self::announce::announced;
 pub(crate) use self::forward::{Forward, Forwarded, Forwarding};
 pub(crate) use self::hello::{Authenticate, Closing, Hello, Welcome};
 pub(crate) use self::link::{
@@ -153,6 +156,18 @@ macro_rules! schema {
                 match code {
                     $($code => Wire::read(reader).map(Self::$variant),)*
                     _ => Err(FrameError::Unknown),
+                }
+            }
+
+            /// Notes what a body asks for, without reading it.
+            pub(crate) fn skim_body(
+                code: u8,
+                reader: &mut Reader<'_>,
+                announced: &mut Announced,
+            ) -> Result<(), FrameError> {
+                match code {
+                    $($code => <$body as Wire>::skim(reader, announced),)*
+                    _ => Ok(()),
                 }
             }
 
@@ -447,6 +462,10 @@ impl<T: Wire> Wire for Box<T> {
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         T::read(reader).map(Self::new)
     }
+
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        T::skim(reader, announced)
+    }
 }
 
 impl Run {
@@ -534,6 +553,57 @@ pub(crate) mod of_client {
         match encoding {
             Encoding::Json => json::read_server_frame(bytes),
             Encoding::Binary => binary::read_server_frame(bytes),
+        }
+    }
+}
+
+impl Notice {
+    /// What it takes in memory, about; not what it has of the contents of messages, which are counted
+    /// where they are fetched.
+    pub(crate) fn weight(&self) -> u64 {
+        /// What an error takes beside its texts.
+        const ERROR_BYTES: u64 = 160;
+
+        let error =
+            |error: &WireError| ERROR_BYTES + (error.detail.len() + error.entity.len()) as u64;
+        let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        match self {
+            Self::Error(it) => error(it),
+            Self::Detached(it) => error(&it.error),
+            Self::Accepted(it) => {
+                sends(&it.failed) + (it.sequence_numbers.len() * size_of::<Run>()) as u64
+            }
+            Self::Settled(it) => ranges(&it.failed),
+            Self::Renewed(it) => ranges(&it.failed),
+            Self::Forwarded(it) => sends(&it.failed),
+            Self::SessionState(it) => it.state.as_ref().map_or(0, Bytes::len) as u64,
+            Self::Committed(it) => (it.parts.len() * size_of_val(&it.parts)) as u64,
+            Self::Received(_)
+            | Self::Deliveries(_)
+            | Self::Done(_)
+            | Self::Welcome(_)
+            | Self::Drained(_)
+            | Self::Deleted(_)
+            | Self::SessionAccepted(_)
+            | Self::Transaction(_)
+            | Self::Heartbeat(_)
+            | Self::Closing(_) => 0,
+            // Descriptions: what they take when they are written, twice since they are made of parts.
+            Self::Queue(_)
+            | Self::Queues(_)
+            | Self::Sessions(_)
+            | Self::Topic(_)
+            | Self::Topics(_)
+            | Self::Subscription(_)
+            | Self::Subscriptions(_)
+            | Self::Rule(_)
+            | Self::Rules(_)
+            | Self::Explained(_) => {
+                let mut written = Vec::new();
+                self.write_body(&mut written);
+                2 * written.len() as u64
+            }
         }
     }
 }

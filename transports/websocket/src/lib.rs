@@ -13,7 +13,6 @@ mod listener;
 mod site;
 
 mod handshake;
-mod mailbox;
 mod metered;
 
 mod frame;

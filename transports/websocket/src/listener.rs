@@ -164,7 +164,7 @@ async fn accept(
 async fn upgrade(site: Arc<Site>, stream: TcpStream) {
     // Answers are written whole; waiting to fill a packet only delays them.
     stream.set_nodelay(true).ok();
-    let metered = Metered::new(stream, site.inbound.clone());
+    let metered = Metered::new(stream, site.inbound.seat());
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)

@@ -1,47 +1,73 @@
-//! A socket that counts what it has read of a frame that has not arrived whole. Beyond a small free
-//! part it needs room of the listener's budget, and is not read while there is none (DESIGN D6).
+//! A socket that counts what passes. What it has read of a frame that has not arrived whole needs, beyond
+//! a small free part, room that all connections of the listener share, and is not read while there is
+//! none. Who is slow yields to who waits (`Pool`).
 
-use std::future::Future;
+use std::future::Future as _;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use peeklock_core::permits::{Budget, Permit};
+use peeklock_link::{Room, Seat};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 
 /// What every connection may have read without room of the budget.
 const FREE_BYTES: u64 = 16 << 10;
 /// How much room is taken at once.
 const STEP_BYTES: u64 = 64 << 10;
-
-type Waiting = Pin<Box<dyn Future<Output = Permit> + Send>>;
+/// A frame that has begun arrives at no less than so many bytes a second, after a while.
+const PACE_BYTES: u64 = 16 << 10;
 
 /// The socket.
 pub(crate) struct Metered {
     stream: TcpStream,
-    budget: Budget,
+    seat: Seat,
     unfinished_bytes: u64,
-    permits: Vec<Permit>,
-    waiting: Option<Waiting>,
+    /// When the frame began that has not arrived whole.
+    began: Option<Instant>,
+    /// When room is asked for again.
+    again: Option<Pin<Box<Sleep>>>,
+    written_bytes: u64,
 }
 
 impl Metered {
-    pub(crate) const fn new(stream: TcpStream, budget: Budget) -> Self {
-        Self { stream, budget, unfinished_bytes: 0, permits: Vec::new(), waiting: None }
+    pub(crate) const fn new(stream: TcpStream, seat: Seat) -> Self {
+        Self { stream, seat, unfinished_bytes: 0, began: None, again: None, written_bytes: 0 }
     }
 
     /// A frame has arrived whole: its room is given back, the reader has its own bounds.
     pub(crate) fn frame_taken(&mut self) {
         self.unfinished_bytes = 0;
-        self.permits.clear();
-        self.waiting = None;
+        self.began = None;
+        self.again = None;
+        if self.seat.held_bytes() > 0 {
+            self.seat.give_back();
+        }
     }
 
-    /// Whether a frame has begun and not ended.
-    pub(crate) const fn has_unfinished_frame(&self) -> bool {
-        self.unfinished_bytes > 0
+    /// Whether a frame has begun and should have arrived by now: after so long, at its pace.
+    pub(crate) fn is_late(&self, patience: Duration) -> bool {
+        let Some(began) = self.began else { return false };
+        let paced = Duration::from_millis(self.unfinished_bytes.saturating_mul(1_000) / PACE_BYTES);
+        began.elapsed() > patience + paced
+    }
+
+    /// Whether it has to give up what has arrived.
+    pub(crate) fn must_yield(&self) -> bool {
+        self.seat.is_told_to_yield()
+    }
+
+    /// Nothing was read for a while: a frame that has begun is judged from now on.
+    pub(crate) fn begin_anew(&mut self) {
+        self.began = self.began.map(|_| Instant::now());
+    }
+
+    /// Bytes that the system has taken, in all.
+    pub(crate) const fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// Where its client is.
@@ -50,8 +76,32 @@ impl Metered {
     }
 
     const fn allowed_bytes(&self) -> u64 {
-        FREE_BYTES + STEP_BYTES * self.permits.len() as u64
+        FREE_BYTES + self.seat.held_bytes()
     }
+
+    /// Asks for more room.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let now = Instant::now();
+            let began = *self.began.get_or_insert(now);
+            match self.seat.take(STEP_BYTES, began, self.unfinished_bytes, now, context) {
+                Room::Granted => {
+                    self.again = None;
+                    return Poll::Ready(Ok(()));
+                }
+                Room::Yield => return Poll::Ready(Err(slow())),
+                Room::Later(at) => {
+                    let sleep = Box::pin(tokio::time::sleep_until(at.into()));
+                    ready!(self.again.insert(sleep).as_mut().poll(context));
+                }
+            }
+        }
+    }
+}
+
+/// The error of a frame that has to be given up.
+fn slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "a frame arrives slowly, and others wait")
 }
 
 impl AsyncRead for Metered {
@@ -61,18 +111,21 @@ impl AsyncRead for Metered {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.unfinished_bytes >= this.allowed_bytes() {
-            let waiting = this.waiting.get_or_insert_with(|| {
-                let budget = this.budget.clone();
-                Box::pin(async move { budget.acquire(STEP_BYTES).await })
-            });
-            let permit = ready!(waiting.as_mut().poll(context));
-            this.waiting = None;
-            this.permits.push(permit);
+        while this.unfinished_bytes >= this.allowed_bytes() {
+            ready!(this.poll_room(context))?;
         }
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        this.unfinished_bytes += (buffer.filled().len() - before) as u64;
+        if Pin::new(&mut this.stream).poll_read(context, buffer)?.is_pending() {
+            if this.seat.must_yield(this.unfinished_bytes, context) {
+                return Poll::Ready(Err(slow()));
+            }
+            return Poll::Pending;
+        }
+        let read = (buffer.filled().len() - before) as u64;
+        if read > 0 && this.began.is_none() {
+            this.began = Some(Instant::now());
+        }
+        this.unfinished_bytes += read;
         Poll::Ready(Ok(()))
     }
 }
@@ -83,7 +136,9 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.written_bytes += written as u64;
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::permits::Budget;
+use peeklock_link::Pool;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::WebSocketStream;
 
@@ -21,7 +21,7 @@ pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: WebSocketConfig,
     /// Frames that have not arrived whole.
-    pub(crate) inbound: Budget,
+    pub(crate) inbound: Arc<Pool>,
     conversations: Mutex<HashMap<u64, Entry>>,
     count: watch::Sender<usize>,
     stopping: watch::Sender<Option<Duration>>,
@@ -65,7 +65,7 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: WebSocketConfig) -> Self {
         Self {
             broker,
-            inbound: Budget::new(config.inbound_bytes_max),
+            inbound: Pool::new(config.inbound_bytes_max),
             config,
             conversations: Mutex::default(),
             count: watch::Sender::new(0),

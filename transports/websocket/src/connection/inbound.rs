@@ -1,44 +1,27 @@
 //! What a client asks for: from requests to commands.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use peeklock_core::Entity;
 use peeklock_core::command::{Command, LinkEnd, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::ids::{SequenceNumber, Ticket};
-use peeklock_core::permits::{COMMAND_BYTES, Permit};
-use peeklock_core::request::{Reply, Request as Mailed};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::permits::Permit;
 use peeklock_core::time::TimeSpan;
+use peeklock_link::pending::correlation;
+use peeklock_link::{Closing, Link, Source};
 
-use super::link::{Link, Source};
-use super::pending::{Expect, Pending, correlation};
-use super::{Conversation, Ended};
+use super::pending::Expect;
+use super::{Conversation, Held};
+use crate::error::FrameError;
 use crate::frame::text::Instant;
 use crate::frame::{
-    Attach, ClientFrame, Detach, Item, LIST_COUNT_MAX, Notice, Operation, Receive, Request, Role,
+    Attach, BadRequest, Detach, LIST_COUNT_MAX, Notice, Operation, Receive, Request, Role,
     WireError,
 };
-
-/// What a frame costs of a budget: its bytes, and a least cost for each command in it.
-pub(super) fn cost(frame: &ClientFrame, length: u64) -> u64 {
-    let count: usize = frame.requests.iter().flatten().map(commands).sum();
-    length.max(COMMAND_BYTES * count as u64)
-}
-
-/// How many commands a request is, as far as it tells.
-fn commands(request: &Request) -> usize {
-    match &request.operation {
-        Operation::Send(send) | Operation::SendBatch(send) => send.messages.len(),
-        Operation::Forward(forward) => forward.messages.len(),
-        Operation::Settle(settle) => settle.lock_tokens.len(),
-        Operation::Renew(renew) => renew.lock_tokens.len(),
-        Operation::SendIn(sent) => sent.send.messages.len(),
-        Operation::SettleIn(settle) => settle.settle.lock_tokens.len(),
-        Operation::RenewIn(renew) => renew.renew.lock_tokens.len(),
-        _ => 1,
-    }
-}
 
 /// Why a request is not carried out.
 pub(super) enum Refusal {
@@ -67,30 +50,37 @@ pub(super) struct Asked {
 }
 
 impl Conversation {
-    /// Carries out what a frame asks for, in its order.
+    /// Carries out what a frame asks for, in its order, as far as there is room for the answers.
     pub(super) async fn carry_out(
         &mut self,
-        frame: ClientFrame,
+        mut requests: VecDeque<Result<Request, BadRequest>>,
         permit: Arc<Permit>,
-    ) -> Result<(), Ended> {
-        self.confirm(frame.seen);
-        for request in frame.requests {
-            let (id, done) = match request {
-                Ok(Request { id, .. }) if self.awaits(id) => {
+    ) {
+        while let Some(request) = requests.front() {
+            if !self.may_ask(request) {
+                self.held = Some(Held::Requests(requests, permit));
+                return;
+            }
+            let (id, done) = match requests.pop_front() {
+                Some(Ok(Request { id, .. })) if self.awaits(id) => {
                     let detail =
                         format!("the id {id} is in use by a request that is not answered yet");
                     // Under that id it would be taken for the answer to the other request.
                     (0, Err((Rejection::argument(detail).into(), None)))
                 }
-                Ok(Request { id, operation }) => {
+                Some(Ok(Request { id, operation })) => {
                     let entity = entity_of(self, &operation);
                     let asked = Asked { id, permit: Arc::clone(&permit) };
                     (id, self.operate(asked, operation).await.map_err(|it| (it, entity)))
                 }
-                Err(bad) => {
-                    let detail = format!("the request {}", bad.error);
-                    (bad.id, Err((Rejection::argument(detail).into(), None)))
+                Some(Err(bad)) => {
+                    let rejection = match bad.error {
+                        FrameError::TooMuch => Rejection::quota_exceeded(bad.error.to_string()),
+                        error => Rejection::argument(format!("the request {error}")),
+                    };
+                    (bad.id, Err((rejection.into(), None)))
                 }
+                None => return,
             };
             if let Err((refusal, entity)) = done {
                 let error = match refusal {
@@ -99,16 +89,14 @@ impl Conversation {
                         self.wire_error(rejection, entity.as_deref().unwrap_or_default())
                     }
                 };
-                self.ready.push(Item { id, notice: Notice::Error(error) });
+                self.say(id, Notice::Error(error));
             }
         }
-        self.seen += 1;
-        Ok(())
     }
 
     /// Whether a request with this id is not answered yet.
     fn awaits(&self, id: u32) -> bool {
-        self.pending.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
+        self.links.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
     }
 
     async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
@@ -141,7 +129,7 @@ impl Conversation {
             }
             Operation::Receive(receive) => self.receive(asked, &receive),
             Operation::Withdraw(withdraw) => {
-                self.withdraw(withdraw.request);
+                self.links.withdraw(withdraw.request);
                 self.done(&asked);
                 Ok(())
             }
@@ -161,8 +149,7 @@ impl Conversation {
                         holder: Some(link.receiver),
                     },
                 };
-                let expect = Expect::Messages { link: numbered.link };
-                self.command(asked, numbered.link, command, expect)
+                self.look(asked, numbered.link, command)
             }
             Operation::Settle(settle) => self.settle(asked, settle),
             Operation::Renew(renew) => self.renew(asked, &renew),
@@ -174,13 +161,13 @@ impl Conversation {
                     }
                     None => Command::Peek { from, count_max },
                 };
-                let expect = Expect::Messages { link: peek.link };
-                self.command(asked, peek.link, command, expect)
+                self.look(asked, peek.link, command)
             }
             Operation::DeleteBatch(delete) => {
                 let count_max = delete.max_count.unwrap_or_else(|| self.delete_count_max());
                 let enqueued_before = delete.enqueued_before_utc.map(|Instant(at)| at);
-                let command = self.receiver(delete.link)?.delete_batch(count_max, enqueued_before);
+                let link = self.receiver(delete.link)?;
+                let command = super::session::delete_batch(link, count_max, enqueued_before);
                 self.command(asked, delete.link, command, Expect::Deleted)
             }
             Operation::DeleteDeferred(delete) => {
@@ -231,7 +218,7 @@ impl Conversation {
     /// Answers at once that it is done, if an answer is asked for.
     pub(super) fn done(&mut self, asked: &Asked) {
         if asked.id != 0 {
-            self.ready.push(Item { id: asked.id, notice: Notice::Done(Default::default()) });
+            self.say(asked.id, Notice::Done(Default::default()));
         }
     }
 
@@ -239,26 +226,26 @@ impl Conversation {
         u32::try_from(self.broker.settings().limits.batch_delete_count_max).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn link(&self, number: u32) -> Result<&Link, Rejection> {
+    pub(super) fn link(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         self.links
-            .get(&number)
-            .filter(|link| link.closing.is_none() && !matches!(link.source, Source::Awaited))
+            .get(number)
+            .filter(|link| link.is_open())
             .ok_or_else(|| Rejection::invalid_operation(format!("no link {number} is attached")))
     }
 
     /// A link of the role that receives, settles and looks.
-    pub(super) fn receiver(&self, number: u32) -> Result<&Link, Rejection> {
+    pub(super) fn receiver(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         let link = self.link(number)?;
-        if link.role == Role::Receiver {
+        if link.role == peeklock_link::Role::Receiver {
             return Ok(link);
         }
         Err(Rejection::invalid_operation(format!("link {number} is a sender, not a receiver")))
     }
 
     /// A link of the role that sends.
-    pub(super) fn sender(&self, number: u32) -> Result<&Link, Rejection> {
+    pub(super) fn sender(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         let link = self.link(number)?;
-        if link.role == Role::Sender {
+        if link.role == peeklock_link::Role::Sender {
             return Ok(link);
         }
         Err(Rejection::invalid_operation(format!("link {number} is a receiver, not a sender")))
@@ -266,45 +253,7 @@ impl Conversation {
 
     /// Adds a request whose answer is awaited.
     pub(super) fn await_answer(&mut self, asked: Asked, link: u32, expect: Expect) -> usize {
-        let path = match self.links.get(&link) {
-            Some(link) => Arc::clone(&link.path),
-            None => "".into(),
-        };
-        let Asked { id, permit } = asked;
-        self.pending.insert(Pending { id, path, expect, _permit: Some(permit) })
-    }
-
-    /// Adds something that the conversation itself asks.
-    pub(super) fn await_own(&mut self, id: u32, link: u32, expect: Expect) -> usize {
-        let path = match self.links.get(&link) {
-            Some(link) => Arc::clone(&link.path),
-            None => "".into(),
-        };
-        self.pending.insert(Pending { id, path, expect, _permit: None })
-    }
-
-    /// Puts a command into the group of its link.
-    pub(super) fn submit(&mut self, number: u32, command: Command, correlation: u64) -> Ticket {
-        let ticket = self.broker.ticket();
-        self.submit_as(number, ticket, command, correlation);
-        ticket
-    }
-
-    pub(super) fn submit_as(
-        &mut self,
-        number: u32,
-        ticket: Ticket,
-        command: Command,
-        correlation: u64,
-    ) {
-        let Some(link) = self.links.get(&number) else { return };
-        let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
-        let sub_queue = link.entity.sub_queue();
-        let mailed = Mailed { ticket, sub_queue, command, reply };
-        match self.groups.iter_mut().find(|(of, _)| *of == number) {
-            Some((_, group)) => group.push(mailed),
-            None => self.groups.push((number, vec![mailed])),
-        }
+        self.links.ask(link, asked.id, Some(asked.permit), expect)
     }
 
     /// Carries out a request that is one command.
@@ -317,7 +266,14 @@ impl Conversation {
     ) -> Done {
         self.link(link)?;
         let slot = self.await_answer(asked, link, expect);
-        self.submit(link, command, correlation(slot, 0));
+        self.links.submit(link, command, correlation(slot, 0));
+        Ok(())
+    }
+
+    /// Carries out a request that is one command and is answered with messages.
+    pub(super) fn look(&mut self, asked: Asked, link: u32, command: Command) -> Done {
+        self.link(link)?;
+        self.links.look(link, command, asked.id, Some(asked.permit));
         Ok(())
     }
 
@@ -329,20 +285,15 @@ impl Conversation {
             Role::Receiver => Action::Receive,
         };
         let entity = self.access.entity(&path, purpose).await?;
-        let link = Link::new(entity, role, mode.into());
-        if role == Role::Receiver {
-            self.receivers.insert(link.receiver, number);
-        }
-        self.links.insert(number, link);
+        let path = entity.path().into();
+        self.links.attach(number, entity, path, role.into(), mode.into());
         match credit {
             Some(credit) if role == Role::Receiver => {
-                let slot = self.await_answer(asked, number, Expect::Attached { link: number });
-                self.start_flow(number, credit, correlation(slot, 0));
+                self.links.attach_flow(number, credit, asked.id, asked.permit);
             }
             // Attached all the same, so that it hears when its queue is gone (ENT-15).
             None if role == Role::Receiver => {
-                let slot = self.await_answer(asked, number, Expect::Watching { link: number });
-                self.start_flow(number, 0, correlation(slot, 0));
+                self.links.attach_watching(number, asked.id, asked.permit);
             }
             Some(_) | None => self.done(&asked),
         }
@@ -351,7 +302,7 @@ impl Conversation {
 
     /// A new link needs a number that is free, and a place.
     pub(super) fn refuse_link(&self, number: u32) -> Result<(), Rejection> {
-        if self.links.contains_key(&number) {
+        if self.links.get(number).is_some() {
             let detail = format!("link {number} is attached already");
             return Err(Rejection::invalid_operation(detail));
         }
@@ -368,39 +319,15 @@ impl Conversation {
             return Err(Rejection::argument("receive needs an id, to be answered").into());
         }
         let number = receive.link;
-        let link = self.receiver(number)?;
+        self.receiver(number)?;
         let wait = self.wait_of(receive.wait_seconds)?;
         let count_max = receive.max_count;
         if count_max as usize > LIST_COUNT_MAX {
             let detail = format!("maxCount is {count_max}, not 1 to {LIST_COUNT_MAX}");
             return Err(Rejection::out_of_range(detail).into());
         }
-        let waits = wait > TimeSpan::ZERO;
-        let bytes_max = self.site.config.outbound_bytes_max;
-        let command = match link.source {
-            Source::Session(_) => {
-                link.in_session(SessionCommand::Receive { count_max, bytes_max, wait })
-            }
-            Source::Queue | Source::Awaited => Command::Receive {
-                mode: link.mode,
-                count_max,
-                bytes_max,
-                wait,
-                holder: Some(link.receiver),
-            },
-        };
-        let id = asked.id;
-        let expect = Expect::Messages { link: number };
-        // A receive that waits holds little, and no room.
-        let slot = if waits {
-            self.await_own(id, number, expect)
-        } else {
-            self.await_answer(asked, number, expect)
-        };
-        let ticket = self.submit(number, command, correlation(slot, 0));
-        if waits {
-            self.waits.insert(id, (ticket, number));
-        }
+        let Asked { id, permit } = asked;
+        self.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
         Ok(())
     }
 
@@ -412,29 +339,19 @@ impl Conversation {
         if wait == TimeSpan::ZERO || self.deadline.is_some() {
             return Ok(TimeSpan::ZERO);
         }
-        if self.waits.len() >= self.command_count_max() {
-            let detail = format!("{} requests wait on this connection already", self.waits.len());
+        let count = self.links.waiting_count();
+        if count >= self.command_count_max() {
+            let detail = format!("{count} requests wait on this connection already");
             return Err(Rejection::quota_exceeded(detail));
         }
         Ok(wait)
-    }
-
-    /// Ends a request that waits: a receive is answered with nothing, an accept with
-    /// `OperationCancelled`.
-    pub(super) fn withdraw(&mut self, request: u32) {
-        let Some((call, link)) = self.waits.remove(&request) else { return };
-        let slot = self.await_own(0, link, Expect::Unheard);
-        self.submit(link, Command::CancelReceive { call }, correlation(slot, 0));
     }
 
     fn detach(&mut self, asked: &Asked, detach: &Detach) -> Done {
         let Detach { link: number, release } = *detach;
         self.link(number)?;
         let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
-        if let Some(link) = self.links.get_mut(&number) {
-            link.closing = Some((asked.id, end));
-        }
-        self.quiet(number);
+        self.links.detach(number, Closing { id: asked.id, end });
         Ok(())
     }
 }
@@ -499,7 +416,7 @@ fn entity_of(conversation: &Conversation, operation: &Operation) -> Option<Arc<s
         | Operation::ListTopics(_)
         | Operation::Heartbeat(_) => return None,
     };
-    conversation.links.get(&link).map(|link| Arc::clone(&link.path))
+    conversation.links.get(link).map(|link| Arc::clone(&link.path))
 }
 
 fn sequences(numbers: Vec<u64>) -> Vec<SequenceNumber> {

@@ -2,6 +2,7 @@
 //! the conversation goes on.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::Access;
@@ -10,6 +11,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_link::Mail;
 
 use super::Conversation;
 use super::inbound::{Asked, Done};
@@ -17,27 +19,54 @@ use super::pending::Expect;
 use crate::frame::queue::{QueueList, QueueView};
 use crate::frame::text::Instant;
 use crate::frame::{CreateQueue, Deleted, ListQueues, Notice, Purge, UpdateQueue, WireError};
-use crate::mailbox::Mail;
 
 /// An update without a version is tried against so many versions by others.
 const CONFLICTS_MAX: usize = 16;
 
+/// Something to be done apart.
+pub(super) struct Work {
+    slot: usize,
+    work: Pin<Box<dyn Future<Output = Result<Notice, BrokerError>> + Send>>,
+}
+
+/// What was done apart is answered with.
+pub(super) struct Own {
+    slot: usize,
+    notice: Box<Notice>,
+}
+
 impl Conversation {
-    /// Runs something apart; its answer comes by mail.
+    /// Has something done apart; its answer comes by mail.
     pub(super) fn apart(
         &mut self,
         asked: Asked,
         work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
     ) {
-        let slot = self.await_answer(asked, 0, Expect::Own);
-        let mailbox = Arc::clone(&self.mailbox);
-        tokio::spawn(async move {
-            let notice = match work.await {
-                Ok(notice) => notice,
-                Err(error) => Notice::Error(WireError::from(&error)),
-            };
-            mailbox.put(Mail::Own { slot, notice: Box::new(notice) });
-        });
+        let slot = self.links.ask_of("".into(), asked.id, Some(asked.permit), Expect::Own);
+        self.apart.push(Work { slot, work: Box::pin(work) });
+        self.begin_apart();
+    }
+
+    /// Begins what waits, while there is room for its answers and little is under way.
+    pub(super) fn begin_apart(&mut self) {
+        while let Some(Work { slot, work }) = self.apart.begin(self.may_answer()) {
+            let mailbox = Arc::clone(&self.mailbox);
+            tokio::spawn(async move {
+                let notice = match work.await {
+                    Ok(notice) => notice,
+                    Err(error) => Notice::Error(WireError::from(&error)),
+                };
+                mailbox.put(Mail::Own(Own { slot, notice: Box::new(notice) }));
+            });
+        }
+    }
+
+    /// Something was done apart.
+    pub(super) fn done_apart(&mut self, own: Own) {
+        self.apart.done();
+        if let Some((id, _, _)) = self.links.answered(own.slot) {
+            self.say(id, *own.notice);
+        }
     }
 
     pub(super) fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
@@ -102,7 +131,7 @@ impl Conversation {
         let link = self.receiver(purge.link)?;
         let entity = link.entity.clone();
         let before = purge.enqueued_before_utc.map_or_else(|| self.broker.now(), |Instant(at)| at);
-        let command = link.delete_batch(self.delete_count_max(), Some(before));
+        let command = super::session::delete_batch(link, self.delete_count_max(), Some(before));
         self.apart(asked, async move {
             let mut deleted = 0;
             loop {

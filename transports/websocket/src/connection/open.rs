@@ -1,6 +1,6 @@
 //! How a conversation begins: with a hello, anew or as one that is resumed.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,21 +8,19 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::request::Outlet;
 use peeklock_core::transaction::Transactions;
+use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::close;
-use super::pending::PendingTable;
 use super::serve::payload;
-use super::{CALLS_MAX, Conversation, Ended, HEARTBEAT_SECONDS_MIN};
+use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Held};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{
     ClientFrame, Encoding, Hello, Item, Notice, Operation, Request, ServerFrame, Welcome,
 };
-use crate::mailbox::Mailbox;
 use crate::site::{Call, Handover, Site, Socket};
 
 /// Serves a socket after its upgrade, to its end.
@@ -58,7 +56,12 @@ pub(crate) async fn converse(site: Arc<Site>, mut socket: Socket, encoding: Enco
 async fn hello(socket: &mut Socket, encoding: Encoding) -> Result<(u32, Hello), Option<Close>> {
     let message = loop {
         match socket.next().await {
-            Some(Ok(SocketMessage::Ping(_) | SocketMessage::Pong(_))) => {}
+            // The pong has to be taken before another ping is read.
+            Some(Ok(SocketMessage::Ping(_))) => {
+                socket.flush().await.map_err(|_| None)?;
+                socket.get_mut().frame_taken();
+            }
+            Some(Ok(SocketMessage::Pong(_))) => socket.get_mut().frame_taken(),
             Some(Ok(message)) => break message,
             Some(Err(SocketError::Capacity(_))) => {
                 return Err(Some(Close::new(code::TOO_BIG, "the frame is too large")));
@@ -111,8 +114,17 @@ impl Conversation {
             .map(|seconds| Duration::from_secs(seconds.into()).min(site.config.grace))
             .filter(|grace| !grace.is_zero());
         tracing::debug!(client = hello.client, ?encoding, "connection opened");
-        let mailbox = Arc::new(Mailbox::default());
+        let mailbox: Arc<Mailbox<_>> = Arc::default();
+        let config = &site.config;
+        let window_bytes = config.outbound_bytes_max;
         let conversation = Self {
+            links: Links::new(
+                broker.clone(),
+                Arc::clone(&mailbox) as Arc<_>,
+                window_bytes,
+                config.unsettled_count_max,
+            ),
+            account: Account::new(broker.outbound_budget(), FRAMES_KEPT * window_bytes),
             budget: broker.connection_budget(),
             heartbeat: site.config.heartbeat,
             transactions: Transactions::new(&broker),
@@ -127,27 +139,27 @@ impl Conversation {
             held: None,
             acquiring: None,
             seen: 0,
-            links: BTreeMap::new(),
-            receivers: HashMap::new(),
-            pending: PendingTable::default(),
-            waits: HashMap::new(),
-            groups: Vec::new(),
             commits: Vec::new(),
-            outlet: Arc::clone(&mailbox) as Arc<dyn Outlet>,
             mailbox,
-            mail: VecDeque::new(),
+            arrivals: Arrivals::default(),
+            wanted_bytes: None,
+            apart: Apart::default(),
             ready: Vec::new(),
+            ready_bytes: 0,
+            unwritten_count: 0,
             delivered: Vec::new(),
             unconfirmed: VecDeque::new(),
             unconfirmed_bytes: 0,
+            kept_bytes: 0,
             sent: 0,
             unflushed: false,
+            pong_bytes: 0,
             deadline: None,
-            paused: false,
             read_since_tick: true,
             written_since_tick: true,
             silent_ticks: 0,
-            unfinished_ticks: 0,
+            written_bytes: 0,
+            stalled: Duration::ZERO,
             site,
         };
         conversation.run(handover).await;
@@ -161,7 +173,9 @@ impl Conversation {
     ) -> Result<(), Ended> {
         let Handover { socket, hello, hello_id, received } = handover;
         // A frame that waited for room was not counted as taken: its client sends it again.
-        (self.held, self.acquiring) = (None, None);
+        if matches!(self.held, Some(Held::Frame(_))) {
+            (self.held, self.acquiring) = (None, None);
+        }
         let principal = Principal::anonymous().with_token_if_any(hello.token.as_deref());
         self.access.renew(principal.from_peer(socket.get_ref().peer())).await;
         let config = &self.site.config;
@@ -209,13 +223,14 @@ impl Conversation {
         if !matches!(written, Ok(Ok(()))) {
             return Err(Ended::Lost(None));
         }
-        self.unflushed = false;
+        (self.unflushed, self.pong_bytes) = (false, 0);
         (self.read_since_tick, self.written_since_tick) = (true, true);
-        (self.silent_ticks, self.unfinished_ticks) = (0, 0);
+        (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
         self.place.mark_lost(false);
         if self.deadline.is_none() {
-            self.paused = false;
-            self.limit_all();
+            self.links.pause(false);
+            self.links.limit_all();
+            self.links.hand_over();
         }
         Ok(())
     }
@@ -226,8 +241,9 @@ impl Conversation {
         if self.deadline.is_some() {
             return Err(LinkEnd::ByBroker);
         }
-        self.paused = true;
-        self.limit_all();
+        self.links.pause(true);
+        self.links.limit_all();
+        self.links.hand_over();
         self.place.mark_lost(true);
         // What has begun to wait for room goes on with the next socket.
         let stop = self.stop.as_mut();

@@ -1,41 +1,35 @@
 //! What comes back: from answers and deliveries to frames.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use futures_util::SinkExt;
-use futures_util::future::join_all;
-use peeklock_core::command::{Command, LinkEnd, Outcome, ReceivedMessage, Settlement};
+use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::condition::Condition;
-use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::ids::LockToken;
 use peeklock_core::request::Released;
+use peeklock_link::{Event, Mail, Next};
 
-use super::link::Link;
-use super::pending::{Expect, Keyed, correlation, place};
+use super::pending::Expect;
 use super::{Conversation, Ended, Sent};
 use crate::frame::message::{Carried, Delivered};
+use crate::frame::session::SessionAccepted;
 use crate::frame::text::Instant;
 use crate::frame::{
-    Accepted, Closing, Deliveries, Detached, Drained, Encoding, FailedRange, FailedSend, Forwarded,
-    Item, LIST_COUNT_MAX, Messages, Notice, Run, ServerFrame, Settled,
+    Accepted, Closing, Deleted, Deliveries, Detached, Drained, Encoding, FailedSend, Forwarded,
+    Item, LIST_COUNT_MAX, Messages, Notice, Renewed, Run, ServerFrame, Settled,
 };
-use crate::frame::{Deleted, Renewed};
-use crate::mailbox::Mail;
 use crate::site::Socket;
 
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: u64 = 256 << 10;
-/// What an item takes besides the content of its messages, for that estimate.
-const ITEM_BYTES: u64 = 64;
-/// Pieces of mail whose contents are fetched from the store at the same time.
-const LOADS_MAX: usize = 64;
 
 impl Conversation {
-    /// Writes one frame of what is there.
+    /// Takes what came, and writes one frame of what is there.
     pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), Ended> {
-        self.collect().await;
+        self.collect();
+        if self.unflushed || !self.may_write() {
+            return Ok(());
+        }
         let Some(frame) = self.next_frame() else { return Ok(()) };
         self.written_since_tick = true;
         // Nothing else is buffered, so this does not wait.
@@ -44,102 +38,144 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes mail until there is enough for a frame.
-    async fn collect(&mut self) {
+    /// Takes what came until there is enough for a frame. What has to be read from the store is fetched
+    /// beside the conversation; only its link waits for it.
+    fn collect(&mut self) {
         let mut arrived = Vec::new();
         self.mailbox.take(&mut arrived);
-        self.mail.extend(arrived);
-        let (mut bytes, mut fetched) = (0, 0);
+        for mail in arrived {
+            match mail {
+                Mail::Released(released) => {
+                    self.arrivals.push(self.links.link_of(&released), released);
+                }
+                Mail::Fetched(fetched) => self.arrivals.fetched(fetched),
+                Mail::Own(own) => self.done_apart(own),
+            }
+        }
+        self.wanted_bytes = None;
+        let mut bytes = 0;
         while bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX {
-            if fetched == 0 {
-                fetched = self.fetch().await;
-            }
-            fetched = fetched.saturating_sub(1);
-            let Some(mail) = self.mail.pop_front() else { break };
-            bytes += ITEM_BYTES + self.take_mail(mail);
-        }
-    }
-
-    /// Fetches those contents of the next pieces of mail that are in the store; returns of how many.
-    async fn fetch(&mut self) -> usize {
-        let count = self.mail.len().min(LOADS_MAX);
-        let stored = self
-            .mail
-            .iter_mut()
-            .take(count)
-            .flat_map(|mail| match mail {
-                Mail::Released(Released::Delivery { message, .. }) => {
-                    std::slice::from_mut(&mut **message)
+            match self.arrivals.next(&mut self.account) {
+                Next::Ready(released, held_bytes) => {
+                    bytes += super::ITEM_BYTES + held_bytes;
+                    self.tell(released, held_bytes);
                 }
-                Mail::Released(Released::Answer {
-                    result: Ok(Outcome::Received(messages) | Outcome::Peeked(messages)),
-                    ..
-                }) => messages.as_mut_slice(),
-                Mail::Released(_) | Mail::Own { .. } => &mut [],
-            })
-            .flat_map(|message| {
-                std::iter::once(&mut message.content).chain(message.overlays.iter_mut())
-            })
-            .filter(|content| content.loaded().is_none());
-        join_all(stored.map(fetch_one)).await;
-        for mail in self.mail.iter_mut().take(count) {
-            if let Mail::Released(Released::Answer {
-                result: Ok(Outcome::SessionState(Some(state))),
-                ..
-            }) = mail
-            {
-                fetch_one(state).await;
-            }
-        }
-        count
-    }
-
-    /// Turns one piece of mail into what the client is told; returns its bytes.
-    pub(super) fn take_mail(&mut self, mail: Mail) -> u64 {
-        match mail {
-            Mail::Released(Released::Delivery { receiver, message }) => {
-                self.deliver(receiver, *message)
-            }
-            Mail::Released(Released::Answer { correlation, result }) => {
-                self.answer(correlation, result)
-            }
-            Mail::Released(Released::Detached { receiver, reason }) => {
-                self.detached(receiver, reason);
-                0
-            }
-            Mail::Own { slot, notice } => {
-                if let Some(pending) = self.pending.remove(slot) {
-                    self.ready.push(Item { id: pending.id, notice: *notice });
+                Next::NoRoom(wanted) => {
+                    self.wanted_bytes = Some(wanted);
+                    break;
                 }
-                0
+                Next::Nothing => break,
             }
+        }
+        for fetch in self.arrivals.fetches() {
+            let mailbox = std::sync::Arc::clone(&self.mailbox);
+            tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
+        }
+        self.begin_apart();
+    }
+
+    /// Turns what came from an entity into what the client is told; it holds so much of the account.
+    fn tell(&mut self, released: Released, held_bytes: u64) {
+        let is_told = match self.links.take(released) {
+            Event::Nothing => false,
+            Event::Delivered { link, number, message } => self.deliver(link, number, *message),
+            Event::Stopped { link, path, reason } => {
+                let error = self.wire_error(reason, &path);
+                self.say(0, Notice::Detached(Detached { link, error }));
+                false
+            }
+            Event::Done { id, path, result } => {
+                match result {
+                    Ok(()) if id == 0 => {}
+                    Ok(()) => self.say(id, Notice::Done(Default::default())),
+                    Err(rejection) => self.fail(id, rejection, &path),
+                }
+                false
+            }
+            Event::Watching { id, link, path, stopped } => {
+                if let Some(reason) = stopped {
+                    let error = self.wire_error(reason, &path);
+                    self.say(0, Notice::Detached(Detached { link, error }));
+                }
+                if id != 0 {
+                    self.say(id, Notice::Done(Default::default()));
+                }
+                false
+            }
+            Event::Drained { id, path, result } => {
+                match result {
+                    Ok(unused) => {
+                        let unused = u32::try_from(unused).unwrap_or(u32::MAX);
+                        self.say(id, Notice::Drained(Drained { unused }));
+                    }
+                    Err(rejection) => self.fail(id, rejection, &path),
+                }
+                false
+            }
+            Event::Messages { id, link, path, result, taken_count } => match result {
+                Ok(messages) => self.received(id, link, messages, taken_count, &path),
+                Err(rejection) => {
+                    self.fail(id, rejection, &path);
+                    false
+                }
+            },
+            Event::Accepted { id, path, result } => {
+                match result {
+                    Ok((session, until)) => {
+                        let session_id = session.to_string();
+                        let locked_until_utc = Instant(until);
+                        let accepted = SessionAccepted { session_id, locked_until_utc };
+                        self.say(id, Notice::SessionAccepted(accepted));
+                    }
+                    Err(rejection) => self.fail(id, rejection, &path),
+                }
+                false
+            }
+            Event::Answer { slot, index, result } => {
+                self.answer(slot, index, result);
+                false
+            }
+        };
+        if is_told {
+            self.ready_bytes += held_bytes;
+        } else {
+            self.account.release(held_bytes);
         }
     }
 
-    fn deliver(&mut self, receiver: ReceiverId, message: ReceivedMessage) -> u64 {
-        let Some(number) = self.receivers.get(&receiver).copied() else { return 0 };
-        let Some(link) = self.links.get_mut(&number) else { return 0 };
+    /// Says something; what it holds is counted until its frame is.
+    pub(super) fn say(&mut self, id: u32, notice: Notice) {
+        let bytes = super::ITEM_BYTES + notice.weight();
+        self.account.hold(bytes);
+        self.ready_bytes += bytes;
+        self.ready.push(Item { id, notice });
+    }
+
+    pub(super) fn fail(&mut self, id: u32, rejection: Rejection, path: &str) {
+        let error = self.wire_error(rejection, path);
+        self.say(id, Notice::Error(error));
+    }
+
+    fn deliver(&mut self, number: u32, delivery: u32, message: ReceivedMessage) -> bool {
         let lock = message.facts.lock;
-        if link.closing.is_some() || self.deadline.is_some() {
-            // Its delivery has not begun: it is given back as if it had never been taken (RCV-14).
-            link.undelivered.extend(lock.map(|lock| lock.token));
-            if link.closing.is_none() {
-                self.give_back(number);
-            }
-            return 0;
-        }
         let bytes = u64::from(message.facts.size);
         let Some(delivered) = delivered(self.encoding, message) else {
-            link.undelivered.extend(lock.map(|lock| lock.token));
-            self.give_back(number);
-            self.break_flow(number);
-            return 0;
+            let path = self.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
+            let token = lock.map(|lock| lock.token);
+            token.and_then(|token| self.links.settled(token));
+            self.links.give_back(number, token);
+            self.links.break_flow(number);
+            let reason = Rejection::internal("the content of a message cannot be read");
+            let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
+            self.say(0, Notice::Detached(Detached { link: number, error }));
+            return false;
         };
-        let delivery = link.number(lock);
+        self.unwritten_count += u64::from(lock.is_none());
         self.delivered.push((number, bytes));
         if let Some(Item { notice: Notice::Deliveries(group), .. }) = self.ready.last_mut()
             && group.link == number
             && group.messages.len() < LIST_COUNT_MAX
+            && u32::try_from(group.messages.len()).ok() == delivery.checked_sub(group.first)
         {
             group.messages.push(delivered);
         } else {
@@ -147,47 +183,14 @@ impl Conversation {
             let group = Deliveries { link: number, first: delivery, messages };
             self.ready.push(Item::push(Notice::Deliveries(group)));
         }
-        bytes
+        true
     }
 
-    /// The store has lost content: the flow ends, and its client is told.
-    fn break_flow(&mut self, number: u32) {
-        let Some(link) = self.links.get_mut(&number) else { return };
-        link.flow = None;
-        let (receiver, path) = (link.receiver, std::sync::Arc::clone(&link.path));
-        let slot = self.await_own(0, number, Expect::Unheard);
-        let detach = Command::Detach { receiver, end: LinkEnd::ByBroker };
-        self.submit(number, detach, correlation(slot, 0));
-        let reason = Rejection::internal("the content of a message cannot be read");
-        let error = self.wire_error(reason, &path);
-        self.ready.push(Item::push(Notice::Detached(Detached { link: number, error })));
-    }
-
-    fn detached(&mut self, receiver: ReceiverId, reason: Rejection) {
-        let Some(number) = self.receivers.get(&receiver).copied() else { return };
-        let Some(link) = self.links.get_mut(&number) else { return };
-        link.flow = None;
-        let path = std::sync::Arc::clone(&link.path);
-        let error = self.wire_error(reason, &path);
-        self.ready.push(Item::push(Notice::Detached(Detached { link: number, error })));
-    }
-
-    /// Gives messages back whose delivery has not begun.
-    pub(super) fn give_back(&mut self, number: u32) {
-        let Some(link) = self.links.get_mut(&number) else { return };
-        for token in std::mem::take(&mut link.undelivered) {
-            let slot = self.await_own(0, number, Expect::Unheard);
-            let command = Command::Settle { token, settlement: Settlement::Release };
-            self.submit(number, command, correlation(slot, 0));
-        }
-    }
-
-    /// Takes the answer to a command; returns the bytes of what the client is told.
-    fn answer(&mut self, correlation: u64, result: Result<Outcome, Rejection>) -> u64 {
-        let (slot, index) = place(correlation);
-        let Some(pending) = self.pending.get_mut(slot) else { return 0 };
-        let path = std::sync::Arc::clone(&pending.path);
-        match &mut pending.expect {
+    /// Takes the answer to one of the conversation's own commands.
+    fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
+        let broker = &self.broker;
+        let Some((_, path, expect)) = self.links.asked_mut(slot) else { return };
+        match expect {
             Expect::Sent(sent) => {
                 sent.left = sent.left.saturating_sub(1);
                 let is_done = sent.left == 0;
@@ -199,7 +202,7 @@ impl Conversation {
                     }
                     Ok(_) => {}
                     Err(rejection) => {
-                        let error = (&self.broker.refuse(rejection, &path)).into();
+                        let error = (&broker.refuse(rejection, &path)).into();
                         let index = u32::try_from(index).unwrap_or(u32::MAX);
                         sent.failed.push(FailedSend { index, error });
                     }
@@ -207,119 +210,61 @@ impl Conversation {
                 if is_done {
                     self.finish(slot);
                 }
-                return 0;
             }
             Expect::Settled(keyed) | Expect::Renewed { keyed, .. } => {
                 keyed.left = keyed.left.saturating_sub(1);
                 let (is_done, link) = (keyed.left == 0, keyed.link);
                 let key = keyed.keys.get(index).copied().unwrap_or(0);
                 let token = keyed.tokens.get(index).copied();
-                let is_renewal = matches!(result, Ok(Outcome::Renewed(_)));
-                match result {
-                    Ok(Outcome::Renewed(at)) => {
-                        if let Expect::Renewed { until, .. } = &mut pending.expect {
-                            *until = Some(until.map_or(at, |until| until.min(at)));
-                        }
-                        if let Some((link, number)) = holder(&mut self.links, link, token) {
-                            link.renewed(number, at);
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(ref rejection) => keyed.fail(key, rejection, |rejection| {
-                        (&self.broker.refuse(rejection.clone(), &path)).into()
-                    }),
+                if let Err(rejection) = &result {
+                    keyed.fail(key, rejection, |rejection| {
+                        (&broker.refuse(rejection.clone(), &path)).into()
+                    });
                 }
-                let is_lost = |rejection: &Rejection| {
-                    let lost = [Condition::MessageLockLost, Condition::SessionLockLost];
-                    lost.contains(&rejection.condition())
-                };
-                let is_over = match &result {
-                    Ok(_) => !is_renewal,
-                    Err(rejection) => is_lost(rejection),
-                };
-                let mut settled = link;
-                if is_over && let Some((holder, number)) = holder(&mut self.links, link, token) {
-                    holder.settled(number);
-                    settled = self.receivers.get(&holder.receiver).copied().unwrap_or(link);
+                if let Ok(Outcome::Renewed(at)) = &result
+                    && let Expect::Renewed { until, .. } = expect
+                {
+                    *until = Some(until.map_or(*at, |until| until.min(*at)));
                 }
+                let settled = self.settled_by(&result, token).unwrap_or(link);
                 if is_done {
                     self.finish(slot);
                     // There may be room for more unsettled deliveries.
-                    self.limit(settled);
+                    self.links.limit(settled);
                 }
-                return 0;
             }
-            Expect::Joined(_) => {
-                self.joined(slot, index, result, &path);
-                return 0;
-            }
-            _ => {}
+            Expect::Joined(_) => self.joined(slot, index, result, &path),
+            _ => self.answer_whole(slot, result),
         }
-        let Some(pending) = self.pending.remove(slot) else { return 0 };
-        let id = pending.id;
-        let notice = match (pending.expect, result) {
-            (Expect::Quiet { link }, _) => {
-                self.is_quiet(link);
-                return 0;
+    }
+
+    /// What the answer to a settlement or renewal says of its delivery; returns the link that had it.
+    fn settled_by(
+        &mut self,
+        result: &Result<Outcome, Rejection>,
+        token: Option<LockToken>,
+    ) -> Option<u32> {
+        let token = token?;
+        let is_over = match result {
+            Ok(Outcome::Renewed(until)) => {
+                self.links.unsettled.renewed(token, *until);
+                false
             }
-            (Expect::Detached { link }, result) => {
-                let end = match result {
-                    Ok(_) => Notice::Done(Default::default()),
-                    Err(rejection) => Notice::Error(self.wire_error(rejection, &path)),
-                };
-                if let Some(link) = self.links.remove(&link) {
-                    self.receivers.remove(&link.receiver);
-                }
-                end
-            }
-            (Expect::Unheard, _) => return 0,
-            (Expect::Attached { link }, Err(rejection)) => {
-                self.attach_failed(id, link, rejection, &path);
-                return 0;
-            }
-            (Expect::Watching { link }, Err(rejection)) => {
-                match self.watch_failed(link, rejection, &path) {
-                    Ok(()) => Notice::Done(Default::default()),
-                    Err(rejection) => {
-                        self.attach_failed(id, link, rejection, &path);
-                        return 0;
-                    }
-                }
-            }
-            (Expect::Drained { link }, Err(rejection)) => {
-                if let Some(link) = self.links.get_mut(&link) {
-                    link.drained();
-                }
-                Notice::Error(self.wire_error(rejection, &path))
-            }
-            (Expect::Drained { link: number }, Ok(Outcome::Granted { unused })) => {
-                if let Some(link) = self.links.get_mut(&number) {
-                    link.drained();
-                }
-                self.limit(number);
-                let unused = u32::try_from(unused).unwrap_or(u32::MAX);
-                Notice::Drained(Drained { unused })
-            }
-            (Expect::Messages { .. }, Err(rejection)) => {
-                self.waits.remove(&id);
-                Notice::Error(self.wire_error(rejection, &path))
-            }
-            (
-                Expect::Messages { link },
-                Ok(Outcome::Received(messages) | Outcome::Peeked(messages)),
-            ) => {
-                self.waits.remove(&id);
-                return self.received(id, link, messages, &path);
-            }
-            (Expect::Accepted { link, credit }, result) => {
-                self.accepted(id, link, credit, result, &path);
-                return 0;
-            }
+            Ok(_) => true,
+            Err(rejection) => matches!(
+                rejection.condition(),
+                Condition::MessageLockLost | Condition::SessionLockLost
+            ),
+        };
+        if is_over { self.links.settled(token).map(|held| held.link) } else { None }
+    }
+
+    /// Takes the answer to a request that is one command.
+    fn answer_whole(&mut self, slot: usize, result: Result<Outcome, Rejection>) {
+        let Some((id, path, expect)) = self.links.answered(slot) else { return };
+        let notice = match (expect, result) {
             (_, Err(rejection)) => Notice::Error(self.wire_error(rejection, &path)),
-            (
-                Expect::Done | Expect::Attached { .. } | Expect::Watching { .. },
-                Ok(Outcome::Done),
-            ) => Notice::Done(Default::default()),
+            (Expect::Done, Ok(_)) => Notice::Done(Default::default()),
             (Expect::Batch, Ok(Outcome::AcceptedBatch(numbers))) => {
                 let mut sequence_numbers = Vec::new();
                 for number in numbers {
@@ -340,9 +285,7 @@ impl Conversation {
             }
             (Expect::Deleted, Ok(Outcome::Deleted(count))) => Notice::Deleted(Deleted { count }),
             (Expect::SessionRenewed { link }, Ok(Outcome::Renewed(until))) => {
-                if let Some(link) = self.links.get_mut(&link) {
-                    link.session_renewed(until);
-                }
+                self.links.session_renewed(link, until);
                 let locked_until_utc = Some(Instant(until));
                 Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() })
             }
@@ -350,22 +293,21 @@ impl Conversation {
                 self.committed(committing, parts)
             }
             (Expect::SessionState, Ok(Outcome::SessionState(state))) => {
-                return self.state_read(id, state, &path);
+                self.state_read(state, &path)
             }
             (_, Ok(_)) => {
                 Notice::Error(self.wire_error(Rejection::internal("unexpected answer"), &path))
             }
         };
         if id != 0 || !matches!(notice, Notice::Done(_)) {
-            self.ready.push(Item { id, notice });
+            self.say(id, notice);
         }
-        0
     }
 
     /// Answers a request all of whose commands are answered.
     fn finish(&mut self, slot: usize) {
-        let Some(pending) = self.pending.remove(slot) else { return };
-        let notice = match pending.expect {
+        let Some((id, _, expect)) = self.links.answered(slot) else { return };
+        let notice = match expect {
             Expect::Sent(sent) => {
                 let mut sequence_numbers = Vec::new();
                 for number in sent.numbers {
@@ -374,7 +316,7 @@ impl Conversation {
                 Notice::Accepted(Accepted { sequence_numbers, failed: sent.failed })
             }
             Expect::Settled(keyed) => {
-                if pending.id == 0 && keyed.failed.is_empty() {
+                if id == 0 && keyed.failed.is_empty() {
                     return;
                 }
                 Notice::Settled(Settled { failed: keyed.failed })
@@ -385,79 +327,32 @@ impl Conversation {
             }
             _ => return,
         };
-        self.ready.push(Item { id: pending.id, notice });
+        self.say(id, notice);
     }
 
-    /// A queue that delivers nothing to a receiver now, because of its status, its sessions or where it
-    /// forwards, can be looked into over its link; that is no failure before the client asks for deliveries.
-    fn watch_failed(
-        &mut self,
-        number: u32,
-        rejection: Rejection,
-        path: &str,
-    ) -> Result<(), Rejection> {
-        let may_stay =
-            [Condition::EntityDisabled, Condition::InvalidOperation, Condition::QuotaExceeded];
-        if !may_stay.contains(&rejection.condition()) {
-            return Err(rejection);
-        }
-        let Some(link) = self.links.get_mut(&number) else { return Ok(()) };
-        link.flow = None;
-        if link.up_to > link.last {
-            let error = self.wire_error(rejection, path);
-            self.ready.push(Item::push(Notice::Detached(Detached { link: number, error })));
-        }
-        Ok(())
-    }
-
-    /// A receiver could not be attached. One that was asked for with credit is gone; one that got its
-    /// credit later stays, without it.
-    fn attach_failed(&mut self, id: u32, number: u32, rejection: Rejection, path: &str) {
-        let error = self.wire_error(rejection, path);
-        let was_asked = id != 0;
-        if let Some(link) = self.links.get_mut(&number) {
-            link.flow = None;
-            if was_asked {
-                let receiver = link.receiver;
-                self.links.remove(&number);
-                self.receivers.remove(&receiver);
-            }
-        }
-        let notice = if was_asked {
-            Notice::Error(error)
-        } else {
-            Notice::Detached(Detached { link: number, error })
-        };
-        self.ready.push(Item { id, notice });
-    }
-
-    /// Answers with messages, or gives them back if one cannot be read.
+    /// Answers with messages, or gives them back if one cannot be read; whether it told them.
     fn received(
         &mut self,
         id: u32,
         number: u32,
         messages: Vec<ReceivedMessage>,
+        taken_count: u64,
         path: &str,
-    ) -> u64 {
-        let bytes = messages.iter().map(|message| u64::from(message.facts.size)).sum();
+    ) -> bool {
         let tokens: Vec<LockToken> =
             messages.iter().filter_map(|message| message.facts.lock).map(|it| it.token).collect();
         let encoding = self.encoding;
         let read: Option<Vec<Delivered>> =
             messages.into_iter().map(|message| delivered(encoding, message)).collect();
-        let notice = match read {
-            Some(messages) => Notice::Received(Messages { messages }),
-            None => {
-                if let Some(link) = self.links.get_mut(&number) {
-                    link.undelivered.extend(tokens);
-                }
-                self.give_back(number);
-                let reason = Rejection::internal("the content of a message cannot be read");
-                Notice::Error(self.wire_error(reason, path))
-            }
+        let Some(messages) = read else {
+            self.links.give_back(number, tokens);
+            let reason = Rejection::internal("the content of a message cannot be read");
+            self.fail(id, reason, path);
+            return false;
         };
-        self.ready.push(Item { id, notice });
-        bytes
+        self.unwritten_count += taken_count;
+        self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
+        true
     }
 
     /// Encodes what is ready as one frame.
@@ -466,7 +361,14 @@ impl Conversation {
             return None;
         }
         let frame = ServerFrame { seen: self.seen, items: std::mem::take(&mut self.ready) };
-        let bytes: Bytes = match frame.encode(self.encoding) {
+        let encoded = frame.encode(self.encoding);
+        let mut items = frame.items;
+        items.clear();
+        self.ready = items;
+        self.account.release(std::mem::take(&mut self.ready_bytes));
+        self.unwritten_count = 0;
+        let deliveries = std::mem::take(&mut self.delivered);
+        let bytes: Bytes = match encoded {
             Ok(bytes) => bytes.into(),
             Err(error) => {
                 // What could fail was read before.
@@ -474,14 +376,13 @@ impl Conversation {
                 return None;
             }
         };
-        let mut items = frame.items;
-        items.clear();
-        self.ready = items;
-        let deliveries = std::mem::take(&mut self.delivered);
         self.sent += 1;
+        let held_bytes = bytes.len() as u64;
+        self.account.hold(held_bytes);
+        self.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
         self.unconfirmed_bytes += kept.len() as u64;
-        self.unconfirmed.push_back(Sent { bytes: kept, deliveries });
+        self.unconfirmed.push_back(Sent { bytes: kept, held_bytes, deliveries });
         Some(self.message(bytes))
     }
 
@@ -507,70 +408,25 @@ impl Conversation {
         for _ in 0..count {
             let Some(sent) = self.unconfirmed.pop_front() else { break };
             self.unconfirmed_bytes -= sent.bytes.len() as u64;
+            self.kept_bytes -= sent.held_bytes;
+            self.account.release(sent.held_bytes);
+            self.stalled = std::time::Duration::ZERO;
             for (number, bytes) in sent.deliveries {
-                if let Some(link) = self.links.get_mut(&number) {
-                    link.give_back(bytes);
-                }
+                self.links.taken(number, bytes);
                 if !given.contains(&number) {
                     given.push(number);
                 }
             }
         }
         for number in given {
-            self.limit(number);
+            self.links.limit(number);
         }
     }
 
     /// Says that the connection will be closed.
     pub(super) fn say_closing(&mut self, seconds: u32) {
-        self.ready.push(Item::push(Notice::Closing(Closing { seconds })));
+        self.say(0, Notice::Closing(Closing { seconds }));
     }
-}
-
-impl Keyed {
-    /// Notes a failure; neighbours that failed alike are told together.
-    pub(super) fn fail(
-        &mut self,
-        key: u32,
-        rejection: &Rejection,
-        make: impl FnOnce(&Rejection) -> crate::frame::WireError,
-    ) {
-        if let Some(last) = self.failed.last_mut()
-            && last.to.checked_add(1) == Some(key)
-            && last.error.condition == rejection.condition().name()
-        {
-            last.to = key;
-            return;
-        }
-        self.failed.push(FailedRange { from: key, to: key, error: make(rejection) });
-    }
-}
-
-/// Fetches one content, if it is not here.
-async fn fetch_one(content: &mut ContentRef) {
-    if content.loaded().is_some() {
-        return;
-    }
-    match content.load().await {
-        Ok(bytes) => *content = ContentRef::Loaded(bytes),
-        Err(error) => tracing::error!(%error, "content cannot be fetched"),
-    }
-}
-
-/// The link that holds the unsettled delivery of a lock, and its number; mostly that by which it is
-/// settled.
-pub(super) fn holder(
-    links: &mut BTreeMap<u32, Link>,
-    link: u32,
-    token: Option<LockToken>,
-) -> Option<(&mut Link, u32)> {
-    let token = token?;
-    let own = links.get(&link).and_then(|link| link.number_of(token));
-    let (of, number) = match own {
-        Some(number) => (link, number),
-        None => links.iter().find_map(|(of, link)| Some((*of, link.number_of(token)?)))?,
-    };
-    Some((links.get_mut(&of)?, number))
 }
 
 /// A message as it is sent; none if it cannot be read.

@@ -8,12 +8,13 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
 use peeklock_core::message::Content;
 use peeklock_core::path::SubQueue;
+use peeklock_link::pending::correlation;
 
 use super::Conversation;
 use super::inbound::{Asked, Done, place};
-use super::pending::{Expect, Sent, correlation};
+use super::pending::{Expect, Sent};
 use crate::frame::message::Outgoing;
-use crate::frame::{Accepted, FailedSend, Forward, Forwarding, Item, Notice, Send};
+use crate::frame::{Accepted, FailedSend, Forward, Forwarding, Notice, Send};
 
 impl Conversation {
     pub(super) fn send(&mut self, asked: Asked, send: Send) -> Done {
@@ -38,15 +39,15 @@ impl Conversation {
                 crate::frame::Run::push(&mut sequence_numbers, 0);
             }
             let notice = Notice::Accepted(Accepted { sequence_numbers, failed });
-            self.ready.push(Item { id: asked.id, notice });
+            self.say(asked.id, notice);
             return Ok(());
         }
         let sent = Sent { numbers: vec![0; count], left: inbound.len(), failed };
         let slot = self.await_answer(asked, number, Expect::Sent(sent));
-        let mut ticket = self.broker.tickets(inbound.len() as u64);
+        let mut ticket = self.links.tickets(inbound.len() as u64);
         for (index, message) in inbound {
             let command = Command::Send { message };
-            self.submit_as(number, ticket, command, correlation(slot, place(index)));
+            self.links.submit_as(number, ticket, command, correlation(slot, place(index)));
             ticket = Ticket(ticket.0 + 1);
         }
         Ok(())

@@ -14,8 +14,19 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use super::{CLOSE_TIMEOUT, Conversation, Ended, FRAMES_PER_TURN, Held, Turn};
 use crate::error::{Close, FrameError, code};
-use crate::frame::{ClientFrame, Encoding, Item, LIST_COUNT_MAX, Notice};
+use crate::frame::{
+    BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Notice, Operation, Request, announced,
+};
 use crate::site::{Call, Socket};
+
+/// Why a frame has to be given up.
+const YIELDS: &str = "a frame arrives slowly, and others wait";
+/// Pongs that may wait for the socket; with more, nothing is read.
+const PONG_BYTES_MAX: usize = 4 << 10;
+/// What a pong has besides what was in the ping.
+const PONG_HEAD_BYTES: usize = 4;
+/// Who takes less than so many bytes a second, while more waits, is slow.
+const PACE_BYTES: u64 = 4 << 10;
 
 impl Conversation {
     pub(super) async fn serve(&mut self, socket: &mut Socket) -> Ended {
@@ -32,13 +43,22 @@ impl Conversation {
                 Turn::Room(permit) => {
                     self.acquiring = None;
                     match self.held.take() {
-                        Some(held) => self.go_on(held, permit).await,
-                        None => Ok(()),
+                        Some(Held::Frame(bytes)) => self.decode(&bytes, permit).await,
+                        other => {
+                            self.held = other;
+                            Ok(())
+                        }
                     }
+                }
+                Turn::GoOn => {
+                    if let Some(Held::Requests(requests, permit)) = self.held.take() {
+                        self.carry_out(requests, permit).await;
+                    }
+                    Ok(())
                 }
                 Turn::Mail => self.write(socket).await,
                 Turn::Flushed => {
-                    self.unflushed = false;
+                    (self.unflushed, self.pong_bytes) = (false, 0);
                     self.flushed();
                     Ok(())
                 }
@@ -58,7 +78,9 @@ impl Conversation {
             if let Err(ended) = step {
                 return ended;
             }
-            self.hand_over();
+            // What was written has made room for answers.
+            self.begin_apart();
+            self.links.hand_over();
         }
     }
 
@@ -92,12 +114,13 @@ impl Conversation {
                 Poll::Ready(Err(error)) => return Poll::Ready(Turn::Frame(Some(Err(error)))),
                 Poll::Pending => {}
             }
-        } else if self.may_write()
-            && (!self.ready.is_empty()
-                || !self.mail.is_empty()
-                || self.mailbox.poll(context).is_ready())
-        {
+        } else if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
+        }
+        if let Some(Held::Requests(requests, _)) = &self.held
+            && requests.front().is_none_or(|request| self.may_ask(request))
+        {
+            return Poll::Ready(Turn::GoOn);
         }
         if let Some(acquiring) = &mut self.acquiring
             && let Poll::Ready(permit) = acquiring.as_mut().poll(context)
@@ -112,15 +135,62 @@ impl Conversation {
         ticks.poll_tick(context).map(|_| Turn::Tick)
     }
 
-    /// Whether another frame may be read: there is room for what it asks for.
+    /// Whether there is something to be told, or to be made ready to be.
+    fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
+        let may_write = self.may_write();
+        if may_write && !self.ready.is_empty() {
+            return true;
+        }
+        // Answers give their room back although the client has not taken what went before.
+        if !may_write && !(self.may_answer() && self.ready.len() < LIST_COUNT_MAX) {
+            return false;
+        }
+        let has_room = match self.wanted_bytes {
+            Some(bytes) => self.account.poll_room(bytes, context).is_ready(),
+            None => true,
+        };
+        (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
+    }
+
+    /// Whether another frame may be read: there is room for what it asks for, and the client takes what it
+    /// is answered.
     fn may_read(&self) -> bool {
         self.held.is_none()
-            && self.pending.len() < self.command_count_max()
-            && self.ready.len() < LIST_COUNT_MAX
+            && self.links.pending_count() < self.command_count_max()
+            && self.may_answer()
+            && self.pong_bytes < PONG_BYTES_MAX
+    }
+
+    /// Whether there is room for answers: little is here that was not written.
+    pub(super) fn may_answer(&self) -> bool {
+        self.unwritten_bytes() < self.site.config.outbound_bytes_max
+    }
+
+    /// What is here and was not written.
+    fn unwritten_bytes(&self) -> u64 {
+        self.account.held_bytes().saturating_sub(self.kept_bytes)
+    }
+
+    /// What there is room for among answers.
+    pub(super) fn room_bytes(&self) -> u64 {
+        self.site.config.outbound_bytes_max.saturating_sub(self.unwritten_bytes())
+    }
+
+    /// Whether a request may be carried out: there is room for its answer. What takes messages for good
+    /// is asked for only as far as they can be told soon; a client that keeps what was written to be
+    /// asked for again loses nothing by it.
+    pub(super) fn may_ask(&self, request: &Result<Request, BadRequest>) -> bool {
+        if !self.may_answer() {
+            return false;
+        }
+        let Ok(Request { operation: Operation::Receive(receive), .. }) = request else {
+            return true;
+        };
+        receive.wait_seconds > 0.0 || !self.may_write() || self.links.may_receive(self.room_bytes())
     }
 
     /// Whether anything may be written: the client has confirmed enough of what went before.
-    fn may_write(&self) -> bool {
+    pub(super) fn may_write(&self) -> bool {
         self.grace.is_none() || self.unconfirmed_bytes < 2 * self.site.config.outbound_bytes_max
     }
 
@@ -165,11 +235,11 @@ impl Conversation {
         };
         socket.get_mut().frame_taken();
         self.read_since_tick = true;
-        self.unfinished_ticks = 0;
         match &message {
-            SocketMessage::Ping(_) => {
+            SocketMessage::Ping(payload) => {
                 // The library has put the pong into its buffer.
                 self.unflushed = true;
+                self.pong_bytes += payload.len() + PONG_HEAD_BYTES;
                 return Ok(());
             }
             SocketMessage::Pong(_) => return Ok(()),
@@ -189,64 +259,59 @@ impl Conversation {
             Ok(None) => return Ok(()),
             Err(refusal) => return Err(refusal.map_or(Ended::Lost(None), Ended::Refused)),
         };
-        match self.budget.try_acquire(bytes.len() as u64) {
-            Some(permit) => self.go_on(Held::Raw(bytes), permit).await,
-            None => {
-                self.hold(bytes.len() as u64, Held::Raw(bytes));
-                Ok(())
-            }
+        // What it asks for is known, and paid for, before any of it is made.
+        let cost = announced(self.encoding, &bytes);
+        if let Some(permit) = self.budget.try_acquire(cost) {
+            return self.decode(&bytes, permit).await;
         }
-    }
-
-    /// Keeps a frame until there is room for it; nothing is read meanwhile.
-    fn hold(&mut self, cost: u64, held: Held) {
         let budget = self.budget.clone();
-        self.held = Some(held);
+        self.held = Some(Held::Frame(bytes));
         self.acquiring = Some(Box::pin(async move { budget.acquire(cost).await }));
+        Ok(())
     }
 
-    /// Decodes a frame for which there is room, and carries it out if the room is enough for what it
-    /// turned out to ask for.
-    async fn go_on(&mut self, held: Held, permit: Permit) -> Result<(), Ended> {
-        let (frame, permit) = match held {
-            Held::Raw(bytes) => {
-                let frame = ClientFrame::decode(self.encoding, &bytes)
-                    .map_err(|error| Ended::Refused(Close::of_frame(&error)))?;
-                let length = bytes.len() as u64;
-                let cost = super::inbound::cost(&frame, length);
-                if cost <= length.max(peeklock_core::permits::COMMAND_BYTES) {
-                    (frame, permit)
-                } else {
-                    // Given back first: whoever holds room and waits for more could wait for ever.
-                    drop(permit);
-                    match self.budget.try_acquire(cost) {
-                        Some(permit) => (frame, permit),
-                        None => {
-                            self.hold(cost, Held::Decoded(frame));
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-            Held::Decoded(frame) => (frame, permit),
-        };
-        self.carry_out(frame, Arc::new(permit)).await
+    /// Decodes a frame for which there is room, and carries it out.
+    async fn decode(&mut self, bytes: &Bytes, permit: Permit) -> Result<(), Ended> {
+        let frame = ClientFrame::decode(self.encoding, bytes)
+            .map_err(|error| Ended::Refused(Close::of_frame(&error)))?;
+        self.confirm(frame.seen);
+        // From now on it is taken: a client that comes back does not send it again.
+        self.seen += 1;
+        self.carry_out(frame.requests.into(), Arc::new(permit)).await;
+        Ok(())
     }
 
     /// Time has passed: says that the server is there, and looks whether the client is.
     fn tick(&mut self, socket: &mut Socket, beat: Duration) -> Result<(), Ended> {
         let may_write = self.may_write() && !self.unflushed;
         if !std::mem::take(&mut self.written_since_tick) && may_write {
-            self.ready.push(Item::push(Notice::Heartbeat(Default::default())));
+            self.say(0, Notice::Heartbeat(Default::default()));
         }
         // Locks that have ended make room although the client says nothing.
-        self.limit_full();
-        if socket.get_mut().has_unfinished_frame() {
-            self.unfinished_ticks += 1;
-            if beat * self.unfinished_ticks > self.site.config.frame_timeout {
-                let reason = "a frame has begun and did not arrive in time";
-                return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
-            }
+        self.links.limit_full(self.broker.now());
+        let patience = self.site.config.frame_timeout;
+        // Told while it was not read.
+        if socket.get_mut().must_yield() {
+            return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));
+        }
+        if !self.may_read() {
+            // It is not the client who is slow.
+            socket.get_mut().begin_anew();
+        } else if socket.get_mut().is_late(patience) {
+            let reason = "a frame has begun and did not arrive in time";
+            return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
+        }
+        // The same for what is written: by what the socket takes, and what the client says it took.
+        let written_bytes = socket.get_mut().written_bytes();
+        let taken = written_bytes - std::mem::replace(&mut self.written_bytes, written_bytes);
+        if (self.unflushed || !self.may_write()) && taken < pace_bytes(beat) {
+            self.stalled += beat;
+        } else {
+            self.stalled = Duration::ZERO;
+        }
+        if self.stalled > patience {
+            let reason = "what was written is not taken";
+            return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
         if std::mem::take(&mut self.read_since_tick) {
             self.silent_ticks = 0;
@@ -262,6 +327,12 @@ impl Conversation {
         }
         Ok(())
     }
+}
+
+/// What a client has to take in so much time.
+fn pace_bytes(time: Duration) -> u64 {
+    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    PACE_BYTES.saturating_mul(ms) / 1_000
 }
 
 /// The bytes of a data frame; none if the client closes.
@@ -293,6 +364,9 @@ pub(super) fn lost(error: &SocketError) -> Ended {
         ) => Ended::Lost(None),
         SocketError::Protocol(_) | SocketError::Utf8(_) => {
             Ended::Refused(Close::of_frame(&FrameError::BadValue("WebSocket frame")))
+        }
+        SocketError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            Ended::Lost(Some(Close::new(code::SLOW, YIELDS)))
         }
         _ => Ended::Lost(None),
     }

@@ -1,45 +1,39 @@
 //! Sessions: accepting one, which opens a link to it, and what its holder asks (SES-05 to SES-15, SES-24
 //! to SES-29).
 
+use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome, SessionCommand, SessionFilter};
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_link::{Link, Source};
 
 use super::Conversation;
 use super::inbound::{Asked, Done};
-use super::link::{Link, Source};
-use super::pending::{Expect, correlation};
+use super::pending::Expect;
 use crate::frame::session::{
-    AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionAccepted, SessionList,
-    SessionState, SetSessionState,
+    AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionList, SessionState,
+    SetSessionState,
 };
 use crate::frame::text::Instant;
-use crate::frame::{Deleted, Item, Notice, Role};
+use crate::frame::{Deleted, Notice};
 
 /// How long an accept waits for the next session if it does not say (SES-08).
 const WAIT_SECONDS: f64 = 60.0;
 
-impl Link {
-    /// Something that only the holder of its session may ask.
-    pub(super) const fn in_session(&self, command: SessionCommand) -> Command {
-        Command::InSession { receiver: self.receiver, command }
-    }
-
-    /// Removes available messages of what it receives from (DEL-01, DEL-07).
-    pub(super) const fn delete_batch(
-        &self,
-        count_max: u32,
-        enqueued_before: Option<Timestamp>,
-    ) -> Command {
-        match self.source {
-            Source::Session(_) => {
-                self.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
-            }
-            Source::Queue | Source::Awaited => Command::DeleteBatch { count_max, enqueued_before },
+/// Removes available messages of what a link receives from (DEL-01, DEL-07).
+pub(super) const fn delete_batch(
+    link: &Link<Entity>,
+    count_max: u32,
+    enqueued_before: Option<Timestamp>,
+) -> Command {
+    match link.source {
+        Source::Session(_) => {
+            link.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
         }
+        Source::Queue | Source::Awaited => Command::DeleteBatch { count_max, enqueued_before },
     }
 }
 
@@ -56,68 +50,13 @@ impl Conversation {
             None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,
         };
         let entity = self.access.entity(&path, Action::AcceptSession).await?;
-        let mut link = Link::new(entity, Role::Receiver, mode.into());
-        link.source = Source::Awaited;
-        let command = Command::AcceptSession {
-            session: session_id.map(String::into_boxed_str),
-            receiver: link.receiver,
-            mode: link.mode,
-            wait,
-        };
-        self.receivers.insert(link.receiver, number);
-        self.links.insert(number, link);
-        let id = asked.id;
-        let expect = Expect::Accepted { link: number, credit: credit.unwrap_or(0) };
-        // A request that waits holds little, and no room.
-        let waits = wait > TimeSpan::ZERO;
-        let slot = if waits {
-            self.await_own(id, number, expect)
-        } else {
-            self.await_answer(asked, number, expect)
-        };
-        let ticket = self.submit(number, command, correlation(slot, 0));
-        if waits {
-            self.waits.insert(id, (ticket, number));
-        }
+        let link_path = entity.path().into();
+        let role = peeklock_link::Role::Receiver;
+        self.links.attach(number, entity, link_path, role, mode.into());
+        let session = session_id.map(String::into_boxed_str);
+        let credit = credit.unwrap_or(0);
+        self.links.accept(number, session, wait, credit, asked.id, Some(asked.permit));
         Ok(())
-    }
-
-    /// An accept is answered: there is a link now, or none.
-    pub(super) fn accepted(
-        &mut self,
-        id: u32,
-        number: u32,
-        credit: u32,
-        result: Result<Outcome, Rejection>,
-        path: &str,
-    ) {
-        self.waits.remove(&id);
-        let notice = match result {
-            Ok(Outcome::SessionAccepted { session, locked_until, way, .. }) => {
-                if let Some(link) = self.links.get_mut(&number) {
-                    link.entity = link.entity.by_way_of(way);
-                    link.source = Source::Session((*session).into());
-                    link.up_to = credit;
-                    link.start_flow();
-                }
-                self.limit(number);
-                Notice::SessionAccepted(SessionAccepted {
-                    session_id: session.to_string(),
-                    locked_until_utc: Instant(locked_until),
-                })
-            }
-            other => {
-                if let Some(link) = self.links.remove(&number) {
-                    self.receivers.remove(&link.receiver);
-                }
-                let rejection = match other {
-                    Err(rejection) => rejection,
-                    Ok(_) => Rejection::internal("unexpected answer"),
-                };
-                Notice::Error(self.wire_error(rejection, path))
-            }
-        };
-        self.ready.push(Item { id, notice });
     }
 
     /// Carries out what the holder of a link's session asks.
@@ -151,24 +90,19 @@ impl Conversation {
         self.ask_session(asked, set.link, command, Expect::Done)
     }
 
-    /// Tells a state that was fetched; returns its bytes.
-    pub(super) fn state_read(&mut self, id: u32, state: Option<ContentRef>, path: &str) -> u64 {
+    /// Tells a state that was fetched.
+    pub(super) fn state_read(&self, state: Option<ContentRef>, path: &str) -> Notice {
         let loaded = match &state {
             None => Some(None),
             Some(content) => content.loaded().cloned().map(Some),
         };
-        let (notice, bytes) = match loaded {
-            Some(state) => {
-                let bytes = state.as_ref().map_or(0, |state| state.len() as u64);
-                (Notice::SessionState(SessionState { state }), bytes)
-            }
+        match loaded {
+            Some(state) => Notice::SessionState(SessionState { state }),
             None => {
                 let reason = Rejection::internal("the state of a session cannot be read");
-                (Notice::Error(self.wire_error(reason, path)), 0)
+                Notice::Error(self.wire_error(reason, path))
             }
-        };
-        self.ready.push(Item { id, notice });
-        bytes
+        }
     }
 
     /// Looks at the messages of any session, whoever holds it (PEK-07).
@@ -179,8 +113,7 @@ impl Conversation {
             from: SequenceNumber(peek.from),
             count_max: peek.max_count,
         };
-        let expect = Expect::Messages { link: peek.link };
-        self.command(asked, peek.link, command, expect)
+        self.look(asked, peek.link, command)
     }
 
     /// Names sessions in ascending order (SES-29).

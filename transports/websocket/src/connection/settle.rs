@@ -4,13 +4,14 @@ use peeklock_core::command::{Command, Settlement};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, Ticket};
 use peeklock_core::message::Overlay;
+use peeklock_link::pending::correlation;
 
 use super::Conversation;
 use super::inbound::{Asked, Done, Refusal};
-use super::pending::{Expect, Keyed, correlation};
+use super::pending::{Expect, Keyed};
 use crate::frame::message::Properties;
 use crate::frame::text::Token;
-use crate::frame::{Decision, FailedRange, Item, Notice, Range, Renew, Renewed, Settle, Settled};
+use crate::frame::{Decision, FailedRange, Notice, Range, Renew, Renewed, Settle, Settled};
 
 /// What a settlement or renewal names: keys with their locks, and what fails at once.
 struct Targets {
@@ -27,7 +28,7 @@ impl Conversation {
         let targets = self.targets(number, &settle.ranges, &settle.lock_tokens)?;
         if targets.keys.is_empty() {
             let notice = Notice::Settled(Settled { failed: targets.failed });
-            self.answer_at_once(asked.id, notice);
+            self.say(asked.id, notice);
             return Ok(());
         }
         let commands = targets
@@ -45,7 +46,7 @@ impl Conversation {
         let targets = self.targets(number, &renew.ranges, &renew.lock_tokens)?;
         if targets.keys.is_empty() {
             let renewed = Renewed { locked_until_utc: None, failed: targets.failed };
-            self.answer_at_once(asked.id, Notice::Renewed(renewed));
+            self.say(asked.id, Notice::Renewed(renewed));
             return Ok(());
         }
         let commands =
@@ -53,10 +54,6 @@ impl Conversation {
         let expect = |keyed| Expect::Renewed { keyed, until: None };
         self.submit_targets(asked, number, targets, commands, expect);
         Ok(())
-    }
-
-    fn answer_at_once(&mut self, id: u32, notice: Notice) {
-        self.ready.push(Item { id, notice });
     }
 
     fn submit_targets(
@@ -70,9 +67,9 @@ impl Conversation {
         let Targets { keys, tokens, failed } = targets;
         let keyed = Keyed { link: number, left: keys.len(), keys, tokens, failed };
         let slot = self.await_answer(asked, number, expect(keyed));
-        let mut ticket = self.broker.tickets(commands.len() as u64);
+        let mut ticket = self.links.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {
-            self.submit_as(number, ticket, command, correlation(slot, index));
+            self.links.submit_as(number, ticket, command, correlation(slot, index));
             ticket = Ticket(ticket.0 + 1);
         }
     }
@@ -143,7 +140,8 @@ impl Conversation {
         }
         let count_max = self.command_count_max();
         let link = self.link(number)?;
-        let Some(named) = link.named(ranges, count_max) else {
+        let numbers = ranges.iter().map(|Range(from, to)| (*from, *to));
+        let Some(named) = self.links.unsettled.named(number, numbers, count_max) else {
             let detail = format!("the ranges name more than {count_max} deliveries");
             return Err(Rejection::out_of_range(detail).into());
         };
@@ -151,7 +149,7 @@ impl Conversation {
         let failed = named
             .gaps
             .into_iter()
-            .map(|Range(from, to)| {
+            .map(|(from, to)| {
                 let detail = format!(
                     "no unsettled delivery of link {number} has a number from {from} to {to}"
                 );

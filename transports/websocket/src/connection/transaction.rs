@@ -3,26 +3,26 @@
 
 use std::sync::Arc;
 
-use peeklock_core::Entity;
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
-use peeklock_core::request::{Reply, Request as Mailed};
 use peeklock_core::transaction::{
     Ending, Issued, Operation, PartOutcome, Question, Reach, TransactionId,
 };
 
+use peeklock_link::pending::correlation;
+
 use super::Conversation;
 use super::inbound::{Asked, Done};
-use super::pending::{Expect, Keyed, Pending, correlation};
+use super::pending::{Expect, Keyed};
 use crate::frame::text::Instant;
 use crate::frame::transaction::{
     BeginTransaction, CommitTransaction, Committed, CommittedPart, RenewIn, SendIn, SettleIn,
     TransactionOnly,
 };
-use crate::frame::{Item, Notice, Run, Settled};
+use crate::frame::{Notice, Run, Settled};
 
 /// Operations of one request that are to become part of a transaction.
 pub(super) struct Joining {
@@ -59,7 +59,7 @@ impl Conversation {
         let reach = if begin.cross_entity { Reach::CrossEntity } else { Reach::OneEntity };
         let id = self.transactions.begin(reach)?;
         let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
-        self.ready.push(Item { id: asked.id, notice });
+        self.say(asked.id, notice);
         Ok(())
     }
 
@@ -142,16 +142,16 @@ impl Conversation {
         keyed.left = checks.len();
         if checks.is_empty() {
             let notice = Notice::Settled(Settled { failed: keyed.failed });
-            self.ready.push(Item { id: asked.id, notice });
+            self.say(asked.id, notice);
             return Ok(());
         }
         let joining = Joining { keyed, issued, is_send };
         let slot = self.await_answer(asked, number, Expect::Joined(joining));
         for (index, command, via) in checks {
             match via {
-                Some(via) => self.submit_to(&via, command, correlation(slot, index)),
+                Some(via) => self.links.submit_to(&via, command, correlation(slot, index)),
                 None => {
-                    self.submit(number, command, correlation(slot, index));
+                    self.links.submit(number, command, correlation(slot, index));
                 }
             }
         }
@@ -168,10 +168,7 @@ impl Conversation {
     ) {
         let error =
             result.err().map(|rejection| (self.wire_error(rejection.clone(), path), rejection));
-        let Some(Pending { expect: Expect::Joined(joining), .. }) = self.pending.get_mut(slot)
-        else {
-            return;
-        };
+        let Some((_, _, Expect::Joined(joining))) = self.links.asked_mut(slot) else { return };
         let issued = joining.issued.get_mut(index).and_then(Option::take);
         let keyed = &mut joining.keyed;
         keyed.left = keyed.left.saturating_sub(1);
@@ -190,8 +187,7 @@ impl Conversation {
         if keyed.left > 0 {
             return;
         }
-        if let Some(Pending { id, expect: Expect::Joined(joining), .. }) = self.pending.remove(slot)
-        {
+        if let Some((id, _, Expect::Joined(joining))) = self.links.answered(slot) {
             let failed = joining.keyed.failed;
             let notice = if joining.is_send {
                 let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
@@ -199,7 +195,7 @@ impl Conversation {
             } else {
                 Notice::Settled(Settled { failed })
             };
-            self.ready.push(Item { id, notice });
+            self.say(id, notice);
         }
         self.commit_answered();
     }
@@ -226,7 +222,7 @@ impl Conversation {
             let request = asked.id;
             if let Err(rejection) = self.commit_now(asked, id, operations) {
                 let error = self.wire_error(rejection, "");
-                self.ready.push(Item { id: request, notice: Notice::Error(error) });
+                self.say(request, Notice::Error(error));
             }
         }
     }
@@ -250,7 +246,7 @@ impl Conversation {
         }
         let Some(Ending { entity, command, room }) = self.transactions.commit(id)? else {
             let notice = Notice::Committed(Committed { parts: Vec::new() });
-            self.ready.push(Item { id: asked.id, notice });
+            self.say(asked.id, notice);
             return Ok(());
         };
         let locks = match &command {
@@ -259,18 +255,9 @@ impl Conversation {
         };
         let expect = Expect::Committed(Committing { locks, _room: room });
         let Asked { id, permit } = asked;
-        let pending = Pending { id, path: entity.path().into(), expect, _permit: Some(permit) };
-        let slot = self.pending.insert(pending);
-        self.submit_to(&entity, command, correlation(slot, 0));
+        let slot = self.links.ask_of(entity.path().into(), id, Some(permit), expect);
+        self.links.submit_to(&entity, command, correlation(slot, 0));
         Ok(())
-    }
-
-    /// Asks something of an entity of no link, behind everything that was asked before.
-    fn submit_to(&mut self, entity: &Entity, command: Command, correlation: u64) {
-        self.hand_over();
-        let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
-        let (ticket, sub_queue) = (self.broker.ticket(), entity.sub_queue());
-        entity.submit(vec![Mailed { ticket, sub_queue, command, reply }]);
     }
 
     /// What a commit has done: deliveries that it settled are settled for their links, too.
@@ -297,9 +284,8 @@ impl Conversation {
                 }
                 PartOutcome::Renewed(until) => {
                     part.locked_until_utc = Some(Instant(until));
-                    if let Some((link, number)) = super::outbound::holder(&mut self.links, 0, lock)
-                    {
-                        link.renewed(number, until);
+                    if let Some(lock) = lock {
+                        self.links.unsettled.renewed(lock, until);
                     }
                 }
             }
@@ -309,14 +295,9 @@ impl Conversation {
     }
 
     fn settled_in(&mut self, lock: Option<LockToken>) {
-        let Some((link, number)) = super::outbound::holder(&mut self.links, 0, lock) else {
-            return;
-        };
-        link.settled(number);
-        let receiver = link.receiver;
         // There may be room for more unsettled deliveries.
-        if let Some(number) = self.receivers.get(&receiver).copied() {
-            self.limit(number);
+        if let Some(held) = lock.and_then(|lock| self.links.settled(lock)) {
+            self.links.limit(held.link);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 
+use super::announce::{self, Allowance};
 use super::wire::{Reader, Wire, write_length, write_part};
 use super::{BadRequest, ClientFrame, LIST_COUNT_MAX, Operation, Request, ServerFrame};
 #[cfg(any(test, feature = "client"))]
@@ -29,10 +30,15 @@ pub(crate) fn write_server_frame(frame: &ServerFrame) -> Vec<u8> {
 
 pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError> {
     let mut requests = Vec::new();
-    let seen = read_parts(bytes, |part| {
+    let mut allowance = Allowance::of_frame();
+    let seen = parts(bytes, |part| {
+        let is_allowed = allowance.take(announce::of_part(part));
         let code = u8::read(part)?;
         let id = u32::read(part)?;
         let read = |part: &mut Reader<'_>| {
+            if !is_allowed {
+                return Err(FrameError::TooMuch);
+            }
             let operation = Operation::read_body(code, part)?;
             part.end()?;
             Ok(Request { id, operation })
@@ -43,8 +49,8 @@ pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError
     Ok(ClientFrame { seen, requests })
 }
 
-/// Reads the parts of a frame; returns its `seen`.
-fn read_parts(
+/// Goes through the parts of a frame; returns its `seen`.
+pub(super) fn parts(
     bytes: &Bytes,
     mut take: impl FnMut(&mut Reader<'_>) -> Result<(), FrameError>,
 ) -> Result<u64, FrameError> {
@@ -80,7 +86,7 @@ pub(crate) fn write_client_frame(seen: u64, requests: &[Request]) -> Vec<u8> {
 #[cfg(any(test, feature = "client"))]
 pub(crate) fn read_server_frame(bytes: &Bytes) -> Result<ServerFrame, FrameError> {
     let mut items = Vec::new();
-    let seen = read_parts(bytes, |part| {
+    let seen = parts(bytes, |part| {
         let code = u8::read(part)?;
         let id = u32::read(part)?;
         let notice = Notice::read_body(code, part)?;

@@ -14,6 +14,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::announce::{self, Allowance};
 use super::{
     BadRequest, ClientFrame, Item, LIST_COUNT_MAX, Notice, Operation, Request, ServerFrame,
 };
@@ -194,11 +195,18 @@ fn text(bytes: &Bytes) -> Result<&str, FrameError> {
 pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError> {
     let Object(object): Object<ClientObject<'_>> =
         serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;
-    let read = |raw: &&RawValue| match serde_json::from_str::<Named<Operation>>(raw.get()) {
-        Ok(Named { id, body }) => Ok(Request { id, operation: body }),
-        Err(error) => {
+    let mut allowance = Allowance::of_frame();
+    let read = |raw: &&RawValue| {
+        let bad = |error| {
             let IdOnly(id) = serde_json::from_str(raw.get()).unwrap_or_default();
-            Err(BadRequest { id, error: parser(&error) })
+            BadRequest { id, error }
+        };
+        if !allowance.take(announce::of_text(raw)) {
+            return Err(bad(FrameError::TooMuch));
+        }
+        match serde_json::from_str::<Named<Operation>>(raw.get()) {
+            Ok(Named { id, body }) => Ok(Request { id, operation: body }),
+            Err(error) => Err(bad(parser(&error))),
         }
     };
     Ok(ClientFrame { seen: object.seen, requests: object.requests.iter().map(read).collect() })

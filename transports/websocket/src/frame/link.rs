@@ -28,6 +28,15 @@ pub(crate) enum Mode {
 wire_choice!(Role, "role", [Sender, Receiver]);
 wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
 
+impl From<Role> for peeklock_link::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Sender => Self::Sender,
+            Role::Receiver => Self::Receiver,
+        }
+    }
+}
+
 impl From<Mode> for ReceiveMode {
     fn from(mode: Mode) -> Self {
         match mode {

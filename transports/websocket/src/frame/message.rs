@@ -12,9 +12,10 @@ use peeklock_core::path::SubQueue;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
+use super::announce::{Announced, MADE_BYTES};
 use super::json::Object;
 use super::text::{Instant, Span, Token};
-use super::wire::{Reader, Wire};
+use super::wire::{Reader, Wire, skim_bytes};
 use crate::error::FrameError;
 use peeklock_json::{MessageView, NewMessage, PropertyMap, ReceivedView, ToldMessage, write_map};
 
@@ -137,6 +138,10 @@ impl Wire for Outgoing {
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         Bytes::read(reader).map(Self::Content)
     }
+
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        Bytes::skim(reader, announced)
+    }
 }
 
 /// Which parts of the facts follow.
@@ -248,6 +253,11 @@ impl Wire for Properties {
             Message { application_properties: self.0.clone(), ..Message::new(Bytes::new()) };
         let content = message.encode();
         super::wire::write_bytes(out, content.sections().application_properties);
+    }
+
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        announced.made_bytes += MADE_BYTES * skim_bytes(reader)? as u64;
+        Ok(())
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {

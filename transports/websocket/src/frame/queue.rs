@@ -3,13 +3,14 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::announce::{Announced, MADE_BYTES};
 use super::bodies;
 use super::text::Instant;
 use super::topic::{
     Explained, RuleForm, RuleList, SubscriptionList, SubscriptionProperties, SubscriptionView,
     TopicList, TopicProperties, TopicView,
 };
-use super::wire::{Reader, Wire, wire, write_part};
+use super::wire::{Reader, Wire, skim_bytes, wire, write_part};
 use crate::error::FrameError;
 
 pub(crate) use peeklock_json::{QueueProperties, QueueView};
@@ -60,6 +61,14 @@ macro_rules! json_inside {
             fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
                 let length = reader.length()?;
                 from_json(reader.take(length)?)
+            }
+
+            fn skim(
+                reader: &mut Reader<'_>,
+                announced: &mut Announced,
+            ) -> Result<(), FrameError> {
+                announced.made_bytes += MADE_BYTES * skim_bytes(reader)? as u64;
+                Ok(())
             }
         }
     )*};

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::announce::Announced;
 use crate::error::FrameError;
 
 /// What has a binary form.
@@ -14,9 +15,22 @@ pub(crate) trait Wire: Sized {
 
     fn write(&self, out: &mut Vec<u8>);
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError>;
+
+    /// Passes over a value without making it, and notes what it would take.
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        _ = announced;
+        Self::read(reader).map(drop)
+    }
+}
+
+/// Passes over bytes behind their length.
+pub(crate) fn skim_bytes(reader: &mut Reader<'_>) -> Result<usize, FrameError> {
+    let length = reader.length()?;
+    reader.take(length).map(<[u8]>::len)
 }
 
 /// Bytes that are read from the front.
+#[derive(Clone)]
 pub(crate) struct Reader<'a> {
     whole: &'a Bytes,
     at: usize,
@@ -120,6 +134,10 @@ impl Wire for Bytes {
         let length = reader.length()?;
         reader.bytes(length)
     }
+
+    fn skim(reader: &mut Reader<'_>, _: &mut Announced) -> Result<(), FrameError> {
+        skim_bytes(reader).map(drop)
+    }
 }
 
 impl Wire for String {
@@ -133,6 +151,10 @@ impl Wire for String {
         let length = reader.length()?;
         let bytes = reader.take(length)?;
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| FrameError::BadValue("text"))
+    }
+
+    fn skim(reader: &mut Reader<'_>, _: &mut Announced) -> Result<(), FrameError> {
+        skim_bytes(reader).map(drop)
     }
 }
 
@@ -148,6 +170,10 @@ impl<T: Wire> Wire for Option<T> {
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         if bool::read(reader)? { T::read(reader).map(Some) } else { Ok(None) }
+    }
+
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        if bool::read(reader)? { T::skim(reader, announced) } else { Ok(()) }
     }
 }
 
@@ -174,6 +200,19 @@ impl<T: Wire> Wire for Vec<T> {
             values.push(T::read(reader)?);
         }
         Ok(values)
+    }
+
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        let count = reader.length()?;
+        // It is refused for that, and none of it is made.
+        if count > super::LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
+            return Err(FrameError::TooMany);
+        }
+        announced.elements += count as u64;
+        for _ in 0..count {
+            T::skim(reader, announced)?;
+        }
+        Ok(())
     }
 }
 
@@ -214,6 +253,15 @@ macro_rules! wire {
                 reader: &mut crate::frame::wire::Reader<'_>,
             ) -> Result<Self, crate::error::FrameError> {
                 Ok(Self { $($field: <$type as crate::frame::wire::Wire>::read(reader)?),* })
+            }
+
+            #[allow(unused_variables, reason = "some structs have no fields")]
+            fn skim(
+                reader: &mut crate::frame::wire::Reader<'_>,
+                announced: &mut crate::frame::announce::Announced,
+            ) -> Result<(), crate::error::FrameError> {
+                $(<$type as crate::frame::wire::Wire>::skim(reader, announced)?;)*
+                Ok(())
             }
         }
     };

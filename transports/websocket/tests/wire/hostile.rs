@@ -310,3 +310,81 @@ fn unfinished_frames_share_a_budget() {
         server.stop().await;
     });
 }
+
+/// Frames that begin and go no further have taken all the room there is: the slowest give it up, and an
+/// honest frame passes soon.
+#[test]
+fn stalled_frames_yield_to_one_that_moves() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.inbound_bytes_max = 1 << 20;
+        let server = plan.start().await;
+        let mut stalled = Vec::new();
+        for _ in 0..20 {
+            let mut client = server.client().await;
+            let mut bytes = vec![0x81, 0xff];
+            bytes.extend_from_slice(&((4_u64 << 20) - 1).to_be_bytes());
+            bytes.extend_from_slice(&[b' '; 100_000]);
+            client.socket.get_mut().write_all(&bytes).await.unwrap();
+            stalled.push(client);
+        }
+        let mut client = server.client().await;
+        client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
+        let messages = json!([{ "body": "x".repeat(100_000) }]);
+        let sent = client.ask("send", json!({ "link": 1, "messages": messages }));
+        let answer = tokio::time::timeout(Duration::from_secs(10), sent).await.expect("in time");
+        assert!(answer.get("accepted").is_some(), "{answer}");
+        server.stop().await;
+    });
+}
+
+/// A client that is sent what it does not take, however lively it is otherwise, is given up.
+#[test]
+fn who_takes_nothing_is_given_up() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.frame_timeout = Duration::from_millis(600);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+        let text = "x".repeat(900_000);
+        server.put(&[&text]).await;
+        let peeks: Vec<_> = (10..60)
+            .map(|id| json!({ "id": id, "peek": { "link": 1, "from": 0, "maxCount": 1 } }))
+            .collect();
+        client.frame_of(json!(peeks)).await;
+        let beat = Message::text(json!({ "requests": [{ "heartbeat": {} }] }).to_string());
+        while client.socket.send(beat.clone()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
+/// A receive that waits is named by its id: one without, or with one that waits already, is refused, and
+/// leaves the other alone.
+#[test]
+fn a_waiting_receive_needs_an_id_of_its_own() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        let attach =
+            json!({ "link": 1, "path": "q", "role": "receiver", "mode": "receiveAndDelete" });
+        client.ask("attach", attach).await;
+        let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 20.0 });
+        let requests = json!([
+            { "id": 7, "receive": receive },
+            { "id": 7, "receive": receive },
+            { "receive": receive },
+        ]);
+        client.frame_of(requests).await;
+        // Under that id it would be taken for the answer to the other.
+        assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
+        assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
+        server.put(&["one", "two"]).await;
+        assert_eq!(client.answer(7).await["received"]["messages"][0]["body"], "one");
+        assert_eq!(server.counts().await.active, 1);
+        server.stop().await;
+    });
+}

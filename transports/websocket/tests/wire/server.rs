@@ -34,6 +34,8 @@ pub struct Plan {
     pub authorizer: Arc<dyn Authorizer>,
     /// A store in memory if none.
     pub store: Option<Arc<dyn Store>>,
+    /// Where messages are kept; without it in memory.
+    pub data_dir: Option<std::path::PathBuf>,
 }
 
 /// Runs a test body with a guard against hanging.
@@ -47,12 +49,16 @@ impl Plan {
         let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.workers = 1;
         let authorizer = Arc::new(AllowAll);
-        Self { config, settings: Settings::default(), authorizer, store: None }
+        Self { config, settings: Settings::default(), authorizer, store: None, data_dir: None }
     }
 
     pub async fn start(self) -> Server {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
-        let mut builder = Broker::builder()
+        let mut builder = Broker::builder();
+        if let Some(path) = &self.data_dir {
+            builder = builder.data_dir(path).unwrap();
+        }
+        builder = builder
             .arbiters(1)
             .clock(Arc::clone(&clock) as Arc<_>)
             .settings(self.settings)

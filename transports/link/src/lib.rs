@@ -1,0 +1,42 @@
+//! What every transport with links does alike: who may be sent how much, what is not settled, what was
+//! asked and is not answered, which contents are fetched and who pays for them. (Data path, step 1 and
+//! back.)
+//!
+//! ```text
+//!   client -> transport -> Links -> group for each entity -> Entity::submit
+//!                            ^                                    |
+//!   client <- transport <- Event <- Arrivals (fetched) <- Mailbox <+
+//! ```
+//!
+//! Nothing here waits, reads a socket or a clock, or starts a task: a transport gives what came and the
+//! instant, and carries out what it is told, so that all of it is tested from scripts. The order to
+//! read: [`Links`] is the machine, [`Link`] one link with its [`credit`], [`Unsettled`] the table of
+//! deliveries, [`pending`] what is not answered; [`Mailbox`] is where entities put what they say, and
+//! [`Arrivals`] brings it into order while contents are fetched ahead. [`Account`] counts what a
+//! connection holds in bytes, [`Pool`] shares room for what has not arrived whole, [`Apart`] bounds work
+//! beside the connection.
+//!
+//! Absent on purpose: frames, encodings, sockets; what any operation means.
+
+mod account;
+mod apart;
+mod arrivals;
+pub mod credit;
+mod link;
+mod links;
+mod mailbox;
+pub mod pending;
+mod pool;
+mod unsettled;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::Account;
+pub use apart::Apart;
+pub use arrivals::{Arrivals, Fetch, Fetched, Next};
+pub use link::{Closing, Link, Role, Source};
+pub use links::{Engine, Event, Inlet, Links};
+pub use mailbox::{Mail, Mailbox};
+pub use pool::{Pool, Room, Seat};
+pub use unsettled::{Held, Named, Unsettled};

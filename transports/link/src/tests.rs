@@ -1,0 +1,8 @@
+//! The link machine from scripts: no socket, no broker, no clock but a number.
+
+mod account;
+mod arrivals;
+mod links;
+mod pool;
+mod stand;
+mod unsettled;

@@ -1,0 +1,140 @@
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use peeklock_core::content_ref::{ContentRef, StoredContent};
+use peeklock_core::ids::ReceiverId;
+use peeklock_core::permits::Budget;
+use peeklock_core::request::Released;
+use peeklock_core::store::StoreError;
+use tokio::sync::Semaphore;
+
+use super::stand::message;
+use crate::{Account, Arrivals, Fetch, Fetched, Next};
+
+/// A content on a disk that answers when it is let.
+struct Slow(Arc<Semaphore>);
+
+#[async_trait]
+impl StoredContent for Slow {
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        match self.0.acquire().await {
+            Ok(_) => Ok(Bytes::from_static(b"read")),
+            Err(_) => Err(StoreError::Failed("gone".into())),
+        }
+    }
+}
+
+fn delivery(link: u32, sequence: u64, disk: Option<&Arc<Semaphore>>) -> (u32, Released) {
+    let mut message = message(sequence, 100, 1_000);
+    if let Some(disk) = disk {
+        message.content = ContentRef::Stored(Arc::new(Slow(Arc::clone(disk))));
+    }
+    let receiver = ReceiverId(u64::from(link));
+    (link, Released::Delivery { receiver, message: Box::new(message) })
+}
+
+fn account() -> Account {
+    Account::new(Budget::new(1 << 30), 4_000)
+}
+
+/// What can be told now, by its number.
+fn told(arrivals: &mut Arrivals, account: &mut Account) -> Vec<u64> {
+    let mut told = Vec::new();
+    while let Next::Ready(released, bytes) = arrivals.next(account) {
+        account.release(bytes);
+        if let Released::Delivery { message, .. } = released {
+            told.push(message.facts.sequence.0);
+        }
+    }
+    told
+}
+
+fn run(fetch: Fetch) -> Fetched {
+    match pin!(fetch.run()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(fetched) => fetched,
+        Poll::Pending => panic!("the disk has not answered"),
+    }
+}
+
+/// A content that has to be read holds up its link, in its order, and no other.
+#[test]
+fn a_slow_disk_holds_up_one_link() {
+    let (mut arrivals, mut account) = (Arrivals::default(), account());
+    let disk = Arc::new(Semaphore::new(0));
+    for (link, released) in [
+        delivery(1, 1, Some(&disk)),
+        delivery(2, 10, None),
+        delivery(1, 2, None),
+        delivery(2, 11, None),
+    ] {
+        arrivals.push(link, released);
+    }
+    assert_eq!(told(&mut arrivals, &mut account), [10, 11]);
+    assert!(arrivals.is_idle() && !arrivals.is_empty());
+    disk.add_permits(1);
+    let fetches: Vec<Fetch> = arrivals.fetches().collect();
+    assert_eq!(fetches.len(), 1);
+    for fetch in fetches {
+        arrivals.fetched(run(fetch));
+    }
+    assert_eq!(told(&mut arrivals, &mut account), [1, 2]);
+    assert!(arrivals.is_empty());
+    assert_eq!(account.held_bytes(), 0);
+}
+
+/// Contents are fetched as far as the account pays, however many wait; what is told makes room.
+#[test]
+fn no_more_is_fetched_than_is_paid_for() {
+    let (mut arrivals, mut account) = (Arrivals::default(), account());
+    let disk = Arc::new(Semaphore::new(1_000));
+    for sequence in 1..=20 {
+        let (link, released) = delivery(1, sequence, None);
+        arrivals.push(link, released);
+        let (link, released) = delivery(2, 100 + sequence, Some(&disk));
+        arrivals.push(link, released);
+    }
+    let mut held = Vec::new();
+    let wanted = loop {
+        match arrivals.next(&mut account) {
+            Next::Ready(_, bytes) => held.push(bytes),
+            Next::NoRoom(wanted) => break wanted,
+            Next::Nothing => panic!("there is more"),
+        }
+    };
+    assert_eq!(wanted, 1_256);
+    assert_eq!(account.held_bytes(), held.iter().sum::<u64>());
+    assert!(account.held_bytes() <= 4_000);
+    let mut count = held.len();
+    while let Some(bytes) = held.pop() {
+        account.release(bytes);
+        while let Next::Ready(_, bytes) = arrivals.next(&mut account) {
+            held.push(bytes);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 40);
+    assert_eq!(account.held_bytes(), 0);
+}
+
+/// A content that is lost is no reason to wait: who takes the message sees that it is not there.
+#[test]
+fn a_content_that_cannot_be_read_is_told() {
+    let (mut arrivals, mut account) = (Arrivals::default(), account());
+    let disk = Arc::new(Semaphore::new(0));
+    let (link, released) = delivery(1, 1, Some(&disk));
+    arrivals.push(link, released);
+    assert_eq!(told(&mut arrivals, &mut account), []);
+    disk.close();
+    let fetches: Vec<Fetch> = arrivals.fetches().collect();
+    for fetch in fetches {
+        arrivals.fetched(run(fetch));
+    }
+    let Next::Ready(Released::Delivery { message, .. }, _) = arrivals.next(&mut account) else {
+        panic!("it is not told");
+    };
+    assert!(message.content.loaded().is_none());
+}

@@ -1,0 +1,168 @@
+use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, Settlement};
+use peeklock_core::error::Rejection;
+use peeklock_core::time::TimeSpan;
+
+use super::stand::{Stand, WINDOW_BYTES, at, message, token};
+use crate::{Closing, Event};
+
+/// Credit is a limit since the attach: what is delivered uses it up, what was unsettled too long bounds it,
+/// and settling makes room (RCV-16 is the entity's; this is what it is told).
+#[test]
+fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
+    let mut stand = Stand::new();
+    let receiver = stand.receiver(1, 100);
+    for sequence in 1..=4 {
+        let event = stand.deliver(receiver, sequence, 50);
+        let number = u32::try_from(sequence).unwrap();
+        assert!(matches!(event, Event::Delivered { link: 1, number: it, .. } if it == number));
+    }
+    // The table takes four; nothing is settled.
+    stand.links.limit(1);
+    let limit = |commands: &[Command]| match commands {
+        [Command::Grant { delivery_limit, drain: Drain::No, .. }] => Some(*delivery_limit),
+        _ => None,
+    };
+    assert_eq!(limit(&stand.asked()), None);
+    assert_eq!(stand.links.settled(token(2)).map(|held| (held.link, held.number)), Some((1, 2)));
+    stand.links.limit(1);
+    assert_eq!(limit(&stand.asked()), Some(5));
+    // Those whose locks have ended make room although nobody says anything.
+    stand.deliver(receiver, 5, 90);
+    stand.links.limit_full(at(60));
+    assert_eq!(stand.links.unsettled.count(1), 1);
+    assert_eq!(limit(&stand.asked()), Some(8));
+}
+
+/// Bytes of deliveries are given back by halves of the window, not one by one.
+#[test]
+fn bytes_are_given_back_by_halves_of_the_window() {
+    let mut stand = Stand::new();
+    stand.receiver(1, 2);
+    stand.links.taken(1, WINDOW_BYTES / 2 - 1);
+    stand.links.limit(1);
+    assert!(stand.asked().is_empty());
+    stand.links.taken(1, 1);
+    stand.links.limit(1);
+    let asked = stand.asked();
+    let [Command::Grant { byte_limit, .. }] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(*byte_limit, WINDOW_BYTES + WINDOW_BYTES / 2);
+}
+
+/// RCV-18: a drain is answered with what is left, and takes the credit back to the last delivery.
+#[test]
+fn a_drain_ends_at_the_last_delivery() {
+    let mut stand = Stand::new();
+    let receiver = stand.receiver(1, 3);
+    assert_eq!(stand.links.drain(1, 7, None).unwrap(), None);
+    assert!(stand.links.drain(1, 8, None).is_err());
+    let requests = stand.requests();
+    let [(Command::Grant { delivery_limit: 3, drain: Drain::Yes, .. }, correlation)] = requests[..]
+    else {
+        panic!("{requests:?}")
+    };
+    stand.deliver(receiver, 1, 50);
+    let event = stand.answer(correlation, Ok(Outcome::Granted { unused: 2 }));
+    assert!(matches!(event, Event::Drained { id: 7, result: Ok(2), .. }), "{event:?}");
+    stand.asked();
+    stand.links.credit(1, 2);
+    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 2, .. }]));
+}
+
+/// RCV-14: what arrives for a link that is being closed goes back uncounted, before the link is detached.
+#[test]
+fn a_detach_gives_back_what_was_on_its_way() {
+    let mut stand = Stand::new();
+    let receiver = stand.receiver(1, 10);
+    stand.links.detach(1, Closing { id: 9, end: LinkEnd::Orderly });
+    let requests = stand.requests();
+    let [(Command::Grant { delivery_limit: 0, .. }, quiet)] = requests[..] else { panic!() };
+    assert!(matches!(stand.deliver(receiver, 1, 50), Event::Nothing));
+    assert!(matches!(stand.answer(quiet, Ok(Outcome::Granted { unused: 0 })), Event::Nothing));
+    let requests = stand.requests();
+    let [
+        (Command::Settle { token: given, settlement: Settlement::Release }, _),
+        (Command::Detach { end: LinkEnd::Orderly, .. }, detached),
+    ] = requests[..]
+    else {
+        panic!("{requests:?}")
+    };
+    assert_eq!(given, token(1));
+    let event = stand.answer(detached, Ok(Outcome::Done));
+    assert!(matches!(event, Event::Done { id: 9, result: Ok(()), .. }), "{event:?}");
+    assert!(stand.links.is_empty());
+}
+
+/// What receives may bring is promised before they are asked: those that do not wait find room, or wait
+/// for it; a waiting one always has room for little.
+#[test]
+fn a_receive_has_its_room_before_it_is_asked() {
+    let mut stand = Stand::new();
+    stand.receiver(1, 0);
+    let bytes_of = |commands: Vec<(Command, u64)>| match commands[..] {
+        [(Command::Receive { bytes_max, .. }, correlation)] => (bytes_max, correlation),
+        _ => panic!("{commands:?}"),
+    };
+    let room = 100_000;
+    assert!(stand.links.may_receive(room));
+    stand.links.receive(1, 10, TimeSpan::ZERO, room, 1, None);
+    let (first, correlation) = bytes_of(stand.requests());
+    assert_eq!(first, room);
+    assert!(!stand.links.may_receive(room));
+    stand.links.receive(1, 10, TimeSpan::from_seconds(5), room, 2, None);
+    assert_eq!(bytes_of(stand.requests()).0, 4_096);
+    let event = stand.answer(correlation, Ok(Outcome::Received(Vec::new())));
+    assert!(matches!(event, Event::Messages { id: 1, result: Ok(_), .. }));
+    assert!(stand.links.may_receive(room));
+    assert_eq!(stand.links.waiting_count(), 1);
+    stand.links.withdraw(2);
+    assert!(matches!(stand.asked()[..], [Command::CancelReceive { .. }]));
+}
+
+/// What was taken under a lock goes back when nobody is there to be told; what was taken for good is lost,
+/// and counted (RCV-02).
+#[test]
+fn what_nobody_is_told_goes_back_or_is_counted() {
+    let mut stand = Stand::new();
+    stand.receiver(1, 0);
+    stand.links.receive(1, 10, TimeSpan::ZERO, 10_000, 1, None);
+    let correlation = stand.requests().last().unwrap().1;
+    stand.links.begin_end();
+    assert_eq!(stand.links.brings(), 2);
+    let mut taken = message(2, 50, 10);
+    taken.facts.lock = None;
+    let result = Ok(Outcome::Received(vec![message(1, 50, 10), taken]));
+    let released = peeklock_core::request::Released::Answer { correlation, result };
+    assert_eq!(stand.links.abandon(released), 1);
+    let quiet = stand.requests().last().unwrap().1;
+    let result = Ok(Outcome::Granted { unused: 0 });
+    let released = peeklock_core::request::Released::Answer { correlation: quiet, result };
+    assert_eq!(stand.links.abandon(released), 0);
+    assert_eq!(stand.links.brings(), 0);
+    stand.links.finish_end(LinkEnd::Broken);
+    let asked = stand.asked();
+    assert!(
+        matches!(
+            &asked[..],
+            [Command::Settle { settlement: Settlement::Release, .. }, Command::Detach { .. }]
+        ),
+        "{asked:?}"
+    );
+}
+
+/// A receiver that was asked for with credit and cannot be attached is gone; one that got its credit later
+/// stays without it.
+#[test]
+fn a_refused_attach_leaves_nothing() {
+    let mut stand = Stand::new();
+    stand.receiver(1, 5);
+    let entity = stand.entity.clone();
+    let role = crate::Role::Receiver;
+    let mode = peeklock_core::command::ReceiveMode::PeekLock;
+    stand.links.attach(2, entity, "q".into(), role, mode);
+    let permit = peeklock_core::permits::Budget::new(1).try_acquire(1).unwrap();
+    stand.links.attach_flow(2, 5, 4, std::sync::Arc::new(permit));
+    let correlation = stand.requests().first().unwrap().1;
+    let event = stand.answer(correlation, Err(Rejection::internal("no")));
+    assert!(matches!(event, Event::Done { id: 4, result: Err(_), .. }), "{event:?}");
+    assert!(stand.links.get(2).is_none() && stand.links.get(1).is_some());
+}

@@ -1,0 +1,149 @@
+//! What stands in for a broker: names that count up, an entity that remembers what it was asked.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use peeklock_core::command::{
+    Command, LockGrant, MessageFacts, MessageState, Outcome, ReceiveMode, ReceivedMessage,
+};
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
+use peeklock_core::path::SubQueue;
+use peeklock_core::request::{Outlet, Released, Request, Way};
+use peeklock_core::time::Timestamp;
+
+use crate::{Engine, Event, Inlet, Links, Role};
+
+/// Names that count up.
+#[derive(Default)]
+pub struct Names(Cell<u64>);
+
+/// An entity that remembers what it was asked.
+#[derive(Clone, Default)]
+pub struct Asked(Arc<Mutex<Vec<Request>>>);
+
+/// An outlet that remembers which answer came last: that of a request that is dropped.
+#[derive(Default)]
+struct Told(Mutex<Option<u64>>);
+
+impl Outlet for Told {
+    fn release(&self, group: Vec<Released>) {
+        for released in group {
+            if let Released::Answer { correlation, .. } = released {
+                *self.0.lock().unwrap() = Some(correlation);
+            }
+        }
+    }
+}
+
+impl Engine for Names {
+    type Entity = Asked;
+
+    fn tickets(&self, count: u64) -> Ticket {
+        Ticket(self.0.replace(self.0.get() + count))
+    }
+
+    fn receiver_id(&self) -> ReceiverId {
+        ReceiverId(self.0.replace(self.0.get() + 1))
+    }
+}
+
+impl Inlet for Asked {
+    fn sub_queue(&self) -> SubQueue {
+        SubQueue::Main
+    }
+
+    fn submit(&self, group: Vec<Request>) {
+        self.0.lock().unwrap().extend(group);
+    }
+
+    fn by_way_of(&self, _: Option<Way>) -> Self {
+        self.clone()
+    }
+}
+
+/// Links over one entity, and the entity.
+pub struct Stand {
+    pub links: Links<Names, &'static str>,
+    pub entity: Asked,
+    told: Arc<Told>,
+}
+
+pub const WINDOW_BYTES: u64 = 256 << 10;
+
+impl Stand {
+    pub fn new() -> Self {
+        let told: Arc<Told> = Arc::default();
+        let outlet = Arc::clone(&told) as Arc<dyn Outlet>;
+        let links = Links::new(Names::default(), outlet, WINDOW_BYTES, 4);
+        Self { links, entity: Asked::default(), told }
+    }
+
+    /// A receiver with credit, which the entity has agreed to.
+    pub fn receiver(&mut self, number: u32, credit: u32) -> ReceiverId {
+        let entity = self.entity.clone();
+        self.links.attach(number, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
+        self.links.credit(number, credit);
+        assert!(matches!(&self.asked()[..], [Command::Attach { .. }, Command::Grant { .. }]));
+        self.links.get(number).unwrap().receiver
+    }
+
+    /// What the entity was asked since.
+    pub fn asked(&mut self) -> Vec<Command> {
+        self.requests().into_iter().map(|request| request.0).collect()
+    }
+
+    /// The same with the correlations of the answers.
+    pub fn requests(&mut self) -> Vec<(Command, u64)> {
+        self.links.hand_over();
+        let requests = std::mem::take(&mut *self.entity.0.lock().unwrap());
+        requests
+            .into_iter()
+            .map(|request| {
+                let command = request.command.clone();
+                drop(request);
+                (command, self.told.0.lock().unwrap().take().unwrap())
+            })
+            .collect()
+    }
+
+    pub fn answer(&mut self, correlation: u64, result: Result<Outcome, Rejection>) -> Event {
+        self.links.take(Released::Answer { correlation, result })
+    }
+
+    pub fn deliver(&mut self, receiver: ReceiverId, sequence: u64, until: u64) -> Event {
+        let message = Box::new(message(sequence, until, 10));
+        self.links.take(Released::Delivery { receiver, message })
+    }
+}
+
+pub const fn token(sequence: u64) -> LockToken {
+    LockToken::new(SequenceNumber(sequence), sequence ^ 0x5bd1_e995)
+}
+
+pub fn facts(sequence: u64, until: u64, size: u32) -> MessageFacts {
+    MessageFacts {
+        sequence: SequenceNumber(sequence),
+        enqueued_sequence: SequenceNumber(0),
+        enqueued_at: Timestamp::NONE,
+        expires_at: None,
+        time_to_live: None,
+        delivery_count: 0,
+        state: MessageState::Active,
+        sub_queue: SubQueue::Main,
+        lock: Some(LockGrant { token: token(sequence), until: at(until) }),
+        size,
+        overlay_count: 0,
+    }
+}
+
+pub fn message(sequence: u64, until: u64, size: u32) -> ReceivedMessage {
+    let content = ContentRef::Loaded(Bytes::from_static(b"content"));
+    ReceivedMessage { facts: facts(sequence, until, size), content, overlays: Vec::new() }
+}
+
+pub fn at(ticks: u64) -> Timestamp {
+    Timestamp::from_ticks(i64::try_from(ticks).unwrap())
+}

@@ -1,0 +1,173 @@
+//! Deliveries that are not settled: found by their lock over all links of a connection, and by their
+//! number on one of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use peeklock_core::command::LockGrant;
+use peeklock_core::ids::LockToken;
+use peeklock_core::time::Timestamp;
+
+/// Lock tokens are random where they need be, and the broker's: no client can choose where they fall.
+#[derive(Default)]
+struct TokenHasher(u64);
+
+impl Hasher for TokenHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, token: u128) {
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+        let halves = (token as u64, (token >> 64) as u64);
+        self.0 = halves.0 ^ halves.1.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Where a delivery is: its link and its number there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The link that it was delivered on.
+    pub link: u32,
+    /// Its number.
+    pub number: u32,
+}
+
+/// What a range of delivery numbers names.
+#[derive(Debug, Default)]
+pub struct Named {
+    /// Number and lock of deliveries that are not settled.
+    pub held: Vec<(u32, LockToken)>,
+    /// Numbers of no such delivery, from and to, both included; none follows another without a
+    /// delivery between them, so that they are no more than the deliveries and the ranges are.
+    pub gaps: Vec<(u32, u32)>,
+}
+
+/// The table of one connection.
+#[derive(Default)]
+pub struct Unsettled {
+    by_lock: HashMap<LockToken, Held, BuildHasherDefault<TokenHasher>>,
+    by_link: HashMap<u32, BTreeMap<u32, LockGrant>>,
+}
+
+impl Unsettled {
+    /// Adds a delivery.
+    pub fn insert(&mut self, held: Held, lock: LockGrant) {
+        self.by_lock.insert(lock.token, held);
+        self.by_link.entry(held.link).or_default().insert(held.number, lock);
+    }
+
+    /// The delivery under a lock.
+    #[must_use]
+    pub fn of_lock(&self, token: LockToken) -> Option<Held> {
+        self.by_lock.get(&token).copied()
+    }
+
+    /// The delivery under a lock is settled, or its lock is over.
+    pub fn settled(&mut self, token: LockToken) -> Option<Held> {
+        let held = self.by_lock.remove(&token)?;
+        if let Some(of_link) = self.by_link.get_mut(&held.link) {
+            of_link.remove(&held.number);
+        }
+        Some(held)
+    }
+
+    /// A lock was prolonged.
+    pub fn renewed(&mut self, token: LockToken, until: Timestamp) {
+        let Some(held) = self.by_lock.get(&token) else { return };
+        let of_link = self.by_link.get_mut(&held.link);
+        if let Some(lock) = of_link.and_then(|of_link| of_link.get_mut(&held.number)) {
+            lock.until = until;
+        }
+    }
+
+    /// All locks of a link were prolonged.
+    pub fn renewed_all(&mut self, link: u32, until: Timestamp) {
+        for lock in self.by_link.get_mut(&link).into_iter().flat_map(BTreeMap::values_mut) {
+            lock.until = until;
+        }
+    }
+
+    /// How many deliveries of a link are not settled.
+    #[must_use]
+    pub fn count(&self, link: u32) -> u32 {
+        let count = self.by_link.get(&link).map_or(0, BTreeMap::len);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Whether everything is settled.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_lock.is_empty()
+    }
+
+    /// Forgets the deliveries of a link whose locks have ended.
+    pub fn forget_ended(&mut self, link: u32, now: Timestamp) {
+        let Some(of_link) = self.by_link.get_mut(&link) else { return };
+        of_link.retain(|_, lock| {
+            let is_held = lock.until > now;
+            if !is_held {
+                self.by_lock.remove(&lock.token);
+            }
+            is_held
+        });
+    }
+
+    /// Forgets a link.
+    pub fn forget(&mut self, link: u32) {
+        for lock in self.by_link.remove(&link).into_iter().flat_map(BTreeMap::into_values) {
+            self.by_lock.remove(&lock.token);
+        }
+    }
+
+    /// What ranges of numbers of a link name, both ends included; at most so many deliveries. None if
+    /// they name more.
+    #[must_use]
+    pub fn named(
+        &self,
+        link: u32,
+        ranges: impl Iterator<Item = (u32, u32)>,
+        count_max: usize,
+    ) -> Option<Named> {
+        let none = BTreeMap::new();
+        let of_link = self.by_link.get(&link).unwrap_or(&none);
+        let mut named = Named::default();
+        for (from, to) in ranges.filter(|(from, to)| from <= to) {
+            let mut next = Some(from);
+            for (number, lock) in of_link.range(from..=to) {
+                if named.held.len() == count_max {
+                    return None;
+                }
+                if let Some(first) = next
+                    && first < *number
+                {
+                    gap(&mut named.gaps, first, number - 1);
+                }
+                next = number.checked_add(1);
+                named.held.push((*number, lock.token));
+            }
+            if let Some(first) = next
+                && first <= to
+            {
+                gap(&mut named.gaps, first, to);
+            }
+        }
+        Some(named)
+    }
+}
+
+/// Adds a gap; one that touches the last, or says the same again, becomes part of it.
+fn gap(gaps: &mut Vec<(u32, u32)>, from: u32, to: u32) {
+    match gaps.last_mut() {
+        Some((first, last)) if from >= *first && from <= last.saturating_add(1) => {
+            *last = to.max(*last);
+        }
+        Some(_) | None => gaps.push((from, to)),
+    }
+}

@@ -1,0 +1,237 @@
+//! What one client can make the broker hold, judged by the resident memory of the process. One test at a
+//! time: memory is of the whole process. The names tell what a client does, and does not do.
+
+#[path = "wire/client.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod client;
+#[path = "wire/server.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod server;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::SinkExt;
+use peeklock_core::description::QueueUpdate;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use self::client::{Client, upgrade_json};
+use self::server::{Plan, run};
+
+/// Who takes nothing for so long reads no more.
+const STUCK: Duration = Duration::from_millis(1_500);
+const MIB: u64 = 1 << 20;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Resident memory of this process.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+/// A plan under which no silence and no slowness ends a connection during a test.
+fn patient() -> Plan {
+    let mut plan = Plan::new();
+    plan.config.heartbeat = Duration::from_secs(300);
+    plan.config.frame_timeout = Duration::from_secs(300);
+    plan
+}
+
+/// Writes the same bytes again and again until the server takes no more; returns how much it took.
+async fn write_until_stuck(socket: &mut TcpStream, bytes: &[u8], most: u64) -> u64 {
+    let mut written = 0;
+    while written < most {
+        if tokio::time::timeout(STUCK, socket.write_all(bytes)).await.is_err() {
+            break;
+        }
+        written += bytes.len() as u64;
+    }
+    written
+}
+
+fn pings() -> Vec<u8> {
+    let mut ping = vec![0x89, 0xfd, 0, 0, 0, 0];
+    ping.extend_from_slice(&[b'x'; 125]);
+    ping.repeat(500)
+}
+
+/// Pings whose pongs are not read are not read either, after the hello and before it.
+#[test]
+fn pings_whose_pongs_are_not_read() {
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        let mut client = server.client().await;
+        let before = resident_bytes();
+        let written = write_until_stuck(client.socket.get_mut(), &pings(), 96 * MIB).await;
+        assert!(written < 96 * MIB, "{written} bytes of pings were read");
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 24 * MIB, "{grown} bytes for pongs");
+        let mut silent = upgrade_json(server.address).await;
+        let written = write_until_stuck(silent.get_mut(), &pings(), 96 * MIB).await;
+        assert!(written < 96 * MIB, "{written} bytes of pings were read before the hello");
+        server.stop().await;
+    });
+}
+
+/// A frame of 4,096 lists, unread: few are made at a time, and no more than there is room for.
+#[test]
+fn lists_that_are_not_read() {
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        for number in 0..100 {
+            let path = format!("q{number}");
+            server.broker.create_queue(&path, QueueUpdate::default()).await.unwrap();
+        }
+        let mut client = server.client().await;
+        let lists: Vec<_> =
+            (10..4_000).map(|id| json!({ "id": id, "listQueues": { "skip": 0 } })).collect();
+        let before = resident_bytes();
+        client.frame_of(json!(lists)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 40 * MIB, "{grown} bytes for lists");
+        // It is only a wait: who reads gets them.
+        for id in 10..30 {
+            let answer = client.answer(id).await;
+            assert!(answer.get("queues").is_some(), "{answer}");
+        }
+        server.stop().await;
+    });
+}
+
+/// Settlements of thousands of numbers that were never delivered, answers unread.
+#[test]
+fn failures_that_are_not_read() {
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        let mut client = server.client().await;
+        client.receive_with(None).await;
+        let ranges: Vec<_> = (0..4_096_u32).map(|number| [3 * number, 3 * number]).collect();
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": ranges });
+        let frame = json!({ "requests": [{ "id": 5, "settle": settle }] }).to_string();
+        let before = resident_bytes();
+        for _ in 0..200 {
+            let sent = client.socket.send(Message::text(frame.clone()));
+            if tokio::time::timeout(STUCK, sent).await.is_err() {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 48 * MIB, "{grown} bytes for failures");
+        server.stop().await;
+    });
+}
+
+/// A frame of 4 MiB that is more than a million empty messages: what it asks for is known before they are
+/// made, and what is too much of it is refused.
+#[test]
+fn empty_messages_beyond_count() {
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        let mut client = server.client().await;
+        client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
+        let messages = format!("[{}{{}}]", "{},".repeat(4_095));
+        let sends: Vec<String> = (10..340)
+            .map(|id| format!(r#"{{"id":{id},"send":{{"link":1,"messages":{messages}}}}}"#))
+            .collect();
+        let frame = format!(r#"{{"requests":[{}]}}"#, sends.join(","));
+        assert!(frame.len() < 4 << 20);
+        drop(sends);
+        let before = resident_bytes();
+        client.socket.send(Message::text(frame)).await.unwrap();
+        assert!(client.answer(10).await.get("accepted").is_some());
+        let error = client.answer(339).await;
+        assert_eq!(error["error"]["condition"], "QuotaExceeded", "{error}");
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 96 * MIB, "{grown} bytes for one frame");
+        for id in 11..14 {
+            assert!(client.answer(id).await.get("accepted").is_some());
+        }
+        assert_eq!(server.counts().await.active, 4 * 4_096);
+        server.stop().await;
+    });
+}
+
+/// Pipelined peeks of large messages, unread: contents are fetched as far as they are paid for.
+#[test]
+fn peeks_that_are_not_read() {
+    let _alone = alone();
+    let directory = std::env::temp_dir().join(format!("peeklock-bounded-{}", std::process::id()));
+    run(async {
+        let mut plan = patient();
+        plan.data_dir = Some(directory.clone());
+        let server = plan.start().await;
+        let text = "x".repeat(900_000);
+        for _ in 0..8 {
+            server.put(&[&text]).await;
+        }
+        let mut clients = Vec::new();
+        let before = resident_bytes();
+        for _ in 0..12 {
+            let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+            client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+            let peeks: Vec<_> = (0..64)
+                .map(|number| {
+                    let peek = json!({ "link": 1, "from": number % 8 + 1, "maxCount": 1 });
+                    json!({ "id": 10 + number, "peek": peek })
+                })
+                .collect();
+            client.frame_of(json!(peeks)).await;
+            clients.push(client);
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let grown = resident_bytes().saturating_sub(before);
+        // 12 connections with 4 MiB each, what is being written beside it, and the cache of the store.
+        assert!(grown < 200 * MIB, "{grown} bytes for peeks");
+        server.stop().await;
+    });
+    std::fs::remove_dir_all(&directory).ok();
+}
+
+/// RCV-02: what is received and deleted is asked for as far as its answers have room; the rest stays.
+#[test]
+fn receives_that_are_not_read_lose_little() {
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        let text = "x".repeat(200_000);
+        for _ in 0..200 {
+            server.put(&[&text]).await;
+        }
+        let mut client = server.client().await;
+        let attach =
+            json!({ "link": 1, "path": "q", "role": "receiver", "mode": "receiveAndDelete" });
+        client.ask("attach", attach).await;
+        let receives: Vec<_> = (10..210)
+            .map(|id| {
+                let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 0.0 });
+                json!({ "id": id, "receive": receive })
+            })
+            .collect();
+        client.frame_of(json!(receives)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // 40 MB were asked for. What is gone is what the sockets took, and what one connection may hold.
+        let left = server.counts().await.active;
+        assert!(left > 100, "{left} messages are left");
+        // Who reads gets all of them.
+        for id in 10..210 {
+            let answer = client.answer(id).await;
+            assert_eq!(answer["received"]["messages"].as_array().unwrap().len(), 1, "{id}");
+        }
+        assert_eq!(server.counts().await.active, 0);
+        server.stop().await;
+    });
+}
