@@ -26,7 +26,7 @@ impl Handler<SessionDelivery> for Warehouse {
 
     // The next step of an order comes when this one is settled.
     fn handle(&mut self, delivery: SessionDelivery, _: &mut Self::Context) -> Self::Result {
-        let SessionDelivery { message, session } = delivery;
+        let SessionDelivery { message, session, .. } = delivery;
         let shipped = self.shipped.clone();
         Box::pin(async move {
             let again = || Refusal::Abandon { properties: Vec::new() };
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (shipped, mut orders) = mpsc::unbounded_channel();
     let warehouse = Warehouse { shipped }.start();
-    let options = SessionConsumerOptions { sessions_max: 2, ..SessionConsumerOptions::default() };
+    let options = SessionConsumerOptions::at_once(2);
     let consumer = client.consume_sessions("steps", warehouse.recipient(), options)?;
     for _ in 0..3 {
         if let Some(order) = orders.recv().await {

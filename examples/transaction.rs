@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wrong = dead_letters.receive(TimeSpan::ZERO).await?.ok_or("no dead letter")?;
     let right = Message { body: Body::Data("3 apples".into()), ..wrong.message().clone() };
 
-    let transaction = client.begin_transaction()?;
+    let transaction = client.begin_transaction().await?;
     transaction.send(&sender, right).await?;
     transaction.complete(&dead_letters, &wrong).await?;
     show(&client, "before the commit").await?;
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("received {:?}", order.body());
 
     // A transaction that is dropped is rolled back: the order is still locked, nothing was sent.
-    let forgotten = client.begin_transaction()?;
+    let forgotten = client.begin_transaction().await?;
     forgotten.complete(&receiver, &order).await?;
     forgotten.send(&sender, Message::new("never")).await?;
     drop(forgotten);

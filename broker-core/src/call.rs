@@ -56,6 +56,13 @@ impl Call {
         entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
         Self { entity, slot, ticket, is_receive }
     }
+
+    /// Withdraws a receive that waits; it is answered with what it has got (RCV-14).
+    pub(crate) fn withdraw(&self) {
+        if self.is_receive {
+            submit_unanswered(&self.entity, vec![Command::CancelReceive { call: self.ticket }]);
+        }
+    }
 }
 
 impl Future for Call {
@@ -80,10 +87,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         let before = std::mem::replace(&mut *lock(&self.slot.state), CallState::Abandoned);
         match before {
-            CallState::Waiting(_) if self.is_receive => {
-                let command = Command::CancelReceive { call: self.ticket };
-                submit_unanswered(&self.entity, vec![command]);
-            }
+            CallState::Waiting(_) if self.is_receive => self.withdraw(),
             CallState::Answered(Ok(outcome)) => give_back(&self.entity, &outcome),
             CallState::Waiting(_)
             | CallState::Answered(Err(_))

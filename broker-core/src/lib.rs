@@ -20,7 +20,7 @@ pub use peeklock_model::{change, effect};
 pub mod command {
     pub use peeklock_model::command::*;
 
-    pub use crate::request::{Outcome, ReceivedMessage};
+    pub use crate::request::{LoadedMessage, Outcome, ReceivedMessage, Unreadable};
 }
 pub use peeklock_machine as entity;
 pub mod transaction;

@@ -11,8 +11,10 @@ use crate::command::{Command, MessageFacts};
 use crate::content_ref::ContentRef;
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
+use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 use crate::permits::Permit;
+use crate::store::StoreError;
 use crate::transfer::passage::Passage;
 
 /// An outcome as a client is told: with references to contents, and the way in to a session.
@@ -27,6 +29,44 @@ pub struct ReceivedMessage {
     pub content: ContentRef,
     /// Property overlays in the order in which they were set.
     pub overlays: Vec<ContentRef>,
+}
+
+/// A message as it is read for a client.
+#[derive(Clone, Debug)]
+pub struct LoadedMessage {
+    /// With the properties that settlements gave it.
+    pub message: Message,
+    /// The entity in which it was dead-lettered before it was forwarded (FWD-26).
+    pub dead_letter_source: Option<String>,
+}
+
+impl ReceivedMessage {
+    /// Fetches the message with all that was set on it since it was sent. To be called outside the
+    /// broker's arbiters; may wait for the disk.
+    ///
+    /// # Errors
+    /// When the store cannot read it, or what it gives is no message.
+    pub async fn load(&self) -> Result<LoadedMessage, Unreadable> {
+        let content = Content::parse(self.content.load().await?)?;
+        let mut overlays = Vec::with_capacity(self.overlays.len());
+        for overlay in &self.overlays {
+            overlays.push(Overlay::from_bytes(overlay.load().await?));
+        }
+        let message = content.message(&overlays)?;
+        let dead_letter_source = Overlay::source_of(overlays.iter()).map(str::to_owned);
+        Ok(LoadedMessage { message, dead_letter_source })
+    }
+}
+
+/// Why a stored message cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// The store cannot give it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What the store gives is no message.
+    #[error(transparent)]
+    Content(#[from] ContentError),
 }
 
 /// A command on its way to an entity.

@@ -1,13 +1,13 @@
 //! A client of the broker under load: the same few things over every transport.
 
+mod handles;
 pub mod http;
-mod in_process;
-mod websocket;
 
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use peeklock::Broker;
 use peeklock::condition::Condition;
 use peeklock::description::{QueueUpdate, TopicUpdate};
 use peeklock::path::{EntityAddress, EntityName};
@@ -22,12 +22,19 @@ use super::messages::Run;
 /// A client.
 #[derive(Clone)]
 pub enum Client {
-    /// With one connection.
-    WebSocket(ws::Client),
+    /// With handles, over one connection or without any.
+    Handles(peeklock::Client, Receiving),
     /// With as many connections as it has requests under way.
     Http(Http),
-    /// Without any.
-    InProcess(peeklock::Client),
+}
+
+/// How handles receive under load.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Receiving {
+    /// In lists, as who embeds a broker does.
+    Lists,
+    /// As deliveries are pushed.
+    Pushed,
 }
 
 impl Client {
@@ -35,20 +42,22 @@ impl Client {
     pub async fn websocket(url: &str, encoding: Encoding) -> Result<Self, BenchError> {
         let mut options = ws::ClientOptions::default();
         options.encoding = encoding;
-        Ok(Self::WebSocket(ws::Client::connect_with(url, options).await?))
+        Ok(Self::Handles(ws::connect_with(url, options).await?, Receiving::Pushed))
+    }
+
+    /// Of a broker of this process.
+    pub fn in_process(broker: &Broker) -> Self {
+        Self::Handles(peeklock::Client::new(broker), Receiving::Lists)
     }
 
     /// Creates a queue that may hold so much.
     pub async fn create_queue(&self, path: &str, megabytes: u64) -> Result<(), BenchError> {
         let update =
-            || QueueUpdate { max_size_in_megabytes: Some(megabytes), ..QueueUpdate::default() };
+            QueueUpdate { max_size_in_megabytes: Some(megabytes), ..QueueUpdate::default() };
         match self {
-            Self::WebSocket(client) => {
-                client.admin().create_queue_with(path, update()).await?;
-            }
             Self::Http(client) => client.create_queue(path, megabytes).await?,
-            Self::InProcess(client) => {
-                client.admin().create_queue_with(path, update()).await?;
+            Self::Handles(client, _) => {
+                client.admin().create_queue_with(path, update).await?;
             }
         }
         Ok(())
@@ -62,18 +71,11 @@ impl Client {
         subscriptions: &[String],
     ) -> Result<(), BenchError> {
         let update =
-            || TopicUpdate { max_size_in_megabytes: Some(megabytes), ..TopicUpdate::default() };
+            TopicUpdate { max_size_in_megabytes: Some(megabytes), ..TopicUpdate::default() };
         match self {
-            Self::WebSocket(client) => {
+            Self::Handles(client, _) => {
                 let admin = client.admin();
-                admin.create_topic_with(path, update()).await?;
-                for name in subscriptions {
-                    admin.create_subscription(path, name).await?;
-                }
-            }
-            Self::InProcess(client) => {
-                let admin = client.admin();
-                admin.create_topic_with(path, update()).await?;
+                admin.create_topic_with(path, update).await?;
                 for name in subscriptions {
                     admin.create_subscription(path, name).await?;
                 }
@@ -86,14 +88,13 @@ impl Client {
     /// Deletes a queue, or a topic, with all in it.
     pub async fn delete_queue(&self, path: &str) -> Result<(), BenchError> {
         match self {
-            Self::WebSocket(client) => match client.admin().delete_queue(path).await {
+            Self::Handles(client, _) => match client.admin().delete_queue(path).await {
                 Err(error) if error.condition() == Condition::EntityNotFound => {
                     client.admin().delete_topic(path).await?;
                 }
                 deleted => deleted?,
             },
             Self::Http(client) => client.delete_queue(path).await?,
-            Self::InProcess(client) => client.broker().delete_entity(path).await?,
         }
         Ok(())
     }
@@ -101,24 +102,19 @@ impl Client {
     /// How many messages are in a queue or subscription, dead ones included.
     pub async fn messages_in(&self, path: &str) -> Result<u64, BenchError> {
         match self {
-            Self::WebSocket(client) if is_subscription(path) => {
+            Self::Handles(client, _) if is_subscription(path) => {
                 Ok(client.admin().subscription(path).await?.counts.total())
             }
-            Self::WebSocket(client) => Ok(client.admin().queue(path).await?.counts.total()),
+            Self::Handles(client, _) => Ok(client.admin().queue(path).await?.counts.total()),
             Self::Http(client) => client.messages_in(path).await,
-            Self::InProcess(client) if is_subscription(path) => {
-                Ok(client.admin().subscription(path).await?.counts.total())
-            }
-            Self::InProcess(client) => Ok(client.admin().queue(path).await?.counts.total()),
         }
     }
 
     /// Sends, with as many under way as the run says, until nothing is left to send.
     pub async fn send(self, run: Arc<Run>, took: Arc<Latencies>) -> Result<(), BenchError> {
         match self {
-            Self::WebSocket(client) => websocket::send(&client, &run, &took).await,
+            Self::Handles(client, _) => handles::send(&client, &run, &took).await,
             Self::Http(client) => client.send(&run, &took).await,
-            Self::InProcess(client) => in_process::send(&client, &run, &took).await,
         }
     }
 
@@ -131,9 +127,13 @@ impl Client {
         took: Arc<Latencies>,
     ) -> Result<(), BenchError> {
         match self {
-            Self::WebSocket(client) => websocket::receive(&client, path, run, took).await,
+            Self::Handles(client, Receiving::Lists) => {
+                handles::receive_lists(&client, path, &run, &took).await
+            }
+            Self::Handles(client, Receiving::Pushed) => {
+                handles::receive_pushed(&client, path, run, took).await
+            }
             Self::Http(client) => client.receive(path, &run, &took).await,
-            Self::InProcess(client) => in_process::receive(&client, path, &run, &took).await,
         }
     }
 }

@@ -70,7 +70,7 @@ impl Target {
     pub async fn connect(&self, over: Over) -> Result<Client, BenchError> {
         let (websocket, http) = match &self.kind {
             Kind::InProcess(broker) => {
-                return Ok(Client::InProcess(peeklock::Client::new(broker)));
+                return Ok(Client::in_process(broker));
             }
             Kind::Served(served) => (served.websocket.as_str(), served.http.as_str()),
             Kind::Running(url) => (url.as_str(), url.as_str()),

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
-use peeklock::websocket::client::{Client, ClientOptions};
+use peeklock::websocket::client::{Client, ClientOptions, connect_with};
 
 use super::contexts::{self, Contexts, DEFAULT};
 use super::interrupt::Interrupt;
@@ -166,7 +166,7 @@ async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure>
         Patience::Endless => None,
     };
     let Target { url, source, .. } = target;
-    Client::connect_with(url, options).await.map_err(|error| match error.condition() {
+    connect_with(url, options).await.map_err(|error| match error.condition() {
         Condition::CommunicationProblem => {
             let detail = line(error.detail());
             // What answered asks something better.

@@ -7,7 +7,7 @@ use peeklock::command::MessageState;
 use peeklock::ids::{LockToken, TrackingId};
 use peeklock::message::{Message, Value};
 use peeklock::time::{TimeSpan, Timestamp};
-use peeklock::websocket::client::Received;
+use peeklock::websocket::client::{Received, received_to_json};
 
 use super::Failure;
 use super::connect::Output;
@@ -85,7 +85,7 @@ impl Writer {
                 bytes.push(b'\n');
                 self.out.write(bytes)
             }
-            Form::Json | Form::Ndjson => self.element(&message.to_json()),
+            Form::Json | Form::Ndjson => self.element(&received_to_json(message)),
         }
     }
 

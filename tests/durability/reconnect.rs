@@ -8,7 +8,7 @@ use std::time::Duration;
 use peeklock::condition::Condition;
 use peeklock::message::Message;
 use peeklock::time::TimeSpan;
-use peeklock::websocket::client::{Client, ClientOptions, Receiver};
+use peeklock::websocket::client::{ClientOptions, Receiver, connect_with};
 
 use crate::alone::alone;
 use crate::process::{Broker, Place, Storage};
@@ -40,7 +40,7 @@ fn over_a_restart(name: &str, end: impl FnOnce(Broker)) {
     runtime.block_on(async {
         let mut options = ClientOptions::default();
         options.pause_max = Duration::from_millis(100);
-        let client = Client::connect_with(&format!("ws://{address}"), options).await.unwrap();
+        let client = connect_with(&format!("ws://{address}"), options).await.unwrap();
         client.admin().create_queue("orders").await.unwrap();
         let sender = client.sender("orders").unwrap();
         let messages = (0..SENT).map(|number| Message::new(format!("order {number}"))).collect();

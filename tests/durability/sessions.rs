@@ -18,7 +18,7 @@ use peeklock::error::BrokerError;
 use peeklock::ids::SequenceNumber;
 use peeklock::message::Message;
 use peeklock::time::TimeSpan;
-use peeklock::websocket::client::{Client, ClientOptions, Received, SessionReceiver};
+use peeklock::websocket::client::{Client, ClientOptions, Received, SessionReceiver, connect_with};
 
 use crate::alone::alone;
 use crate::process::{Place, Storage};
@@ -117,7 +117,7 @@ async fn connect(url: &str) -> Result<Client, BrokerError> {
     let mut options = ClientOptions::default();
     options.grace = Duration::ZERO;
     options.give_up_after = Some(Duration::ZERO);
-    Client::connect_with(url, options).await
+    connect_with(url, options).await
 }
 
 /// Sends to the sessions that are its own, each message when the one before is answered.

@@ -294,7 +294,7 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         }
         let number = next.fetch_add(1, Ordering::Relaxed);
         let moved = moved(number, &held);
-        let transaction = client.begin_transaction().unwrap();
+        let transaction = client.begin_transaction().await.unwrap();
         // In any order.
         let sends_first = random.chance(50);
         for is_send in [sends_first, !sends_first] {
@@ -310,7 +310,7 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
             moved.iter().map(|copy| format!("{} {}", copy.token, copy.generation)).collect();
         tell(&format!("begun {number} {} .", tokens.join(" ")));
         if random.chance(20) {
-            transaction.roll_back().unwrap();
+            transaction.roll_back().await.unwrap();
             tell(&format!("rolled-back {number} ."));
             for message in &held {
                 receiver.release(message).await.unwrap();

@@ -130,14 +130,14 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         let messages = moved.iter().map(|copy| Message::new(copy.written())).collect();
         // By the reach of the transaction, or by a sender of that way.
         let transaction = if random.chance(50) {
-            let transaction = client.begin_cross_entity_transaction().unwrap();
+            let transaction = client.begin_cross_entity_transaction().await.unwrap();
             for message in &held {
                 transaction.complete(&held_at, message).await.unwrap();
             }
             transaction.send_batch(&onward, messages).await.unwrap();
             transaction
         } else {
-            let transaction = client.begin_transaction().unwrap();
+            let transaction = client.begin_transaction().await.unwrap();
             transaction.send_batch(&by_name, messages).await.unwrap();
             for message in &held {
                 transaction.complete(&held_at, message).await.unwrap();
@@ -148,7 +148,7 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
             moved.iter().map(|copy| format!("{} {}", copy.token, copy.generation)).collect();
         tell(&format!("begun {number} {} .", tokens.join(" ")));
         if random.chance(20) {
-            transaction.roll_back().unwrap();
+            transaction.roll_back().await.unwrap();
             tell(&format!("rolled-back {number} ."));
             for message in &held {
                 held_at.release(message).await.unwrap();

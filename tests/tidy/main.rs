@@ -186,6 +186,24 @@ fn no_transport_knows_another() {
 }
 
 #[test]
+fn handles_know_the_broker_by_their_port_alone() {
+    let is_port = |path: &Path| {
+        place(path).split('/').any(|part| part == "in_process" || part == "in_process.rs")
+    };
+    let (port, handles): (Vec<_>, Vec<_>) =
+        files("transports/client/src", "rs").into_iter().partition(|path| is_port(path));
+    assert!(!port.is_empty() && handles.len() > 10);
+    for path in handles {
+        for word in ["Broker,", "Broker;", "Entity,", "Entity;", "Access", "::request::"] {
+            assert!(!code(&path).contains(word), "{} uses `{word}`", place(&path));
+        }
+    }
+    for path in files("transports/client/src", "rs") {
+        assert!(!code(&path).contains("tungstenite"), "{} knows a transport", place(&path));
+    }
+}
+
+#[test]
 fn metric_names_stand_in_telemetry_only() {
     let mut named = 0;
     for path in files(".", "rs") {

@@ -32,7 +32,7 @@
 //! # Where things are
 //!
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
-//! - An actix actor becomes a receiver through [`Consumer`]: the outcome of its handler settles.
+//! - An actix actor or a function becomes a receiver through [`Client::consume`]: its outcome settles.
 //! - `http` and `websocket` serve the same broker to clients on the network; `websocket::client` is such a
 //!   client, `metrics_prometheus` renders metrics.
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.

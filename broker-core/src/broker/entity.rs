@@ -13,6 +13,7 @@ use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
 use crate::ids::EntityId;
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
+use crate::permits::Permit;
 use crate::request::{Release, Request, Way, release_all};
 
 /// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
@@ -140,13 +141,41 @@ impl Entity {
     /// # Errors
     /// With the condition of the rejection.
     pub async fn call(&self, command: Command) -> Result<Outcome, BrokerError> {
+        let permit = self.room(&command).await;
+        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+    }
+
+    /// As [`Entity::call`], for a receive that is withdrawn when `stop` completes: what it had got by then
+    /// is the answer (RCV-14).
+    ///
+    /// # Errors
+    /// With the condition of the rejection.
+    pub async fn call_until(
+        &self,
+        command: Command,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Outcome, BrokerError> {
+        let permit = self.room(&command).await;
+        let mut call = std::pin::pin!(Call::start(self.clone(), command, permit));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut call => answer,
+            () = stop => {
+                call.withdraw();
+                call.await
+            }
+        };
+        answer.map_err(|rejection| self.refuse(rejection))
+    }
+
+    /// Room of the budget for a command.
+    async fn room(&self, command: &Command) -> Permit {
         let Cost { count, bytes, .. } = command.cost();
         let budget = &self.handle.broker.shared.budget;
-        let permit = match budget.try_acquire_list(count, bytes) {
+        match budget.try_acquire_list(count, bytes) {
             Some(permit) => permit,
             None => budget.acquire_list(count, bytes).await,
-        };
-        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+        }
     }
 
     /// As [`Entity::call`], with room of the budget for management.

@@ -92,11 +92,7 @@ impl Outgoing {
     /// # Errors
     /// When the content cannot be read; content that was sent always can.
     pub fn message(&self) -> Result<Message, ContentError> {
-        let mut message = self.content.decode()?;
-        for overlay in &self.overlays {
-            message.apply_overlay(overlay);
-        }
-        Ok(message)
+        self.content.message(&self.overlays)
     }
 }
 

@@ -9,7 +9,7 @@ use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::ContentError;
-use peeklock_websocket::client::{Client, ClientOptions, PeerMessage, PeerSender};
+use peeklock_websocket::client::{ClientOptions, PeerMessage, PeerSender};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::PeerConfig;
@@ -218,13 +218,12 @@ impl PeerRoute {
             place: self.target.place.clone(),
             time: self.config.connect_timeout,
         }));
-        let client = Client::connect_with(&self.target.url(), options).await?;
         let source = PeerSource {
             broker: self.source.broker,
             entity: self.source.entity,
             sub_queue: self.source.sub_queue,
         };
-        client.peer_sender(&self.target.path, source)
+        PeerSender::connect(&self.target.url(), options, &self.target.path, source).await
     }
 
     /// Tells an operator once that messages wait for the other broker.

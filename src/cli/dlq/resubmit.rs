@@ -515,7 +515,13 @@ async fn renew(
         return Ok(());
     }
     // A lock that was lost is of a message that comes again, and is held again.
-    receiver.renew_many(&progress.held).await?;
+    for renewed in receiver.renew_many(&progress.held).await {
+        if let Err(error) = renewed
+            && error.condition() != peeklock::condition::Condition::MessageLockLost
+        {
+            return Err(error.into());
+        }
+    }
     let path = receiver.path();
     let path = path.rsplit_once("/$").map_or(path, |(path, _)| path);
     let lock_duration = Origin::of(path, session).await?.lock_duration;

@@ -495,7 +495,7 @@ pub async fn a_dropped_transaction_is_rolled_back(s: &Stage) {
     let (sender, receiver) = (client.sender(ORDERS).unwrap(), client.receiver(ORDERS).unwrap());
     let held = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
     for _ in 0..2_000 {
-        let transaction = client.begin_transaction().unwrap();
+        let transaction = client.begin_transaction().await.unwrap();
         transaction.complete(&receiver, &held).await.unwrap();
         transaction.send(&sender, message("never")).await.unwrap();
     }
@@ -515,7 +515,7 @@ pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held
     let sender = client.sender(ORDERS).unwrap();
     let session = client.accept_session(ORDERS, "a").await.unwrap();
     let held = session.receive_many(3, TimeSpan::ZERO).await.unwrap();
-    let transaction = client.begin_transaction().unwrap();
+    let transaction = client.begin_transaction().await.unwrap();
     let refused_by = |answer: Result<(), peeklock_core::error::BrokerError>, condition| {
         assert_eq!(answer.unwrap_err().condition().name(), condition);
     };
@@ -524,7 +524,7 @@ pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held
     transaction.complete(&session, &held[0]).await.unwrap();
     transaction.send(&sender, of("4")).await.unwrap();
     transaction.commit().await.unwrap();
-    let lost = client.begin_transaction().unwrap();
+    let lost = client.begin_transaction().await.unwrap();
     lost.complete(&session, &held[1]).await.unwrap();
     lost.send(&sender, of("never")).await.unwrap();
     session.close().await.unwrap();
@@ -725,7 +725,7 @@ pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s
     s.open_queue("done").await;
     let client = s.in_process();
     let via = client.sender_via("done", ORDERS).unwrap();
-    let transaction = client.begin_transaction().unwrap();
+    let transaction = client.begin_transaction().await.unwrap();
     transaction.send(&via, message("via")).await.unwrap();
     transaction.commit().await.unwrap();
     s.until(ORDERS, |counts| counts.total() == 0).await;

@@ -384,11 +384,11 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
     let (audit, b, c) =
         (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap(), client.sender("c").unwrap());
     let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let forgotten = client.begin_cross_entity_transaction().unwrap();
+    let forgotten = client.begin_cross_entity_transaction().await.unwrap();
     forgotten.complete(&audit, &held).await.unwrap();
     forgotten.send(&b, message("never")).await.unwrap();
-    forgotten.roll_back().unwrap();
-    let transaction = client.begin_cross_entity_transaction().unwrap();
+    forgotten.roll_back().await.unwrap();
+    let transaction = client.begin_cross_entity_transaction().await.unwrap();
     transaction.complete(&audit, &held).await.unwrap();
     transaction.send(&b, message("to b")).await.unwrap();
     transaction.send(&client.sender(EVENTS).unwrap(), message("next")).await.unwrap();
@@ -427,7 +427,7 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     let (b, events) = (client.sender("b").unwrap(), client.sender(EVENTS).unwrap());
     let begin = async || {
         let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-        let transaction = client.begin_cross_entity_transaction().unwrap();
+        let transaction = client.begin_cross_entity_transaction().await.unwrap();
         transaction.complete(&audit, &held).await.unwrap();
         transaction.send(&b, sized(400 << 10, "on")).await.unwrap();
         transaction.send(&events, sized(200 << 10, "own")).await.unwrap();
@@ -439,7 +439,7 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     };
     // The lock has ended.
     // Nothing is sent to a subscription, not in a transaction either (SND-20).
-    let narrow = client.begin_transaction().unwrap();
+    let narrow = client.begin_transaction().await.unwrap();
     let refusal = narrow.send(&client.sender(AUDIT).unwrap(), message("x")).await.unwrap_err();
     assert_eq!(refusal.condition(), Condition::InvalidOperation);
     let (transaction, _) = begin().await;
@@ -474,7 +474,7 @@ pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stag
     let client = s.in_process();
     let (audit, b) = (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap());
     let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let transaction = client.begin_cross_entity_transaction().unwrap();
+    let transaction = client.begin_cross_entity_transaction().await.unwrap();
     transaction.complete(&audit, &held).await.unwrap();
     transaction.send(&b, message("wrong")).await.unwrap();
     s.delete("b").await.unwrap();
@@ -486,7 +486,7 @@ pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stag
     let wrong = dead.receive(TimeSpan::ZERO).await.unwrap().unwrap();
     // First the topic's sub-queue is used, so it is the way on.
     let b = client.sender("b").unwrap();
-    let transaction = client.begin_cross_entity_transaction().unwrap();
+    let transaction = client.begin_cross_entity_transaction().await.unwrap();
     transaction.complete(&dead, &wrong).await.unwrap();
     transaction.send(&b, message("right")).await.unwrap();
     transaction.send(&client.sender(EVENTS).unwrap(), message("told")).await.unwrap();

@@ -1,8 +1,7 @@
 //! The transports under test.
 
+pub mod handles;
 pub mod http;
-pub mod inproc;
-pub mod websocket;
 
 use peeklock_core::Broker;
 use peeklock_websocket::Encoding;
@@ -34,11 +33,13 @@ impl Transport {
     /// Connects the transport to a broker.
     pub async fn open(self, broker: &Broker) -> Box<dyn Subject> {
         match self {
-            Self::Inproc => Box::new(inproc::Inproc::open(broker)),
+            Self::Inproc => Box::new(handles::Handles::in_process(broker)),
             Self::Http => Box::new(http::Http::open(broker).await),
-            Self::WebSocket => Box::new(websocket::WebSocket::open(broker, Encoding::Binary).await),
+            Self::WebSocket => {
+                Box::new(handles::Handles::over_websocket(broker, Encoding::Binary).await)
+            }
             Self::WebSocketJson => {
-                Box::new(websocket::WebSocket::open(broker, Encoding::Json).await)
+                Box::new(handles::Handles::over_websocket(broker, Encoding::Json).await)
             }
         }
     }

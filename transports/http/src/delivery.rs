@@ -7,10 +7,10 @@ use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
 use peeklock_core::Entity;
 use peeklock_core::call::submit_unanswered;
-use peeklock_core::command::{Command, InboundMessage, ReceivedMessage, Settlement};
+use peeklock_core::command::{Command, InboundMessage, LoadedMessage, ReceivedMessage, Settlement};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::message::{Content, Defect, Message, Overlay};
+use peeklock_core::message::{Defect, Message};
 use peeklock_core::permits::Permit;
 
 use crate::error::Refusal;
@@ -75,33 +75,13 @@ pub(crate) async fn outbound(site: &Site, messages: &[ReceivedMessage]) -> Resul
     Ok(site.outbound.acquire(bytes).await)
 }
 
-/// A received message that is read.
-pub(crate) struct Loaded {
-    /// With the properties that settlements gave it.
-    pub(crate) message: Message,
-    /// Where it was dead-lettered before it was forwarded (FWD-26).
-    pub(crate) dead_letter_source: Option<String>,
-}
-
 /// Reads a message with the properties that settlements gave it.
-pub(crate) async fn load(received: &ReceivedMessage) -> Result<Loaded, Refusal> {
-    let unreadable = |error: &dyn std::fmt::Display| {
+pub(crate) async fn load(received: &ReceivedMessage) -> Result<LoadedMessage, Refusal> {
+    received.load().await.map_err(|error| {
         let sequence_number = received.facts.sequence.0;
         tracing::error!(sequence_number, %error, "message cannot be read");
         Refusal::from(Rejection::internal("the content of the message cannot be read"))
-    };
-    let bytes = received.content.load().await.map_err(|error| unreadable(&error))?;
-    let content = Content::parse(bytes).map_err(|error| unreadable(&error))?;
-    let mut message = content.decode().map_err(|error| unreadable(&error))?;
-    let mut dead_letter_source = None;
-    for overlay in &received.overlays {
-        let bytes = overlay.load().await.map_err(|error| unreadable(&error))?;
-        let overlay = Overlay::from_bytes(bytes);
-        message.apply_overlay(&overlay);
-        let source = Overlay::source_of(std::iter::once(&overlay)).map(str::to_owned);
-        dead_letter_source = source.or(dead_letter_source);
-    }
-    Ok(Loaded { message, dead_letter_source })
+    })
 }
 
 /// The text form of a stored message's id.

@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod local;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{Actor, Context, Handler};
 use peeklock_core::Broker;
@@ -17,21 +18,23 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::{Client, ConsumerOptions, Delivery, Refusal, json_message};
 use tokio::sync::mpsc;
 
-async fn client() -> (Arc<ManualClock>, Client) {
+use local::Local;
+
+async fn client() -> (Arc<ManualClock>, Local) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let broker =
         Broker::builder().clock(Arc::clone(&clock) as _).arbiters(1).start().await.unwrap();
-    let client = Client::new(&broker);
+    let client = Local::new(broker);
     client.admin().create_queue("orders").await.unwrap();
     (clock, client)
 }
 
 /// A client whose store stores nothing until it is told to: what is sent stays in flight.
-async fn held_client() -> (Arc<FaultStore>, Client) {
+async fn held_client() -> (Arc<FaultStore>, Local) {
     let store = FaultStore::at_once(1, u64::MAX);
     let broker =
         Broker::builder().store(Arc::clone(&store) as _).arbiters(1).start().await.unwrap();
-    let client = Client::new(&broker);
+    let client = Local::new(broker);
     client.admin().create_queue("orders").await.unwrap();
     client.admin().create_queue("other").await.unwrap();
     store.complete_at_once(false);
@@ -44,8 +47,8 @@ async fn let_go(store: &FaultStore, client: &Client) {
     client.admin().create_queue("next").await.unwrap();
 }
 
-async fn stop(client: Client) {
-    client.broker().stop(Duration::ZERO).await.unwrap();
+async fn stop(client: Local) {
+    client.stop().await;
 }
 
 /// SET-23: dropping a receiver handle releases its locks, counted as failed deliveries (SET-31).
@@ -223,7 +226,7 @@ async fn the_outcome_of_an_actors_handler_settles() {
     let (_, client) = client().await;
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let worker = Worker { seen }.start();
-    let options = ConsumerOptions { concurrent_max: 1 };
+    let options = ConsumerOptions::at_once(1);
     let consumer = client.consume("orders", worker.recipient(), options).await.unwrap();
     let sender = client.sender("orders").unwrap();
     for body in ["complete", "abandon", "defer", "dead-letter", "last"] {
@@ -290,7 +293,7 @@ async fn a_consumer_ends_when_the_queue_is_disabled() {
 async fn sends_are_pipelined_and_settled_one_by_one() {
     let (store, client) = held_client().await;
     let orders = client.sender("orders").unwrap();
-    let too_long = "x".repeat(client.broker().settings().limits.message_id_chars_max + 1);
+    let too_long = "x".repeat(client.broker.settings().limits.message_id_chars_max + 1);
     let mut first = Box::pin(orders.send(Message::new("a")));
     let mut second = Box::pin(orders.send(Message::new("b").with_message_id(too_long)));
     let mut third = Box::pin(orders.send(Message::new("c")));
@@ -323,7 +326,7 @@ async fn a_message_taken_ahead_is_locked_and_counts_when_its_lock_ends() {
     let (clock, client) = client().await;
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let stuck = Stuck(seen).start();
-    let options = ConsumerOptions { concurrent_max: 2 };
+    let options = ConsumerOptions::at_once(2);
     let consumer = client.consume("orders", stuck.recipient(), options).await.unwrap();
     client.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
     assert_eq!(arrivals.recv().await, Some(1));
@@ -344,5 +347,5 @@ async fn a_queue_exists_or_not() {
     assert!(!admin.queue_exists("others").await.unwrap());
     let refused = admin.queue_exists(&dead_letter_path("orders")).await;
     assert!(refused.is_err(), "a sub-queue is no queue (DLQ-02)");
-    client.broker().stop(Duration::ZERO).await.unwrap();
+    stop(client).await;
 }

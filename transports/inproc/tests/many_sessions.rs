@@ -8,6 +8,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a measurement prints")]
 
+mod local;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +22,8 @@ use peeklock_core::store::{Journal, JournalConfig};
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::Client;
 
+use local::Local;
+
 const SESSIONS: u64 = 100_000;
 const FEW: u64 = 1_000;
 const LIST: u64 = 1_000;
@@ -31,10 +35,10 @@ const OPENING_MAX: Duration = Duration::from_secs(2);
 /// would take a hundred times as long; a tree of a hundred times as many is two thirds higher.
 const SLOWER_MAX: f64 = 4.0;
 
-async fn open(path: &Path) -> Client {
+async fn open(path: &Path) -> Local {
     let store = Journal::open(path, JournalConfig::default()).unwrap();
     let broker = Broker::builder().store(store as Arc<_>).arbiters(1).start().await.unwrap();
-    Client::new(&broker)
+    Local::new(broker)
 }
 
 /// Puts one message each into so many further sessions.
@@ -90,8 +94,7 @@ async fn a_hundred_thousand_sessions_are_cheap() {
     let among_many = accept(&client, "many").await;
     let counts = client.admin().queue("many").await.unwrap().sessions.unwrap();
     assert_eq!((counts.existing, counts.locked), (SESSIONS, 0));
-    client.broker().stop(Duration::ZERO).await.unwrap();
-    drop(client);
+    client.stop().await;
 
     let before_again = resident_kib();
     let started = Instant::now();
@@ -106,7 +109,7 @@ async fn a_hundred_thousand_sessions_are_cheap() {
     assert_eq!(names.len(), 2);
     session.close().await.unwrap();
     let after_restart = accept(&client, "many").await;
-    client.broker().stop(Duration::ZERO).await.unwrap();
+    client.stop().await;
     std::fs::remove_dir_all(&directory).unwrap();
 
     eprintln!(

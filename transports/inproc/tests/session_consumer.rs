@@ -50,7 +50,7 @@ impl Handler<SessionDelivery> for Worker {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, delivery: SessionDelivery, _: &mut Self::Context) -> Self::Result {
-        let SessionDelivery { message, session } = delivery;
+        let SessionDelivery { message, session, .. } = delivery;
         let (answer, answered) = oneshot::channel();
         let text = String::from_utf8(message.body().to_vec()).unwrap();
         let got = Got { session, text, count: message.delivery_count(), answer };
@@ -114,7 +114,7 @@ fn worker() -> (Recipient<SessionDelivery>, mpsc::UnboundedReceiver<Got>) {
 }
 
 fn sessions(sessions_max: u32) -> SessionConsumerOptions {
-    SessionConsumerOptions { sessions_max, ..SessionConsumerOptions::default() }
+    SessionConsumerOptions::at_once(sessions_max)
 }
 
 /// SES-07, SES-16, SES-19: as many sessions as wanted at once, one message of each with the actor.

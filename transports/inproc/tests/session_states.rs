@@ -2,27 +2,28 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod local;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
+use local::Local;
 use peeklock_core::Broker;
 use peeklock_core::command::SessionFilter;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
 use peeklock_core::store::{Journal, JournalConfig};
 use peeklock_core::time::TimeSpan;
-use peeklock_inproc::Client;
 
-async fn open(path: &Path) -> Client {
+async fn open(path: &Path) -> Local {
     let config = JournalConfig { free_bytes_min: 0, ..JournalConfig::default() };
     let store = Journal::open(path, config).unwrap();
     let broker = Broker::builder().store(store as Arc<_>).arbiters(1).start().await.unwrap();
-    Client::new(&broker)
+    Local::new(broker)
 }
 
-async fn stop(client: Client) {
-    client.broker().stop(Duration::ZERO).await.unwrap();
+async fn stop(client: Local) {
+    client.stop().await;
 }
 
 /// SES-18, SES-24, SES-25: empty, small, and stored in parts; replaced and cleared after a restart.

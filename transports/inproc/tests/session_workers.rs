@@ -137,5 +137,5 @@ async fn workers_share_sessions_and_keep_their_order() {
     assert_eq!(client.admin().queue("jobs").await.unwrap().counts.total(), 0);
     let left = client.sessions("jobs", SessionFilter::All, 0, 9).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
-    client.broker().stop(Duration::ZERO).await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
 }

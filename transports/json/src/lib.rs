@@ -20,7 +20,7 @@ pub use message::{
 #[cfg(feature = "schema")]
 pub use property::PropertyValueSchema;
 pub use property::{PropertyMap, write_map, write_value};
-pub use queue::{Cleared, QueueProperties, QueueView, Runtime};
+pub use queue::{QueueProperties, QueueView, Runtime};
 pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm};
 pub use subscription::{SubscriptionProperties, SubscriptionRuntime, SubscriptionView};
 pub use text::{Guid, Instant, Span, Token};

@@ -1,7 +1,7 @@
 //! Queues in JSON: what can be set, and what is shown.
 
 use peeklock_core::command::{Counts, Described, SessionCounts};
-use peeklock_core::description::{EntityStatus, QueueDescription, QueueUpdate};
+use peeklock_core::description::{Cleared, EntityStatus, QueueDescription, QueueUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::TimeSpan;
@@ -254,17 +254,6 @@ impl From<Described> for QueueView {
     }
 }
 
-/// Properties of a queue that lose their value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cleared {
-    /// ForwardTo.
-    pub forward_to: bool,
-    /// ForwardDeadLetteredMessagesTo.
-    pub forward_dead_lettered_messages_to: bool,
-    /// UserMetadata.
-    pub user_metadata: bool,
-}
-
 impl From<&QueueUpdate> for QueueProperties {
     fn from(update: &QueueUpdate) -> Self {
         let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
@@ -296,11 +285,7 @@ impl From<&QueueUpdate> for QueueProperties {
 impl QueueProperties {
     /// As an update that replaces: what can be without a value and has none is cleared.
     pub fn replacing(self) -> Self {
-        self.clearing(Cleared {
-            forward_to: true,
-            forward_dead_lettered_messages_to: true,
-            user_metadata: true,
-        })
+        self.clearing(Cleared::ALL)
     }
 
     /// What is named here and has no new value loses its value.

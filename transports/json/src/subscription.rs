@@ -1,13 +1,15 @@
 //! Subscriptions in JSON: what can be set, and what is shown.
 
 use peeklock_core::command::{Counts, DescribedSubscription, SessionCounts};
-use peeklock_core::description::{EntityStatus, SubscriptionDescription, SubscriptionUpdate};
+use peeklock_core::description::{
+    Cleared, EntityStatus, SubscriptionDescription, SubscriptionUpdate,
+};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::TimeSpan;
 use serde::{Deserialize, Serialize};
 
-use crate::queue::{Cleared, named, span};
+use crate::queue::{named, span};
 use crate::text::{Instant, Span};
 
 /// Properties of a subscription to be created or updated. On create an absent property has its
@@ -134,11 +136,7 @@ impl SubscriptionProperties {
     /// As an update that replaces: what can be without a value and has none is cleared.
     #[must_use]
     pub fn replacing(self) -> Self {
-        self.clearing(Cleared {
-            forward_to: true,
-            forward_dead_lettered_messages_to: true,
-            user_metadata: true,
-        })
+        self.clearing(Cleared::ALL)
     }
 
     /// What is named here and has no new value loses its value.

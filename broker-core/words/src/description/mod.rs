@@ -5,6 +5,7 @@
 //! AuthorizationRules, which come with the shared access signature authorizer.
 
 mod bounds;
+mod cleared;
 mod forwarding;
 mod queue;
 mod status;
@@ -13,6 +14,7 @@ mod subscription;
 mod tests;
 mod topic;
 
+pub use cleared::Cleared;
 pub use forwarding::Destination;
 pub use queue::{QueueDescription, QueueUpdate};
 pub use status::EntityStatus;

@@ -239,6 +239,21 @@ impl Content {
             .filter_map(|entry| Some((entry.key()?, codec::read_value(entry.value).ok()?)))
     }
 
+    /// The typed view with what overlays have set since, the oldest first.
+    ///
+    /// # Errors
+    /// As for [`Content::decode`].
+    pub fn message<'a>(
+        &self,
+        overlays: impl IntoIterator<Item = &'a Overlay>,
+    ) -> Result<Message, ContentError> {
+        let mut message = self.decode()?;
+        for overlay in overlays {
+            message.apply_overlay(overlay);
+        }
+        Ok(message)
+    }
+
     /// The typed view of this content. Fields that it lacks (AMQ-20) are in the content only.
     ///
     /// # Errors

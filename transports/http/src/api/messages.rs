@@ -4,7 +4,9 @@ use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use actix_web::web;
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, InboundMessage, Outcome, ReceiveMode, ReceivedMessage};
+use peeklock_core::command::{
+    Command, InboundMessage, LoadedMessage, Outcome, ReceiveMode, ReceivedMessage,
+};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
@@ -16,7 +18,7 @@ use utoipa::ToSchema;
 use super::{json, no_content};
 use crate::body;
 use crate::data::MESSAGE_COUNT_MAX;
-use crate::delivery::{HeldBody, Loaded, Undelivered, inbound, load, outbound};
+use crate::delivery::{HeldBody, Undelivered, inbound, load, outbound};
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;
 use crate::serve::Exchange;
@@ -414,9 +416,10 @@ async fn deliver(exchange: &Exchange, entity: &Entity, messages: Vec<ReceivedMes
     for received in &messages {
         loaded.push(load(received).await?);
     }
-    let views = loaded.iter().zip(&messages).map(|(Loaded { message, dead_letter_source }, of)| {
-        ReceivedView::new(message, &of.facts, dead_letter_source.as_deref())
-    });
+    let views =
+        loaded.iter().zip(&messages).map(|(LoadedMessage { message, dead_letter_source }, of)| {
+            ReceivedView::new(message, &of.facts, dead_letter_source.as_deref())
+        });
     let Ok(bytes) = serde_json::to_vec(&Messages { messages: views.collect() }) else {
         return Err(Rejection::internal("the messages cannot be written as JSON").into());
     };

@@ -3,12 +3,12 @@
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, MessageFacts, Outcome, ReceiveMode};
+use peeklock_core::command::{Command, LoadedMessage, MessageFacts, Outcome, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::time::TimeSpan;
 
 use crate::broker_properties;
-use crate::delivery::{HeldBody, Loaded, Undelivered, load, outbound};
+use crate::delivery::{HeldBody, Undelivered, load, outbound};
 use crate::error::{Answer, Refusal};
 use crate::header_value::{BROKER_PROPERTIES, write_property};
 use crate::route::{encode_path, parameter};
@@ -66,8 +66,8 @@ fn wait(site: &Site, query: &str) -> Result<TimeSpan, Refusal> {
 }
 
 /// Properties as headers (HTP-03, HTP-05).
-fn write_headers(response: &mut HttpResponseBuilder, loaded: &Loaded, facts: &MessageFacts) {
-    let Loaded { message, dead_letter_source } = loaded;
+fn write_headers(response: &mut HttpResponseBuilder, loaded: &LoadedMessage, facts: &MessageFacts) {
+    let LoadedMessage { message, dead_letter_source } = loaded;
     let properties = broker_properties::write(message, facts, dead_letter_source.as_deref());
     response.insert_header((BROKER_PROPERTIES, properties));
     let content_type = message.content_type.as_deref();

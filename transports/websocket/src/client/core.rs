@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::task::AtomicWaker;
-use peeklock_core::command::ReceiveMode;
+use peeklock_core::command::{ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::TrackingId;
+use peeklock_core::path::{EntityAddress, SubQueue};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backoff::random_bits;
-use crate::frame::message::{Delivered, Outgoing};
+use crate::frame::message::Outgoing;
 use crate::frame::session::{AcceptSession, SessionAccepted};
 use crate::frame::text::Token;
 use crate::frame::{Attach, Credit, Detach, Notice, Operation, Role};
@@ -50,7 +51,7 @@ pub(super) struct LinkState {
 /// What a consumer gets pushed.
 pub(super) enum Pushed {
     /// A message.
-    Message(Box<Delivered>),
+    Message(Box<ReceivedMessage>),
     /// The link was attached anew: numbers start again, and locks are gone.
     Fresh,
     /// The entity delivers no more.
@@ -90,9 +91,10 @@ pub(super) struct Link {
     pub(super) core: Arc<Lifeline>,
     pub(super) number: u32,
     pub(super) path: Arc<str>,
+    pub(super) sub_queue: SubQueue,
     pub(super) mode: ReceiveMode,
     /// Whether dropping it releases its locks, counted (SET-23).
-    pub(super) release_on_drop: bool,
+    release_on_drop: AtomicBool,
 }
 
 impl Core {
@@ -175,7 +177,7 @@ impl Core {
         link: Option<u32>,
         path: &str,
         operation: Operation,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = ()> + Send,
     ) -> Result<Notice, BrokerError> {
         let key = self.key();
         let (answer, answered) = oneshot::channel();
@@ -314,17 +316,27 @@ impl Lifeline {
         state.links.insert(number, LinkState { attach: Some(attach), pushed });
         drop(state);
         self.waker.wake();
-        Ok(Link {
+        Ok(self.link(number, path, mode, role == Role::Receiver))
+    }
+
+    fn link(
+        self: &Arc<Self>,
+        number: u32,
+        path: &str,
+        mode: ReceiveMode,
+        release_on_drop: bool,
+    ) -> Link {
+        let address = EntityAddress::parse(path);
+        Link {
             core: Arc::clone(self),
             number,
             path: path.into(),
+            sub_queue: address.map_or(SubQueue::Main, |address| address.sub_queue),
             mode,
-            release_on_drop: role == Role::Receiver,
-        })
+            release_on_drop: AtomicBool::new(release_on_drop),
+        }
     }
-}
 
-impl Lifeline {
     /// Accepts a session over a new link (SES-05 to SES-08).
     pub(super) async fn accept(
         self: &Arc<Self>,
@@ -343,8 +355,7 @@ impl Lifeline {
             credit: None,
         };
         // Made before, so that whatever is granted is given back if nobody takes it.
-        let link =
-            Link { core: Arc::clone(self), number, path: path.into(), mode, release_on_drop: true };
+        let link = self.link(number, path, mode, true);
         self.links(|links| links.insert(number, LinkState { attach: None, pushed: None }));
         let key = self.key();
         let (answer, answered) = oneshot::channel();
@@ -380,30 +391,31 @@ impl Link {
 
     /// Lets the link be sent deliveries up to this number.
     pub(super) fn credit(&self, up_to: u32) {
-        let operation = Box::new(Operation::Credit(Credit { link: self.number, up_to }));
-        let key = self.core.key();
+        self.tell(Operation::Credit(Credit { link: self.number, up_to }));
+    }
+
+    /// Asks for something without waiting for the answer.
+    pub(super) fn tell(&self, operation: Operation) {
+        let (key, operation) = (self.core.key(), Box::new(operation));
         self.core.ask(Ask::Operation { key, link: Some(self.number), operation, answer: None });
     }
 
     /// Detaches it in order and waits until that is done.
-    pub(super) async fn detach(mut self) -> Result<(), BrokerError> {
-        self.release_on_drop = false;
+    pub(super) async fn end(&self) -> Result<(), BrokerError> {
+        self.release_on_drop.store(false, Ordering::Relaxed);
         let detach = Operation::Detach(Detach { link: self.number, release: false });
         self.call(detach).await.map(|_| ())
     }
 
-    pub(super) fn refuse(&self, rejection: Rejection) -> BrokerError {
-        self.core.refuse(rejection, &self.path)
-    }
-
     pub(super) fn unexpected(&self) -> BrokerError {
-        self.refuse(Rejection::internal("unexpected answer"))
+        self.core.refuse(Rejection::internal("unexpected answer"), &self.path)
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.core.ask(Ask::Forget { link: self.number, release: self.release_on_drop });
+        let release = self.release_on_drop.load(Ordering::Relaxed);
+        self.core.ask(Ask::Forget { link: self.number, release });
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use peeklock_core::command::ReceiveMode;
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
@@ -11,10 +12,11 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 
 use super::core::Link;
+use super::{ClientOptions, driver};
 use crate::frame::forward::{ForwardSource, ForwardedMessage};
 use crate::frame::message::Outgoing;
 use crate::frame::text::{Guid, Instant};
-use crate::frame::{FailedSend, Forward, Forwarding, LIST_COUNT_MAX, Notice, Operation};
+use crate::frame::{FailedSend, Forward, Forwarding, LIST_COUNT_MAX, Notice, Operation, Role};
 
 /// A message on its way from broker to broker.
 #[derive(Clone, Debug)]
@@ -42,8 +44,20 @@ pub struct PeerSender {
 }
 
 impl PeerSender {
-    pub(super) const fn new(link: Link, source: PeerSource) -> Self {
-        Self { link, source }
+    /// Connects, to hand messages of a source of another broker over to a queue, each once (FWD-13). To be
+    /// called inside a tokio runtime, whose task it uses.
+    ///
+    /// # Errors
+    /// As for [`connect`](super::connect).
+    pub async fn connect(
+        url: &str,
+        options: ClientOptions,
+        path: &str,
+        source: PeerSource,
+    ) -> Result<Self, BrokerError> {
+        let core = driver::start(url, options).await?;
+        let link = core.attach(path, Role::Sender, ReceiveMode::PeekLock)?;
+        Ok(Self { link, source })
     }
 
     /// Hands a list over and waits until it is judged: a result for each message from the first on, as

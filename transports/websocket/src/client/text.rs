@@ -2,12 +2,12 @@
 //! sections 5 and 8): what tools print, store and read again.
 
 use bytes::Bytes;
+use peeklock_client::Received;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_json::ReceivedView;
 
-use super::Received;
 use crate::frame::message::Outgoing;
 use crate::frame::queue::QueueView;
 use crate::frame::session::SessionState;
@@ -18,14 +18,12 @@ use crate::frame::topic::{ExplanationView, RuleForm, SubscriptionView, TopicView
 #[error("{0}")]
 pub struct MessageTextError(#[from] serde_json::Error);
 
-impl Received {
-    /// The message as one line of JSON, with everything that the broker says of it. Reading it with
-    /// [`message_from_json`] gives the message that its sender sent; a body of another AMQP kind than
-    /// data becomes data, and an id that is no text becomes one.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        written(&ReceivedView::new(self.message(), self.facts(), self.dead_letter_source()))
-    }
+/// A received message as one line of JSON, with everything that the broker says of it. Reading it with
+/// [`message_from_json`] gives the message that its sender sent; a body of another AMQP kind than
+/// data becomes data, and an id that is no text becomes one.
+#[must_use]
+pub fn received_to_json(received: &Received) -> String {
+    written(&ReceivedView::new(received.message(), received.facts(), received.dead_letter_source()))
 }
 
 /// A message as one line of JSON.

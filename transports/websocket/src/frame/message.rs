@@ -70,12 +70,8 @@ impl Carried {
     pub(crate) fn read(&self) -> Result<(Cow<'_, Message>, Option<Cow<'_, str>>), ContentError> {
         match self {
             Self::Stored { content, overlays } => {
-                let mut message = Content::parse(content.clone())?.decode()?;
-                let overlays: Vec<Overlay> =
-                    overlays.iter().cloned().map(Overlay::from_bytes).collect();
-                for overlay in &overlays {
-                    message.apply_overlay(overlay);
-                }
+                let overlays: Vec<_> = overlays.iter().cloned().map(Overlay::from_bytes).collect();
+                let message = Content::parse(content.clone())?.message(&overlays)?;
                 let source = Overlay::source_of(overlays.iter()).map(|path| path.to_owned().into());
                 Ok((Cow::Owned(message), source))
             }

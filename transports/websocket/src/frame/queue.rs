@@ -13,8 +13,6 @@ use super::topic::{
 use super::wire::{Reader, Wire, skim_bytes, wire, write_part};
 use crate::error::FrameError;
 
-#[cfg(feature = "client")]
-pub use peeklock_json::Cleared;
 pub(crate) use peeklock_json::{QueueProperties, QueueView};
 
 bodies! {

@@ -10,12 +10,27 @@ use peeklock_core::message::{Message, Value};
 use peeklock_core::store::{Journal, JournalConfig};
 use peeklock_core::time::TimeSpan;
 use peeklock_websocket::client::{
-    Cleared, Client, ClientOptions, ConsumerOptions, Received, Refusal, message_from_json,
-    message_to_json, queue_to_json,
+    Cleared, Client, ClientOptions, ConsumerOptions, Delivery, Received, Refusal,
+    SessionConsumerOptions, SessionDelivery, connect, connect_with, message_from_json,
+    message_to_json, queue_to_json, received_to_json,
 };
 use tokio::sync::Notify;
 
 use super::server::{Server, run};
+
+/// What handles promise over a connection, they promise in process.
+fn on_both(promise: impl AsyncFn(&Server, &Client)) {
+    run(async {
+        for is_in_process in [false, true] {
+            let server = Server::start(60).await;
+            let client =
+                if is_in_process { Client::new(&server.broker) } else { server.client().await };
+            promise(&server, &client).await;
+            client.close().await;
+            server.stop().await;
+        }
+    });
+}
 
 async fn put(client: &Client, texts: &[&str]) {
     let sender = client.sender("q").unwrap();
@@ -81,35 +96,38 @@ fn a_receive_that_is_dropped_takes_nothing() {
 /// SET-01, SET-03, SET-05, SET-07: the outcome of a handler settles; a panic abandons.
 #[test]
 fn the_outcome_of_a_handler_settles() {
-    run(async {
-        let server = Server::start(60).await;
-        let client = server.client().await;
-        put(&client, &["complete", "abandon", "defer", "dead", "panic"]).await;
+    on_both(async |_, client| {
+        put(client, &["complete", "abandon", "defer", "dead", "panic"]).await;
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-        let options = ConsumerOptions { concurrent_max: 1, ..ConsumerOptions::default() };
+        let options = ConsumerOptions::at_once(1);
         let consumer = client
-            .consume("q", options, move |message| {
-                let text = String::from_utf8(message.body().to_vec()).unwrap();
-                tell.send((text.clone(), message.delivery_count())).unwrap();
-                async move {
-                    let properties = vec![("why".to_owned(), Value::from("busy"))];
-                    match (text.as_str(), message.delivery_count()) {
-                        ("abandon", 1) => Err(Refusal::Abandon { properties }),
-                        ("defer", _) => Err(Refusal::Defer),
-                        ("dead", _) => Err(Refusal::DeadLetter {
-                            reason: "poison".to_owned(),
-                            description: "no".to_owned(),
-                        }),
-                        ("panic", 1) => panic!("a handler that breaks"),
-                        ("abandon", _) => {
-                            let why = message.message().application_property("why");
-                            assert_eq!(why, Some(&Value::from("busy")));
-                            Ok(())
+            .consume(
+                "q",
+                move |message: Delivery| {
+                    let text = String::from_utf8(message.body().to_vec()).unwrap();
+                    tell.send((text.clone(), message.delivery_count())).unwrap();
+                    async move {
+                        let properties = vec![("why".to_owned(), Value::from("busy"))];
+                        match (text.as_str(), message.delivery_count()) {
+                            ("abandon", 1) => Err(Refusal::Abandon { properties }),
+                            ("defer", _) => Err(Refusal::Defer),
+                            ("dead", _) => Err(Refusal::DeadLetter {
+                                reason: "poison".to_owned(),
+                                description: "no".to_owned(),
+                            }),
+                            ("panic", 1) => panic!("a handler that breaks"),
+                            ("abandon", _) => {
+                                let why = message.message().application_property("why");
+                                assert_eq!(why, Some(&Value::from("busy")));
+                                Ok(())
+                            }
+                            _ => Ok(()),
                         }
-                        _ => Ok(()),
                     }
-                }
-            })
+                },
+                options,
+            )
+            .await
             .unwrap();
         let mut all = Vec::new();
         while all.len() < 7 {
@@ -127,8 +145,6 @@ fn the_outcome_of_a_handler_settles() {
         let dead = client.receiver("q/$deadletterqueue").unwrap();
         let letter = dead.receive(TimeSpan::ZERO).await.unwrap().unwrap();
         assert_eq!(letter.dead_letter_reason(), Some("poison"));
-        client.close().await;
-        server.stop().await;
     });
 }
 
@@ -142,13 +158,18 @@ fn locks_are_renewed_while_a_handler_runs() {
         let consumer = {
             let gate = Arc::clone(&gate);
             client
-                .consume("q", ConsumerOptions::default(), move |_| {
-                    let gate = Arc::clone(&gate);
-                    async move {
-                        gate.notified().await;
-                        Ok(())
-                    }
-                })
+                .consume(
+                    "q",
+                    move |_: Delivery| {
+                        let gate = Arc::clone(&gate);
+                        async move {
+                            gate.notified().await;
+                            Ok(())
+                        }
+                    },
+                    ConsumerOptions::default(),
+                )
+                .await
                 .unwrap()
         };
         put(&client, &["a"]).await;
@@ -172,22 +193,18 @@ fn locks_are_renewed_while_a_handler_runs() {
 /// ENT-24: a consumer whose queue delivers no more ends with the reason.
 #[test]
 fn a_consumer_ends_with_its_queue() {
-    run(async {
-        let server = Server::start(60).await;
-        let client = server.client().await;
-        let ignore = |_| std::future::ready(Ok(()));
-        let consumer = client.consume("q", ConsumerOptions::default(), ignore).unwrap();
-        put(&client, &["a"]).await;
+    on_both(async |server, client| {
+        let ignore = |_: Delivery| std::future::ready(Ok(()));
+        let consumer = client.consume("q", ignore, ConsumerOptions::default()).await.unwrap();
+        put(client, &["a"]).await;
         while !server.delivery_counts().await.is_empty() {
             tokio::task::yield_now().await;
         }
         client.admin().delete_queue("q").await.unwrap();
         let why = consumer.ended().await.unwrap();
         assert_eq!(why.condition(), Condition::EntityNotFound);
-        let absent = client.consume("absent", ConsumerOptions::default(), ignore).unwrap();
-        assert_eq!(absent.ended().await.unwrap().condition(), Condition::EntityNotFound);
-        client.close().await;
-        server.stop().await;
+        let absent = client.consume("absent", ignore, ConsumerOptions::default()).await;
+        assert_eq!(absent.unwrap_err().condition(), Condition::EntityNotFound);
     });
 }
 
@@ -195,17 +212,17 @@ fn a_consumer_ends_with_its_queue() {
 fn what_cannot_be_connected_to_is_told() {
     run(async {
         for url in ["http://localhost:1", "ws://", "ws://host:1/path", "ws://host:1?token=x"] {
-            let error = Client::connect(url).await.err().unwrap();
+            let error = connect(url).await.err().unwrap();
             assert_eq!(error.condition(), Condition::ArgumentError, "{url}");
         }
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = closed.local_addr().unwrap();
         drop(closed);
-        let error = Client::connect(&format!("ws://{address}")).await.err().unwrap();
+        let error = connect(&format!("ws://{address}")).await.err().unwrap();
         assert_eq!(error.condition(), Condition::CommunicationProblem);
         let server = Server::start(60).await;
         let url = format!("ws://{}", server.address);
-        let client = Client::connect_with(&url, ClientOptions::default()).await.unwrap();
+        let client = connect_with(&url, ClientOptions::default()).await.unwrap();
         let kept = client.sender("q").unwrap();
         client.close().await;
         let error = kept.send(Message::new("late")).await.unwrap_err();
@@ -217,38 +234,32 @@ fn what_cannot_be_connected_to_is_told() {
 /// SET-14, SET-18, SET-32, DEL-01: many locks in one request, each with its own result.
 #[test]
 fn many_locks_are_renewed_and_released_at_once() {
-    run(async {
-        let server = Server::start(60).await;
-        let client = server.client().await;
-        put(&client, &["a", "b", "c"]).await;
+    on_both(async |server, client| {
+        put(client, &["a", "b", "c"]).await;
         let receiver = client.receiver("q").unwrap();
         let held = receiver.receive_many(3, TimeSpan::ZERO).await.unwrap();
         let tokens: Vec<_> = held.iter().filter_map(Received::lock_token).collect();
         receiver.complete(&held[1]).await.unwrap();
         server.clock.advance(TimeSpan::from_seconds(40));
-        let renewed = receiver.renew_many(&tokens).await.unwrap();
+        let renewed = receiver.renew_many(&tokens).await;
         let is_ok: Vec<bool> = renewed.iter().map(Result::is_ok).collect();
         assert_eq!(is_ok, [true, false, true]);
         server.clock.advance(TimeSpan::from_seconds(40));
-        let released = receiver.release_many(&tokens).await.unwrap();
+        let released = receiver.release_many(&tokens).await;
         let conditions: Vec<_> =
             released.iter().map(|result| result.as_ref().err().map(|e| e.condition())).collect();
         assert_eq!(conditions, [None, Some(Condition::MessageLockLost), None]);
         assert_eq!(server.delivery_counts().await, [(1, 0), (3, 0)]);
         assert_eq!(receiver.delete_most(held[0].enqueued_at()).await.unwrap(), 0);
         assert_eq!(receiver.delete_most(server.clock.now()).await.unwrap(), 2);
-        client.close().await;
-        server.stop().await;
     });
 }
 
 /// ENT-17, ENT-30, CNT-13
 #[test]
 fn queues_are_listed_whole_and_changed_in_part() {
-    run(async {
-        let server = Server::start(60).await;
-        let client = server.client().await;
-        put(&client, &["a"]).await;
+    on_both(async |_, client| {
+        put(client, &["a"]).await;
         let admin = client.admin();
         let named = QueueUpdate { user_metadata: Some("ours".into()), ..QueueUpdate::default() };
         admin.change_queue("q", named, Cleared::default()).await.unwrap();
@@ -265,8 +276,6 @@ fn queues_are_listed_whole_and_changed_in_part() {
         assert_eq!(queue.description.user_metadata, None);
         assert_eq!(queue.description.max_delivery_count, 3);
         assert!(admin.queues(1).await.unwrap().is_empty());
-        client.close().await;
-        server.stop().await;
     });
 }
 
@@ -285,7 +294,7 @@ fn a_received_message_is_written_as_text_and_read_again() {
         let receiver = client.receiver("q").unwrap();
         let peeked = receiver.peek_next(1).await.unwrap().remove(0);
         assert_eq!(peeked.own_time_to_live(), Some(TimeSpan::from_minutes(5)));
-        let text = peeked.to_json();
+        let text = received_to_json(&peeked);
         assert!(text.contains(r#""sequenceNumber":1"#) && !text.contains('\n'), "{text}");
         assert_eq!(message_from_json(&text).unwrap(), message);
         assert_eq!(message_from_json(&message_to_json(&message)).unwrap(), message);
@@ -299,18 +308,14 @@ fn a_received_message_is_written_as_text_and_read_again() {
 /// RCV-14: a receive that is stopped tells what it had got, and nothing stays locked.
 #[test]
 fn a_receive_that_is_stopped_returns_what_it_had() {
-    run(async {
-        let server = Server::start(60).await;
-        let client = server.client().await;
+    on_both(async |server, client| {
         let receiver = client.receiver("q").unwrap();
         let wait = TimeSpan::from_minutes(5);
         let stopped = receiver.receive_many_until(1, wait, std::future::ready(()));
         assert!(stopped.await.unwrap().is_empty());
-        put(&client, &["a"]).await;
+        put(client, &["a"]).await;
         let got = receiver.receive_many_until(1, wait, std::future::ready(())).await.unwrap();
         assert_eq!(got.len() + server.available().await, 1);
-        client.close().await;
-        server.stop().await;
     });
 }
 
@@ -353,12 +358,17 @@ fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
         }
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let concurrent_max = u32::try_from(COUNT).unwrap();
-        let options = ConsumerOptions { concurrent_max, renew_locks: false };
+        let options = ConsumerOptions::at_once(concurrent_max).without_renewal();
         let mut consumer = client
-            .consume("q", options, move |message| {
-                tell.send(message.body().len()).unwrap();
-                std::future::ready(Ok(()))
-            })
+            .consume(
+                "q",
+                move |message: Delivery| {
+                    tell.send(message.body().len()).unwrap();
+                    std::future::ready(Ok(()))
+                },
+                options,
+            )
+            .await
             .unwrap();
         for _ in 0..COUNT {
             let length = tokio::select! {
@@ -373,4 +383,96 @@ fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
         server.stop().await;
     });
     std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// SES-07, SES-19, SES-20, SES-24: sessions are worked off side by side, each in its order; what is kept with
+/// one is there for the handler.
+#[test]
+fn a_function_works_off_sessions() {
+    on_both(async |_, client| {
+        let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+        client.admin().create_queue_with("steps", by_session).await.unwrap();
+        let sender = client.sender("steps").unwrap();
+        for (session, text) in [("x", "a"), ("y", "b"), ("x", "c"), ("y", "d")] {
+            sender.send(Message::new(text).with_session_id(session)).await.unwrap();
+        }
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let handler = move |delivery: SessionDelivery| {
+            let tell = tell.clone();
+            async move {
+                let SessionDelivery { message, session, .. } = delivery;
+                let text = String::from_utf8(message.body().to_vec()).unwrap();
+                let before = session.state().await.unwrap().unwrap_or_default();
+                session
+                    .set_state(Some([&before[..], text.as_bytes()].concat().into()))
+                    .await
+                    .unwrap();
+                tell.send((
+                    session.session_id().to_owned(),
+                    text,
+                    before,
+                    message.delivery_count(),
+                ))
+                .unwrap();
+                if message.delivery_count() == 1 && &message.body()[..] == b"a" {
+                    return Err(Refusal::Abandon { properties: Vec::new() });
+                }
+                Ok(())
+            }
+        };
+        let options = SessionConsumerOptions::at_once(2);
+        let consumer = client.consume_sessions("steps", handler, options).unwrap();
+        let mut all = Vec::new();
+        while all.len() < 5 {
+            all.push(told.recv().await.unwrap());
+        }
+        consumer.stop().await;
+        let of = |id: &str| -> Vec<(String, String, u32)> {
+            let mine = all.iter().filter(|(session, ..)| session == id);
+            mine.map(|(_, text, before, count)| {
+                (text.clone(), String::from_utf8(before.to_vec()).unwrap(), *count)
+            })
+            .collect()
+        };
+        let is = |rows: &[(&str, &str, u32)]| -> Vec<(String, String, u32)> {
+            rows.iter().map(|(text, before, n)| ((*text).into(), (*before).into(), *n)).collect()
+        };
+        assert_eq!(of("x"), is(&[("a", "", 1), ("a", "a", 2), ("c", "aa", 1)]));
+        assert_eq!(of("y"), is(&[("b", "", 1), ("d", "b", 1)]));
+        assert_eq!(client.admin().queue("steps").await.unwrap().counts.total(), 0);
+    });
+}
+
+/// What an actor gets in process, it gets over a connection.
+#[test]
+fn an_actor_receives_over_a_connection() {
+    struct Counter(tokio::sync::mpsc::UnboundedSender<u32>);
+    impl actix::Actor for Counter {
+        type Context = actix::Context<Self>;
+    }
+    impl actix::Handler<Delivery> for Counter {
+        type Result = Result<(), Refusal>;
+
+        fn handle(&mut self, delivery: Delivery, _: &mut Self::Context) -> Self::Result {
+            self.0.send(delivery.delivery_count()).unwrap();
+            match delivery.delivery_count() {
+                1 => Err(Refusal::Abandon { properties: Vec::new() }),
+                _ => Ok(()),
+            }
+        }
+    }
+    actix::System::new().block_on(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let counter = actix::Actor::start(Counter(tell));
+        let options = ConsumerOptions::at_once(1);
+        let consumer = client.consume("q", counter.recipient(), options).await.unwrap();
+        put(&client, &["a"]).await;
+        assert_eq!((told.recv().await, told.recv().await), (Some(1), Some(2)));
+        consumer.stop().await;
+        assert_eq!(server.delivery_counts().await, []);
+        client.close().await;
+        server.stop().await;
+    });
 }

@@ -9,7 +9,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::message::Message;
 use peeklock_core::time::TimeSpan;
 use peeklock_websocket::Encoding;
-use peeklock_websocket::client::{ClientOptions, ConsumerOptions};
+use peeklock_websocket::client::{ClientOptions, ConsumerOptions, Delivery};
 use tokio::sync::Notify;
 
 use super::proxy::Proxy;
@@ -29,18 +29,23 @@ fn everything_happens_once(encoding: Encoding, seed: u64) {
         let handled = Arc::new((Mutex::new(BTreeMap::<String, u32>::new()), Notify::new()));
         let consumer = {
             let handled = Arc::clone(&handled);
-            let options = ConsumerOptions { concurrent_max: 8, ..ConsumerOptions::default() };
+            let options = ConsumerOptions::at_once(8);
             client
-                .consume("q", options, move |message| {
-                    assert_eq!(message.delivery_count(), 1, "it was delivered before");
-                    let text = String::from_utf8(message.body().to_vec()).unwrap();
-                    let mut all = handled.0.lock().unwrap();
-                    *all.entry(text).or_default() += 1;
-                    if all.len() == MESSAGES {
-                        handled.1.notify_one();
-                    }
-                    std::future::ready(Ok(()))
-                })
+                .consume(
+                    "q",
+                    move |message: Delivery| {
+                        assert_eq!(message.delivery_count(), 1, "it was delivered before");
+                        let text = String::from_utf8(message.body().to_vec()).unwrap();
+                        let mut all = handled.0.lock().unwrap();
+                        *all.entry(text).or_default() += 1;
+                        if all.len() == MESSAGES {
+                            handled.1.notify_one();
+                        }
+                        std::future::ready(Ok(()))
+                    },
+                    options,
+                )
+                .await
                 .unwrap()
         };
         let sender = client.sender("q").unwrap().with_in_flight_max(16);
@@ -90,14 +95,19 @@ fn over_a_restart_nothing_acknowledged_is_lost() {
         let consumer = {
             let gate = Arc::clone(&gate);
             client
-                .consume("q", ConsumerOptions::default(), move |message| {
-                    seen.send((message.sequence_number().0, message.delivery_count())).unwrap();
-                    let gate = Arc::clone(&gate);
-                    async move {
-                        gate.notified().await;
-                        Ok(())
-                    }
-                })
+                .consume(
+                    "q",
+                    move |message: Delivery| {
+                        seen.send((message.sequence_number().0, message.delivery_count())).unwrap();
+                        let gate = Arc::clone(&gate);
+                        async move {
+                            gate.notified().await;
+                            Ok(())
+                        }
+                    },
+                    ConsumerOptions::default(),
+                )
+                .await
                 .unwrap()
         };
         assert_eq!(arrivals.recv().await, Some((1, 1)));

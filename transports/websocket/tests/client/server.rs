@@ -12,7 +12,7 @@ use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::store::{MemoryStore, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_websocket::client::{Client, ClientOptions};
+use peeklock_websocket::client::{Client, ClientOptions, connect, connect_with};
 use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
 
 /// A test that takes longer than this hangs.
@@ -90,14 +90,14 @@ impl Server {
     }
 
     pub async fn client(&self) -> Client {
-        Client::connect(&format!("ws://{}", self.address)).await.unwrap()
+        connect(&format!("ws://{}", self.address)).await.unwrap()
     }
 
     /// A client that makes its connection anew without long pauses.
     pub async fn quick_client(address: SocketAddr, mut options: ClientOptions) -> Client {
         options.pause_min = Duration::from_millis(1);
         options.pause_max = Duration::from_millis(20);
-        Client::connect_with(&format!("ws://{address}"), options).await.unwrap()
+        connect_with(&format!("ws://{address}"), options).await.unwrap()
     }
 
     /// What is in the queue: numbers and stored delivery counts.

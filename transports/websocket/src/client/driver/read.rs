@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use super::open::{may_come_back, refused};
 use super::{Attached, Driver, Ended, Socket, Waiting, fail, fail_with, settle};
 use crate::client::core::{Ask, Core, Pushed};
+use crate::client::link::received;
 use crate::frame::text::Token;
 use crate::frame::{
     Decision, FailedRange, FailedSend, Item, Messages, Notice, Operation, Run, of_client,
@@ -95,7 +96,7 @@ impl Driver {
                 let target = core.links(|links| links.get(&deliveries.link)?.pushed.clone());
                 for message in deliveries.messages {
                     let lock = message.facts.lock;
-                    let pushed = Pushed::Message(Box::new(message));
+                    let pushed = Pushed::Message(Box::new(received(message)));
                     let is_taken =
                         target.as_ref().is_some_and(|target| target.send(pushed).is_ok());
                     if let Some(lock) = lock.filter(|_| !is_taken) {

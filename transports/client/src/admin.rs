@@ -1,0 +1,222 @@
+//! Management of queues (files 03 and 17 of the specification); `topics` has the rest.
+
+mod topics;
+
+use std::sync::Arc;
+
+use peeklock_core::command::Described;
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{Cleared, EntityKind, QueueUpdate};
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::time::Timestamp;
+
+use crate::client::unexpected;
+use crate::port::{Change, Managed, Management, Page, Port};
+
+/// Creates, reads, changes and deletes queues, topics, subscriptions and rules.
+#[derive(Clone)]
+pub struct Admin {
+    port: Arc<dyn Port>,
+}
+
+impl Admin {
+    pub(crate) const fn new(port: Arc<dyn Port>) -> Self {
+        Self { port }
+    }
+
+    /// Creates a queue with all properties at their defaults (ENT-03).
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`.
+    pub async fn create_queue(&self, path: &str) -> Result<Described, BrokerError> {
+        self.create_queue_with(path, QueueUpdate::default()).await
+    }
+
+    /// Creates a queue with the properties named.
+    ///
+    /// # Errors
+    /// As for [`Admin::create_queue`]; `EntityNotFound` for a destination that is not there (FWD-02),
+    /// `InvalidOperation` for one that cannot be (FWD-03, FWD-04).
+    pub async fn create_queue_with(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+    ) -> Result<Described, BrokerError> {
+        self.queue_of(path, Management::CreateQueue(Box::new(properties))).await
+    }
+
+    /// Reads a queue's description, counts and instants (ENT-31, CNT-01).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn queue(&self, path: &str) -> Result<Described, BrokerError> {
+        self.queue_of(path, Management::Queue).await
+    }
+
+    /// Whether there is a queue at a path.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a path that cannot be one, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn queue_exists(&self, path: &str) -> Result<bool, BrokerError> {
+        exists(self.queue(path).await)
+    }
+
+    /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or
+    /// UserMetadata means none, any other absent property keeps its value (ENT-17).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
+    pub async fn update_queue(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+    ) -> Result<Described, BrokerError> {
+        self.set_queue(path, properties, REPLACE).await
+    }
+
+    /// As [`Admin::update_queue`], if the description is still of that instant.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_queue`], and `UpdateConflict`.
+    pub async fn update_queue_of(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        read_at: Timestamp,
+    ) -> Result<Described, BrokerError> {
+        self.set_queue(path, properties, replace_of(read_at)).await
+    }
+
+    /// Changes the properties named and keeps all others; `cleared` says which of those that can be
+    /// without a value lose it.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_queue`].
+    pub async fn change_queue(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        cleared: Cleared,
+    ) -> Result<Described, BrokerError> {
+        self.set_queue(path, properties, Change { cleared, read_at: None }).await
+    }
+
+    /// Deletes a queue with everything in it (ENT-14).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn delete_queue(&self, path: &str) -> Result<(), BrokerError> {
+        self.delete(path, EntityKind::Queue).await
+    }
+
+    /// The paths of queues in case-insensitive order (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
+        self.paths("", EntityKind::Queue, skip, top).await
+    }
+
+    /// Queues in case-insensitive order of their paths, with counts and instants; a page has at most as
+    /// many as the broker's limit (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn queues(&self, skip: usize) -> Result<Vec<Described>, BrokerError> {
+        match self.ask("", Management::Queues(Page { skip, top: None })).await? {
+            Managed::Queues(queues) => Ok(queues),
+            other => Err(self.unexpected("", &other)),
+        }
+    }
+
+    /// Removes one deferred message, expired or not (DEL-09).
+    ///
+    /// # Errors
+    /// `MessageNotFound`, `EntityNotFound`.
+    pub async fn delete_deferred(
+        &self,
+        path: &str,
+        sequence: SequenceNumber,
+    ) -> Result<(), BrokerError> {
+        self.ask(path, Management::DeleteDeferred(sequence)).await.map(drop)
+    }
+
+    /// Removes available messages of all sessions that nobody holds, lowest numbers first, and returns
+    /// how many (DEL-07). Without a count, as many as the broker allows in one call.
+    ///
+    /// # Errors
+    /// `InvalidOperation` on a queue without sessions; `ArgumentOutOfRange` over the limit of the tier
+    /// (DEL-02).
+    pub async fn delete_batch_unlocked(
+        &self,
+        path: &str,
+        count_max: Option<u32>,
+        enqueued_before: Option<Timestamp>,
+    ) -> Result<u64, BrokerError> {
+        let delete = Management::DeleteUnlocked { count_max, enqueued_before };
+        match self.ask(path, delete).await? {
+            Managed::Deleted(count) => Ok(count),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    async fn set_queue(
+        &self,
+        path: &str,
+        properties: QueueUpdate,
+        change: Change,
+    ) -> Result<Described, BrokerError> {
+        self.queue_of(path, Management::UpdateQueue(Box::new(properties), change)).await
+    }
+
+    async fn queue_of(&self, path: &str, asked: Management) -> Result<Described, BrokerError> {
+        match self.ask(path, asked).await? {
+            Managed::Queue(queue) => Ok(*queue),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
+        self.ask(path, Management::Delete(kind)).await.map(drop)
+    }
+
+    async fn paths(
+        &self,
+        topic: &str,
+        kind: EntityKind,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        let page = Page { skip, top: Some(top) };
+        match self.ask(topic, Management::Paths(kind, page)).await? {
+            Managed::Paths(paths) => Ok(paths),
+            other => Err(self.unexpected(topic, &other)),
+        }
+    }
+
+    async fn ask(&self, path: &str, asked: Management) -> Result<Managed, BrokerError> {
+        self.port.manage(path, asked).await
+    }
+
+    fn unexpected(&self, path: &str, answer: &Managed) -> BrokerError {
+        unexpected(&*self.port, path, answer)
+    }
+}
+
+/// An update that replaces all that can be without a value.
+const REPLACE: Change = Change { cleared: Cleared::ALL, read_at: None };
+
+/// The same, of the description of an instant.
+const fn replace_of(read_at: Timestamp) -> Change {
+    Change { cleared: Cleared::ALL, read_at: Some(read_at) }
+}
+
+/// Whether what was asked for is there.
+fn exists<T>(described: Result<T, BrokerError>) -> Result<bool, BrokerError> {
+    match described {
+        Ok(_) => Ok(true),
+        Err(error) if error.condition() == Condition::EntityNotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

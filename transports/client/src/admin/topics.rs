@@ -1,0 +1,367 @@
+//! Management of topics, subscriptions and rules (files 03, 13 and 17 of the specification). A
+//! subscription is named by its path, `<topic>/Subscriptions/<name>`, which `path::subscription_path`
+//! makes; a message is sent to the topic and received from that path.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{DescribedSubscription, DescribedTopic};
+use peeklock_core::description::{Cleared, EntityKind, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::BrokerError;
+use peeklock_core::message::Message;
+use peeklock_core::rule::{Explanation, RuleDescription};
+use peeklock_core::time::Timestamp;
+
+use super::{Admin, REPLACE, exists, replace_of};
+use crate::port::{Change, Managed, Management, Page};
+
+impl Admin {
+    /// Creates a topic with all properties at their defaults (ENT-03).
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`.
+    pub async fn create_topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
+        self.create_topic_with(path, TopicUpdate::default()).await
+    }
+
+    /// Creates a topic with the properties named.
+    ///
+    /// # Errors
+    /// As for [`Admin::create_topic`].
+    pub async fn create_topic_with(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+    ) -> Result<DescribedTopic, BrokerError> {
+        self.topic_of(path, Management::CreateTopic(Box::new(properties))).await
+    }
+
+    /// Reads a topic's description, counts and instants (ENT-31, CNT-04).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
+        self.topic_of(path, Management::Topic).await
+    }
+
+    /// Whether there is a topic at a path.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a path that cannot be one.
+    pub async fn topic_exists(&self, path: &str) -> Result<bool, BrokerError> {
+        exists(self.topic(path).await)
+    }
+
+    /// Replaces the properties named. An absent UserMetadata means none, any other absent property
+    /// keeps its value (ENT-17).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
+    pub async fn update_topic(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+    ) -> Result<DescribedTopic, BrokerError> {
+        self.set_topic(path, properties, REPLACE).await
+    }
+
+    /// As [`Admin::update_topic`], if the description is still of that instant.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_topic`], and `UpdateConflict`.
+    pub async fn update_topic_of(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+        read_at: Timestamp,
+    ) -> Result<DescribedTopic, BrokerError> {
+        self.set_topic(path, properties, replace_of(read_at)).await
+    }
+
+    /// Changes the properties named and keeps all others; `cleared` says whether UserMetadata loses its
+    /// value.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_topic`].
+    pub async fn change_topic(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+        cleared: Cleared,
+    ) -> Result<DescribedTopic, BrokerError> {
+        self.set_topic(path, properties, Change { cleared, read_at: None }).await
+    }
+
+    async fn set_topic(
+        &self,
+        path: &str,
+        properties: TopicUpdate,
+        change: Change,
+    ) -> Result<DescribedTopic, BrokerError> {
+        self.topic_of(path, Management::UpdateTopic(Box::new(properties), change)).await
+    }
+
+    /// Deletes a topic with its subscriptions and everything in them (ENT-14).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn delete_topic(&self, path: &str) -> Result<(), BrokerError> {
+        self.delete(path, EntityKind::Topic).await
+    }
+
+    /// Topics in case-insensitive order of their paths, with counts and instants; a page has at most as
+    /// many as the broker's limit (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn topics(&self, skip: usize) -> Result<Vec<DescribedTopic>, BrokerError> {
+        match self.ask("", Management::Topics(Page { skip, top: None })).await? {
+            Managed::Topics(topics) => Ok(topics),
+            other => Err(self.unexpected("", &other)),
+        }
+    }
+
+    /// The paths of topics in case-insensitive order (ENT-30).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn topic_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
+        self.paths("", EntityKind::Topic, skip, top).await
+    }
+
+    /// Creates a subscription with all properties at their defaults and the rule `$Default`, which
+    /// selects every message (ENT-03, TOP-12).
+    ///
+    /// # Errors
+    /// `EntityNotFound` without the topic, `EntityAlreadyExists`, `ArgumentError`,
+    /// `ArgumentOutOfRange`, `QuotaExceeded`.
+    pub async fn create_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        self.create_subscription_with(topic, name, SubscriptionUpdate::default(), Vec::new()).await
+    }
+
+    /// Creates a subscription with the properties named, and with these rules in place of `$Default`
+    /// (TOP-12). If one of them is invalid, nothing is created (TOP-17).
+    ///
+    /// # Errors
+    /// As for [`Admin::create_subscription`].
+    pub async fn create_subscription_with(
+        &self,
+        topic: &str,
+        name: &str,
+        properties: SubscriptionUpdate,
+        rules: Vec<RuleDescription>,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        let (name, properties) = (name.into(), Box::new(properties));
+        let create = Management::CreateSubscription { name, properties, rules };
+        self.subscription_of(topic, create).await
+    }
+
+    /// Reads a subscription's description, counts and instants (ENT-31, CNT-01).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn subscription(&self, path: &str) -> Result<DescribedSubscription, BrokerError> {
+        self.subscription_of(path, Management::Subscription).await
+    }
+
+    /// Whether there is a subscription at a path.
+    ///
+    /// # Errors
+    /// `ArgumentError` for a path that cannot be one, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn subscription_exists(&self, path: &str) -> Result<bool, BrokerError> {
+        exists(self.subscription(path).await)
+    }
+
+    /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or
+    /// UserMetadata means none, any other absent property keeps its value (ENT-17).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
+    pub async fn update_subscription(
+        &self,
+        path: &str,
+        properties: SubscriptionUpdate,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        self.set_subscription(path, properties, REPLACE).await
+    }
+
+    /// As [`Admin::update_subscription`], if the description is still of that instant.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_subscription`], and `UpdateConflict`.
+    pub async fn update_subscription_of(
+        &self,
+        path: &str,
+        properties: SubscriptionUpdate,
+        read_at: Timestamp,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        self.set_subscription(path, properties, replace_of(read_at)).await
+    }
+
+    /// Changes the properties named and keeps all others; `cleared` says which of those that can be
+    /// without a value lose it.
+    ///
+    /// # Errors
+    /// As for [`Admin::update_subscription`].
+    pub async fn change_subscription(
+        &self,
+        path: &str,
+        properties: SubscriptionUpdate,
+        cleared: Cleared,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        self.set_subscription(path, properties, Change { cleared, read_at: None }).await
+    }
+
+    async fn set_subscription(
+        &self,
+        path: &str,
+        properties: SubscriptionUpdate,
+        change: Change,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        let update = Management::UpdateSubscription(Box::new(properties), change);
+        self.subscription_of(path, update).await
+    }
+
+    /// Deletes a subscription with everything in it (ENT-14).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` for a sub-queue (DLQ-02).
+    pub async fn delete_subscription(&self, path: &str) -> Result<(), BrokerError> {
+        self.delete(path, EntityKind::Subscription).await
+    }
+
+    /// The subscriptions of a topic in case-insensitive order of their names, with counts and instants; a
+    /// page has at most as many as the broker's limit (ENT-30).
+    ///
+    /// # Errors
+    /// `EntityNotFound` without the topic.
+    pub async fn subscriptions(
+        &self,
+        topic: &str,
+        skip: usize,
+    ) -> Result<Vec<DescribedSubscription>, BrokerError> {
+        match self.ask(topic, Management::Subscriptions(Page { skip, top: None })).await? {
+            Managed::Subscriptions(subscriptions) => Ok(subscriptions),
+            other => Err(self.unexpected(topic, &other)),
+        }
+    }
+
+    /// The paths of a topic's subscriptions in case-insensitive order (ENT-30).
+    ///
+    /// # Errors
+    /// `EntityNotFound` without the topic.
+    pub async fn subscription_paths(
+        &self,
+        topic: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<Arc<str>>, BrokerError> {
+        self.paths(topic, EntityKind::Subscription, skip, top).await
+    }
+
+    /// Adds a rule to a subscription (TOP-13). It applies to what is published afterwards (TOP-09).
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`, `ArgumentError` with the position of what is malformed (TOP-16),
+    /// `ArgumentOutOfRange`, `QuotaExceeded`, `EntityNotFound`.
+    pub async fn create_rule(
+        &self,
+        subscription: &str,
+        rule: RuleDescription,
+    ) -> Result<RuleDescription, BrokerError> {
+        self.rule_of(subscription, Management::CreateRule(Box::new(rule))).await
+    }
+
+    /// Replaces filter and action of a rule (TOP-24); an invalid update changes nothing.
+    ///
+    /// # Errors
+    /// As for [`Admin::create_rule`]; `EntityNotFound` without the rule.
+    pub async fn update_rule(
+        &self,
+        subscription: &str,
+        rule: RuleDescription,
+    ) -> Result<RuleDescription, BrokerError> {
+        self.rule_of(subscription, Management::UpdateRule(Box::new(rule))).await
+    }
+
+    /// Removes a rule, `$Default` too (TOP-13).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn delete_rule(&self, subscription: &str, name: &str) -> Result<(), BrokerError> {
+        self.ask(subscription, Management::DeleteRule(name.into())).await.map(drop)
+    }
+
+    /// One rule, by its name in any case.
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn rule(
+        &self,
+        subscription: &str,
+        name: &str,
+    ) -> Result<RuleDescription, BrokerError> {
+        self.rule_of(subscription, Management::Rule(name.into())).await
+    }
+
+    /// The rules of a subscription in the order of their names; at most as many as the broker's limit
+    /// (ENT-30).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn rules(
+        &self,
+        subscription: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<RuleDescription>, BrokerError> {
+        match self.ask(subscription, Management::Rules(Page { skip, top: Some(top) })).await? {
+            Managed::Rules(rules) => Ok(rules),
+            other => Err(self.unexpected(subscription, &other)),
+        }
+    }
+
+    /// Which rules of a subscription would select a message if it were published now, and why; nothing
+    /// is stored.
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn explain(
+        &self,
+        subscription: &str,
+        message: Message,
+    ) -> Result<Vec<Explanation>, BrokerError> {
+        match self.ask(subscription, Management::Explain(Box::new(message))).await? {
+            Managed::Explained(explained) => Ok(explained),
+            other => Err(self.unexpected(subscription, &other)),
+        }
+    }
+
+    async fn topic_of(&self, path: &str, asked: Management) -> Result<DescribedTopic, BrokerError> {
+        match self.ask(path, asked).await? {
+            Managed::Topic(topic) => Ok(*topic),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    async fn subscription_of(
+        &self,
+        path: &str,
+        asked: Management,
+    ) -> Result<DescribedSubscription, BrokerError> {
+        match self.ask(path, asked).await? {
+            Managed::Subscription(subscription) => Ok(*subscription),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    async fn rule_of(&self, path: &str, asked: Management) -> Result<RuleDescription, BrokerError> {
+        match self.ask(path, asked).await? {
+            Managed::Rules(mut rules) if rules.len() == 1 => Ok(rules.swap_remove(0)),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Pushed deliveries: an actor or a function receives messages as they come, its outcome settles them.
+
+#[cfg(feature = "actix")]
+mod actor;
+mod handler;
+mod queue;
+mod renewal;
+mod sessions;
+
+use peeklock_core::error::BrokerError;
+use tokio::sync::oneshot;
+
+pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
+pub use self::sessions::SessionConsumerOptions;
+use crate::Client;
+
+/// How a consumer takes messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ConsumerOptions {
+    /// Messages that its handler has at once. At least 1; 16 unless said otherwise.
+    pub concurrent_max: u32,
+    /// Messages that wait locked beside those, so that the next is at hand when one is done. With those that
+    /// the handler has they are the credit of the link (RCV-16). None unless said otherwise.
+    pub prefetch: u32,
+    /// Whether locks are renewed while the handler runs, and while messages wait for it. They are unless
+    /// said otherwise.
+    pub renew_locks: bool,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self { concurrent_max: 16, prefetch: 0, renew_locks: true }
+    }
+}
+
+impl ConsumerOptions {
+    /// The defaults, with another number of messages at once.
+    #[must_use]
+    pub fn at_once(concurrent_max: u32) -> Self {
+        Self { concurrent_max, ..Self::default() }
+    }
+
+    /// The same, with so many messages that wait.
+    #[must_use]
+    pub const fn with_prefetch(mut self, count: u32) -> Self {
+        self.prefetch = count;
+        self
+    }
+
+    /// The same, with locks that end when they end.
+    #[must_use]
+    pub const fn without_renewal(mut self) -> Self {
+        self.renew_locks = false;
+        self
+    }
+}
+
+/// A running consumer. Dropping it stops it as [`Consumer::stop`] does, without waiting.
+#[derive(Debug)]
+pub struct Consumer {
+    stop: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<Option<BrokerError>>,
+}
+
+impl Client {
+    /// Lets an actor or a function receive from a queue, a subscription or a sub-queue under peek-lock, as long
+    /// as the consumer that is returned lives: `Ok` completes, `Err` says what else becomes of the message, a
+    /// panic abandons it. To be called inside a tokio or actix runtime, whose task it uses.
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`.
+    pub async fn consume(
+        &self,
+        path: &str,
+        handler: impl Handler<Delivery>,
+        options: ConsumerOptions,
+    ) -> Result<Consumer, BrokerError> {
+        let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
+        let deliveries = self.port().deliveries(path, unsettled_max).await?;
+        let (stop, stopped) = oneshot::channel();
+        Ok(Consumer::start(stop, queue::run(deliveries, handler, options, stopped)))
+    }
+
+    /// Lets an actor or a function receive by session under peek-lock, as long as the consumer that is returned
+    /// lives: sessions are accepted as they have messages (SES-07), worked off in their order (SES-19),
+    /// and given back. Session locks are renewed meanwhile. To be called inside a tokio or actix
+    /// runtime, whose task it uses.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; what else is wrong ends the consumer, see [`Consumer::ended`].
+    pub fn consume_sessions(
+        &self,
+        path: &str,
+        handler: impl Handler<SessionDelivery>,
+        options: SessionConsumerOptions,
+    ) -> Result<Consumer, BrokerError> {
+        // Tells whether the entity is there, where that is known.
+        let _link = self.port().receiver(path, peeklock_core::command::ReceiveMode::PeekLock)?;
+        let (stop, stopped) = oneshot::channel();
+        let work = sessions::run(self.clone(), path.into(), handler, options, stopped);
+        Ok(Consumer::start(stop, work))
+    }
+}
+
+impl Consumer {
+    fn start(
+        stop: oneshot::Sender<()>,
+        work: impl Future<Output = Option<BrokerError>> + Send + 'static,
+    ) -> Self {
+        let (end, ended) = oneshot::channel();
+        tokio::spawn(async move {
+            // Nobody may want to know.
+            end.send(work.await).ok();
+        });
+        Self { stop: Some(stop), ended }
+    }
+
+    /// Takes no further message, lets the handler finish those it has, and closes the link.
+    pub async fn stop(mut self) {
+        self.stop.take();
+        (&mut self.ended).await.ok();
+    }
+
+    /// As [`Consumer::ended`], for a consumer that may still be stopped: dropping the future changes
+    /// nothing.
+    pub async fn detached(&mut self) -> Option<BrokerError> {
+        (&mut self.ended).await.ok().flatten()
+    }
+
+    /// Waits until the consumer ends by itself: because the entity closed its link, with the
+    /// reason, or because its actor is gone.
+    pub async fn ended(mut self) -> Option<BrokerError> {
+        let ended = (&mut self.ended).await.ok().flatten();
+        self.stop.take();
+        ended
+    }
+}

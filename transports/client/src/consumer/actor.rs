@@ -1,0 +1,35 @@
+//! Actix actors as receivers: messages come as mail, the handler's outcome settles them.
+
+use actix::dev::RecipientRequest;
+use actix::{MailboxError, Message, Recipient};
+use futures_util::FutureExt;
+use futures_util::future::Map;
+
+use super::{Delivery, Handler, Refusal, SessionDelivery};
+
+impl Message for Delivery {
+    type Result = Result<(), Refusal>;
+}
+
+impl Message for SessionDelivery {
+    type Result = Result<(), Refusal>;
+}
+
+type Outcome = Result<(), Refusal>;
+
+impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> {
+    type Handling = Map<RecipientRequest<D>, fn(Result<Outcome, MailboxError>) -> Outcome>;
+
+    fn handle(&self, delivery: D) -> Self::Handling {
+        self.send(delivery).map(outcome)
+    }
+
+    fn is_gone(&self) -> bool {
+        !self.connected()
+    }
+}
+
+/// An actor that panicked, was started anew, or is gone has done nothing with the message.
+fn outcome(answer: Result<Outcome, MailboxError>) -> Outcome {
+    answer.unwrap_or_else(|_| Err(Refusal::Abandon { properties: Vec::new() }))
+}

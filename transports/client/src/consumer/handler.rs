@@ -1,0 +1,123 @@
+//! Who consumes, what it gets, and what it answers.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use peeklock_core::limits::Limits;
+use peeklock_core::message::Value;
+
+use crate::port::Settlement;
+use crate::{Received, SessionReceiver};
+
+/// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors
+/// (the feature `actix`).
+pub trait Handler<D>: Send + Sync + 'static {
+    /// What is at work on one of them. When it panics, the message is abandoned.
+    type Handling: Future<Output = Result<(), Refusal>> + Send + 'static;
+
+    /// Gives it a message; its outcome settles the message.
+    fn handle(&self, delivery: D) -> Self::Handling;
+
+    /// Whether it takes no message any more: then the consumer ends.
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+impl<D, H, F> Handler<D> for H
+where
+    H: Fn(D) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<(), Refusal>> + Send + 'static,
+{
+    type Handling = F;
+
+    fn handle(&self, delivery: D) -> F {
+        self(delivery)
+    }
+}
+
+/// A message for a handler, which answers `Ok` to complete it, or says what else becomes of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The message.
+    pub message: Received,
+}
+
+/// A message of a session for a handler, which answers `Ok` to complete it, or says what else becomes of it.
+/// The next message of the session comes when this one is settled, so an abandoned one comes again before it
+/// (SES-20).
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SessionDelivery {
+    /// The message.
+    pub message: Received,
+    /// Its session, which the consumer holds: for the state of it (SES-24). What is received or settled
+    /// over it is no more the consumer's.
+    pub session: Arc<SessionReceiver>,
+}
+
+/// What becomes of a message that a handler does not complete.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Available again, counted as a failed delivery (SET-03).
+    Abandon {
+        /// Application properties to set.
+        properties: Vec<(String, Value)>,
+    },
+    /// Set aside, to be received by number (DEF-01).
+    Defer,
+    /// Moved to the dead-letter queue (SET-05). Of texts that are too long the beginning is kept.
+    DeadLetter {
+        /// Why, for programs.
+        reason: String,
+        /// Why, for people.
+        description: String,
+    },
+    /// Available again as if it had not been delivered; not counted (SET-32).
+    Release,
+}
+
+impl From<Result<(), Refusal>> for Settlement {
+    fn from(outcome: Result<(), Refusal>) -> Self {
+        match outcome {
+            Ok(()) => Self::Complete,
+            Err(Refusal::Abandon { properties }) => Self::Abandon { properties },
+            Err(Refusal::Defer) => Self::Defer { properties: Vec::new() },
+            Err(Refusal::DeadLetter { reason, description }) => {
+                let limits = Limits::default();
+                Self::DeadLetter {
+                    reason: Some(cut(reason, limits.dead_letter_reason_chars_max)),
+                    description: Some(cut(description, limits.dead_letter_description_chars_max)),
+                    properties: Vec::new(),
+                }
+            }
+            Err(Refusal::Release) => Self::Release,
+        }
+    }
+}
+
+/// The beginning of a text (SET-11).
+fn cut(mut text: String, chars_max: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(chars_max) {
+        text.truncate(end);
+    }
+    text
+}
+
+impl Deref for Delivery {
+    type Target = Received;
+
+    fn deref(&self) -> &Received {
+        &self.message
+    }
+}
+
+impl Deref for SessionDelivery {
+    type Target = Received;
+
+    fn deref(&self) -> &Received {
+        &self.message
+    }
+}

@@ -1,0 +1,231 @@
+//! Works off what is pushed: as many messages at once as the options say, settled in groups.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use peeklock_core::command::ReceivedMessage;
+use peeklock_core::condition::Condition;
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::LockToken;
+use tokio::sync::oneshot;
+
+use super::handler::{Delivery, Handler, Refusal};
+use super::{ConsumerOptions, renewal::Renewal};
+use crate::Received;
+use crate::port::{Arrival, Deliveries, Settlement, Verdict};
+
+/// Runs to the end of the link, of its handler, or until it is stopped. Why the entity ended it, if it did.
+pub(super) async fn run<H: Handler<Delivery>>(
+    deliveries: Box<dyn Deliveries>,
+    handler: H,
+    options: ConsumerOptions,
+    mut stopped: oneshot::Receiver<()>,
+) -> Option<BrokerError> {
+    let handler = Arc::new(handler);
+    let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
+    let mut hand = Hand::new(deliveries, options.renew_locks);
+    let mut at_work = FuturesUnordered::new();
+    poll_fn(|context| {
+        loop {
+            let mut is_told = || stopped.poll_unpin(context).is_ready();
+            if !hand.is_closing && (handler.is_gone() || is_told()) {
+                hand.close();
+            }
+            while let Poll::Ready(arrival) = hand.poll_arrival(context) {
+                hand.take(arrival);
+            }
+            while at_work.len() < concurrent_max
+                && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
+            {
+                at_work.push(work(Arc::clone(&handler), tag, token, message));
+            }
+            while let Poll::Ready(Some(verdict)) = at_work.poll_next_unpin(context) {
+                hand.renewal.forget(verdict.tag);
+                hand.verdicts.push(verdict);
+            }
+            if hand.settle() {
+                continue;
+            }
+            hand.renewal.poll(context);
+            if hand.is_done() && at_work.is_empty() {
+                return Poll::Ready(());
+            }
+            return Poll::Pending;
+        }
+    })
+    .await;
+    hand.deliveries.finish().await;
+    hand.detached
+}
+
+/// Gives a message to the handler, and says what becomes of it.
+async fn work<H: Handler<Delivery>>(
+    handler: Arc<H>,
+    tag: u64,
+    token: LockToken,
+    message: Box<ReceivedMessage>,
+) -> Verdict {
+    let settlement = match Received::load(*message).await {
+        Ok(message) => handled(async { handler.handle(Delivery { message }).await }).await,
+        Err(rejection) => {
+            tracing::error!(detail = rejection.detail(), "a message is abandoned");
+            Settlement::Abandon { properties: Vec::new() }
+        }
+    };
+    Verdict { tag, token, settlement }
+}
+
+/// What a handler's outcome does to its message; a panic abandons it.
+pub(super) async fn handled(handling: impl Future<Output = Result<(), Refusal>>) -> Settlement {
+    let outcome = AssertUnwindSafe(handling).catch_unwind().await;
+    let outcome = outcome.unwrap_or_else(|_| {
+        tracing::warn!("a handler panicked, its message is abandoned");
+        Err(Refusal::Abandon { properties: Vec::new() })
+    });
+    outcome.into()
+}
+
+/// A message that waits for the handler.
+struct Waits {
+    tag: u64,
+    token: LockToken,
+    message: Box<ReceivedMessage>,
+}
+
+/// What a consumer has of its link.
+struct Hand {
+    deliveries: Box<dyn Deliveries>,
+    waiting: VecDeque<Waits>,
+    renewal: Renewal,
+    /// To be settled next, together.
+    verdicts: Vec<Verdict>,
+    /// Settled, and not answered yet.
+    unanswered: usize,
+    /// Those of them whose properties may be refused.
+    doubtful: HashMap<u64, LockToken>,
+    is_closing: bool,
+    /// Nothing comes any more.
+    is_over: bool,
+    detached: Option<BrokerError>,
+}
+
+impl Hand {
+    fn new(deliveries: Box<dyn Deliveries>, renew_locks: bool) -> Self {
+        let renewal = Renewal::new(Arc::clone(deliveries.link()), renew_locks);
+        Self {
+            deliveries,
+            waiting: VecDeque::new(),
+            renewal,
+            verdicts: Vec::new(),
+            unanswered: 0,
+            doubtful: HashMap::new(),
+            is_closing: false,
+            is_over: false,
+            detached: None,
+        }
+    }
+
+    /// Takes nothing more; what the handler does not have goes back.
+    fn close(&mut self) {
+        self.is_closing = true;
+        // A link that the entity has closed is left alone: told anything of credit, it would be opened again.
+        if self.detached.is_none() {
+            self.deliveries.stop();
+        }
+        for Waits { tag, token, .. } in std::mem::take(&mut self.waiting) {
+            self.give_back(tag, token);
+        }
+    }
+
+    /// Releases a message that no handler has got (RCV-14).
+    fn give_back(&mut self, tag: u64, token: LockToken) {
+        self.renewal.forget(tag);
+        self.verdicts.push(Verdict { tag, token, settlement: Settlement::Release });
+    }
+
+    fn poll_arrival(&mut self, context: &mut std::task::Context<'_>) -> Poll<Option<Arrival>> {
+        if self.is_over { Poll::Pending } else { self.deliveries.poll_next(context) }
+    }
+
+    fn take(&mut self, arrival: Option<Arrival>) {
+        match arrival {
+            Some(Arrival::Delivered { tag, message }) => {
+                let Some(lock) = message.facts.lock else { return };
+                if self.is_closing {
+                    self.give_back(tag, lock.token);
+                    return;
+                }
+                self.renewal.keep(tag, lock.token, lock.until);
+                self.waiting.push_back(Waits { tag, token: lock.token, message });
+            }
+            Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
+            Some(Arrival::Anew) => {
+                // Their locks are gone, and they come again.
+                self.waiting.clear();
+                self.renewal.clear();
+            }
+            Some(Arrival::Detached(error)) => {
+                // What is in hand can still be settled (ENT-25).
+                self.detached = Some(error);
+                self.close();
+            }
+            None => {
+                self.is_over = true;
+                self.is_closing = true;
+            }
+        }
+    }
+
+    fn settled(&mut self, tag: u64, result: Result<(), BrokerError>) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        let doubtful = self.doubtful.remove(&tag);
+        let Err(error) = result else { return };
+        let path = self.deliveries.link().path();
+        if error.condition() == Condition::MessageLockLost || error.retryable() {
+            // It came too late: the message is delivered again (SET-25).
+            tracing::debug!(path, %error, "a settlement was refused");
+            return;
+        }
+        tracing::warn!(path, %error, "a settlement was refused");
+        if let Some(token) = doubtful {
+            let settlement = Settlement::Abandon { properties: Vec::new() };
+            self.verdicts.push(Verdict { tag, token, settlement });
+        }
+    }
+
+    /// Settles what there is to settle; tells whether there was something.
+    fn settle(&mut self) -> bool {
+        if self.verdicts.is_empty() {
+            return false;
+        }
+        for Verdict { tag, token, settlement } in &self.verdicts {
+            if settlement.has_properties() {
+                self.doubtful.insert(*tag, *token);
+            }
+        }
+        self.unanswered += self.verdicts.len();
+        self.deliveries.settle(std::mem::take(&mut self.verdicts));
+        true
+    }
+
+    /// Whether nothing is to be waited for but the handler.
+    const fn is_done(&self) -> bool {
+        self.is_over || (self.is_closing && self.unanswered == 0)
+    }
+}
+
+impl Settlement {
+    const fn has_properties(&self) -> bool {
+        match self {
+            Self::Abandon { properties }
+            | Self::Defer { properties }
+            | Self::DeadLetter { properties, .. } => !properties.is_empty(),
+            Self::Complete | Self::Release => false,
+        }
+    }
+}

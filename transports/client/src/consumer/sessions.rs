@@ -1,0 +1,199 @@
+//! Works off sessions: each in its order, several side by side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use peeklock_core::condition::Condition;
+use peeklock_core::error::BrokerError;
+use peeklock_core::time::TimeSpan;
+use tokio::sync::{oneshot, watch};
+
+use super::handler::{Handler, SessionDelivery};
+use super::queue::handled;
+use crate::keeper::half_of;
+use crate::{Client, SessionReceiver};
+
+/// How long one accept waits; then it is made again.
+const ACCEPT_WAIT: TimeSpan = TimeSpan::from_seconds(60);
+/// The pause after a refusal that can pass.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How a consumer takes sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SessionConsumerOptions {
+    /// Sessions that are held at once; each has at most one message with the handler.
+    /// At least 1; 8 unless said otherwise.
+    pub sessions_max: u32,
+    /// How long a session is held that has nothing more; then it is given back, and the next is
+    /// accepted.
+    pub idle: TimeSpan,
+}
+
+impl Default for SessionConsumerOptions {
+    fn default() -> Self {
+        Self { sessions_max: 8, idle: TimeSpan::ZERO }
+    }
+}
+
+impl SessionConsumerOptions {
+    /// The defaults, with another number of sessions at once.
+    #[must_use]
+    pub fn at_once(sessions_max: u32) -> Self {
+        Self { sessions_max, ..Self::default() }
+    }
+
+    /// The same, with sessions that are held so long without a message.
+    #[must_use]
+    pub const fn with_idle(mut self, idle: TimeSpan) -> Self {
+        self.idle = idle;
+        self
+    }
+}
+
+/// Runs the workers to their end: the first that fails ends the others.
+pub(super) async fn run<H: Handler<SessionDelivery>>(
+    client: Client,
+    path: Arc<str>,
+    handler: H,
+    options: SessionConsumerOptions,
+    mut stopped: oneshot::Receiver<()>,
+) -> Option<BrokerError> {
+    let handler = Arc::new(handler);
+    let (stop, stopping) = watch::channel(false);
+    let mut workers: FuturesUnordered<_> = (0..options.sessions_max.max(1))
+        .map(|_| {
+            let (client, path, handler) = (client.clone(), Arc::clone(&path), Arc::clone(&handler));
+            Worker { client, path, handler, idle: options.idle, stopping: stopping.clone() }.run()
+        })
+        .collect();
+    let mut failure = None;
+    loop {
+        tokio::select! {
+            biased;
+            ended = workers.next() => match ended {
+                Some(ended) => {
+                    stop.send_replace(true);
+                    failure = failure.or(ended);
+                }
+                None => return failure,
+            },
+            _ = &mut stopped, if !*stop.borrow() => drop(stop.send_replace(true)),
+        }
+    }
+}
+
+/// Holds one session after the other.
+struct Worker<H> {
+    client: Client,
+    path: Arc<str>,
+    handler: Arc<H>,
+    idle: TimeSpan,
+    stopping: watch::Receiver<bool>,
+}
+
+/// Why a session is held no more.
+enum Left {
+    /// It has nothing more, or its lock is gone; the next one is accepted.
+    Next,
+    /// The consumer is being stopped, or its handler is gone.
+    Stop,
+    Failed(BrokerError),
+}
+
+impl<H: Handler<SessionDelivery>> Worker<H> {
+    async fn run(mut self) -> Option<BrokerError> {
+        loop {
+            let accept = self.client.accept_next_session(&self.path, ACCEPT_WAIT);
+            let accepted = tokio::select! {
+                biased;
+                _ = self.stopping.wait_for(|stop| *stop) => return None,
+                accepted = accept => accepted,
+            };
+            let session = match accepted {
+                Ok(session) => Arc::new(session),
+                Err(error) if error.condition() == Condition::ServiceTimeout => continue,
+                // A broker that is being stopped says that the call was cancelled.
+                Err(error)
+                    if error.retryable() && error.condition() != Condition::OperationCancelled =>
+                {
+                    tracing::warn!(%error, "no session can be accepted for now");
+                    tokio::select! {
+                        biased;
+                        _ = self.stopping.wait_for(|stop| *stop) => return None,
+                        () = tokio::time::sleep(RETRY_PAUSE) => continue,
+                    }
+                }
+                Err(error) => return Some(error),
+            };
+            let left = self.work(&session).await;
+            // If that cannot be answered any more, nothing is held either.
+            let _closed = session.give_back().await;
+            match left {
+                Left::Next => {}
+                Left::Stop => return None,
+                Left::Failed(error) => return Some(error),
+            }
+        }
+    }
+
+    /// Works a session off until it has nothing more.
+    async fn work(&mut self, session: &Arc<SessionReceiver>) -> Left {
+        loop {
+            let received = tokio::select! {
+                biased;
+                _ = self.stopping.wait_for(|stop| *stop) => return Left::Stop,
+                received = keeping(session, session.receive(self.idle)) => received,
+            };
+            let message = match received {
+                Ok(Some(message)) => message,
+                Ok(None) => return Left::Next,
+                Err(error) => return left_by(error),
+            };
+            let Some(token) = message.lock_token() else { return Left::Next };
+            let delivery = SessionDelivery { message, session: Arc::clone(session) };
+            // A message that the handler has is waited for, also when the consumer is being stopped.
+            let handling = handled(async { self.handler.handle(delivery).await });
+            let settlement = keeping(session, handling).await;
+            let settled = session.as_receiver().settle(token, settlement).await;
+            if self.handler.is_gone() {
+                return Left::Stop;
+            }
+            match settled {
+                // Settled by the handler, or it came too late: it is delivered again (SET-25).
+                Err(error) if error.condition() == Condition::MessageLockLost => {}
+                Err(error) => return left_by(error),
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
+fn left_by(error: BrokerError) -> Left {
+    if error.condition() == Condition::SessionLockLost || error.retryable() {
+        // Whoever holds it next gets what is not settled.
+        tracing::debug!(%error, "session left");
+        return Left::Next;
+    }
+    Left::Failed(error)
+}
+
+/// Renews a session lock while something takes its time.
+async fn keeping<T>(session: &SessionReceiver, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let pause = half_of(&**session.as_receiver().link(), session.locked_until());
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep(pause) => {
+                if let Err(error) = session.renew_lock().await {
+                    // What it holds up is told the same.
+                    tracing::debug!(%error, "session lock not renewed");
+                }
+            }
+        }
+    }
+}

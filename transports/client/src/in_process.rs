@@ -1,0 +1,161 @@
+//! The port of a client in the process of its broker: requests become commands, and go to the entities
+//! themselves.
+
+mod deliveries;
+mod link;
+mod manage;
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Outcome, ReceiveMode};
+use peeklock_core::contract::Action;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::{PartOutcome, Reach, TransactionId, Transactions};
+use peeklock_core::{Access, Broker, Entity};
+
+use self::deliveries::PushedLink;
+use self::link::EntityLink;
+use crate::Client;
+use crate::port::{Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting};
+
+/// A broker of this process, and what may be done with it.
+struct InProcess {
+    access: Access,
+    transactions: Transactions,
+}
+
+impl Client {
+    /// A client of a broker of this process that may do everything. It needs no actix runtime, and its use
+    /// is not authenticated (SEC-17).
+    #[must_use]
+    pub fn new(broker: &Broker) -> Self {
+        Self::with_access(broker.full_access())
+    }
+
+    /// A client that may do what a principal may (SEC-17). Its handles follow a newer token
+    /// ([`Access::renew`]), and end with what is granted (SEC-15).
+    #[must_use]
+    pub fn with_access(access: Access) -> Self {
+        let transactions = Transactions::new(access.broker());
+        Self::over(Arc::new(InProcess { access, transactions }))
+    }
+}
+
+impl Port for InProcess {
+    fn now(&self) -> Timestamp {
+        self.access.broker().now()
+    }
+
+    fn refuse(&self, rejection: Rejection, entity: &str) -> BrokerError {
+        self.access.broker().refuse(rejection, entity)
+    }
+
+    fn sender(&self, path: &str, via: Option<&str>) -> Result<Arc<dyn Link>, BrokerError> {
+        let Some(via) = via else {
+            let entity = self.access.entity_now(path, Action::Send)?;
+            return Ok(Arc::new(self.link(entity, ReceiveMode::PeekLock)));
+        };
+        let entity = self.access.entity_now(via, Action::SendVia)?;
+        self.access.entity_now(path, Action::BeSentTo)?;
+        let destination = self.access.broker().transfer_destination(path, &entity)?;
+        let mut link = self.link(entity, ReceiveMode::PeekLock);
+        link.destination = Some(destination);
+        Ok(Arc::new(link))
+    }
+
+    fn receiver(&self, path: &str, mode: ReceiveMode) -> Result<Arc<dyn Link>, BrokerError> {
+        let mut link = self.link(self.access.entity_now(path, Action::Receive)?, mode);
+        link.holder = Some(self.access.broker().receiver_id());
+        Ok(Arc::new(link))
+    }
+
+    fn session<'a>(
+        &'a self,
+        path: &'a str,
+        session_id: Option<&'a str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Answering<'a, Accepted> {
+        Box::pin(async move {
+            let entity = self.access.entity(path, Action::AcceptSession).await?;
+            let mut link = self.link(entity, mode);
+            let receiver = self.access.broker().receiver_id();
+            let session = session_id.map(Box::from);
+            let command = Command::AcceptSession { session, receiver, mode, wait };
+            match link.entity.call(command).await? {
+                Outcome::SessionAccepted { session, locked_until, way, .. } => {
+                    link.entity = link.entity.by_way_of(way);
+                    link.holder = Some(receiver);
+                    link.session = Some(Arc::clone(&session));
+                    Ok(Accepted { link: Arc::new(link), session_id: session, locked_until })
+                }
+                other => Err(link.unexpected(&other)),
+            }
+        })
+    }
+
+    fn deliveries<'a>(
+        &'a self,
+        path: &'a str,
+        unsettled_max: u32,
+    ) -> Answering<'a, Box<dyn Deliveries>> {
+        Box::pin(async move {
+            let entity = self.access.entity(path, Action::Receive).await?;
+            let mut link = self.link(entity, ReceiveMode::PeekLock);
+            link.holder = Some(self.access.broker().receiver_id());
+            let pushed = PushedLink::attach(link, unsettled_max).await?;
+            Ok(Box::new(pushed) as Box<dyn Deliveries>)
+        })
+    }
+
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
+        Box::pin(manage::manage(&self.access, path, asked))
+    }
+
+    fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
+        let begun = self.transactions.begin(reach);
+        Box::pin(async move { begun.map_err(|rejection| self.refuse(rejection, "")) })
+    }
+
+    fn commit(&self, transaction: TransactionId, _: u32) -> Answering<'_, Vec<PartOutcome>> {
+        Box::pin(async move {
+            let ending = self.transactions.commit(transaction);
+            self.transactions.forget(transaction);
+            let ending = ending.map_err(|rejection| self.refuse(rejection, ""))?;
+            let Some(ending) = ending else { return Ok(Vec::new()) };
+            match ending.entity.call(ending.command).await? {
+                Outcome::Committed(parts) => Ok(parts),
+                other => {
+                    let detail = format!("unexpected answer {other:?}");
+                    Err(ending.entity.refuse(Rejection::internal(detail)))
+                }
+            }
+        })
+    }
+
+    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
+        let ended = self.transactions.roll_back(transaction);
+        self.transactions.forget(transaction);
+        Box::pin(async move { ended.map_err(|rejection| self.refuse(rejection, "")) })
+    }
+
+    fn forget(&self, transaction: TransactionId) {
+        self.transactions.forget(transaction);
+    }
+
+    fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
+        if is_reached { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
+    }
+
+    fn close(&self) -> Waiting<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl InProcess {
+    /// A link over which nothing is received yet.
+    fn link(&self, entity: Entity, mode: ReceiveMode) -> EntityLink {
+        EntityLink::new(entity, self.transactions.clone(), mode)
+    }
+}

@@ -1,0 +1,242 @@
+//! What an entity pushes: an outlet that its arbiter fills, and credit that comes back with settlements.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode};
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::request::{Outlet, Released, Reply, Request};
+use tokio::sync::{mpsc, oneshot};
+
+use super::link::EntityLink;
+use crate::port::{Arrival, Deliveries, Link, Verdict, Waiting};
+
+/// Bytes of messages that may be on their way to a consumer at once.
+const WINDOW_BYTES: u64 = 16 << 20;
+/// The answer to something that is not a settlement.
+const UNTAGGED: u64 = 0;
+
+/// A link with credit.
+pub(super) struct PushedLink {
+    link: Arc<EntityLink>,
+    /// The same, for who asks over it.
+    shared: Arc<dyn Link>,
+    outlet: Arc<dyn Outlet>,
+    arrivals: mpsc::UnboundedReceiver<Vec<Released>>,
+    /// Of the last group that arrived.
+    group: std::vec::IntoIter<Released>,
+    unsettled_max: u64,
+    /// The sizes of what was delivered and is not settled, from the tag `first` on.
+    sizes: VecDeque<Option<u32>>,
+    first: u64,
+    settled: Settled,
+    granted: Settled,
+    is_stopped: bool,
+}
+
+/// How much was settled in all.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Settled {
+    count: u64,
+    bytes: u64,
+}
+
+/// What the entity sends, in order. The credit of the link bounds how much.
+struct Arrivals {
+    mail: mpsc::UnboundedSender<Vec<Released>>,
+}
+
+impl Outlet for Arrivals {
+    fn release(&self, group: Vec<Released>) {
+        // If nobody takes it any more, the detach that follows releases its locks.
+        self.mail.send(group).ok();
+    }
+}
+
+/// Takes the answer to the attach; everything else is an arrival.
+struct Attaching {
+    outlet: Arc<dyn Outlet>,
+    answer: Mutex<Option<oneshot::Sender<Result<Outcome, Rejection>>>>,
+}
+
+impl Outlet for Attaching {
+    fn release(&self, group: Vec<Released>) {
+        let mut rest = Vec::new();
+        for item in group {
+            match item {
+                Released::Answer { result, .. } => {
+                    let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(answer) = answer {
+                        answer.send(result).ok();
+                    }
+                }
+                other => rest.push(other),
+            }
+        }
+        if !rest.is_empty() {
+            self.outlet.release(rest);
+        }
+    }
+}
+
+impl PushedLink {
+    pub(super) async fn attach(link: EntityLink, unsettled_max: u32) -> Result<Self, BrokerError> {
+        let (mail, arrivals) = mpsc::unbounded_channel();
+        let outlet: Arc<dyn Outlet> = Arc::new(Arrivals { mail });
+        let (answer, answered) = oneshot::channel();
+        let attaching = Attaching { outlet: Arc::clone(&outlet), answer: Mutex::new(Some(answer)) };
+        let link = Arc::new(link);
+        let this = Self {
+            shared: Arc::clone(&link) as Arc<dyn Link>,
+            link,
+            outlet,
+            arrivals,
+            group: Vec::new().into_iter(),
+            unsettled_max: u64::from(unsettled_max.max(1)),
+            sizes: VecDeque::new(),
+            first: UNTAGGED + 1,
+            settled: Settled::default(),
+            granted: Settled::default(),
+            is_stopped: false,
+        };
+        // If this is dropped before the answer, so is the link, which detaches it.
+        let receiver = this.link.holder.unwrap_or(peeklock_core::ids::ReceiverId(0));
+        let attach = Command::Attach { receiver, mode: ReceiveMode::PeekLock };
+        this.submit([(UNTAGGED, attach)], &(Arc::new(attaching) as Arc<dyn Outlet>));
+        match answered.await {
+            Ok(Ok(_)) => {}
+            Ok(Err(rejection)) => return Err(this.link.refuse(rejection)),
+            Err(_) => {
+                let rejection = Rejection::internal("the link was not answered");
+                return Err(this.link.refuse(rejection));
+            }
+        }
+        this.grant();
+        Ok(this)
+    }
+
+    /// Lets the link have as many messages as may be unsettled.
+    fn grant(&self) {
+        let Some(receiver) = self.link.holder else { return };
+        let grant = Command::Grant {
+            receiver,
+            delivery_limit: self.settled.count + self.unsettled_max,
+            byte_limit: self.settled.bytes + WINDOW_BYTES,
+            drain: Drain::No,
+        };
+        self.submit([(UNTAGGED, grant)], &self.outlet);
+    }
+
+    /// Credit comes back when settlements are durable, in steps: each costs a command. Who takes one at a time
+    /// sees an abandoned message before the ones behind it.
+    fn grant_if_due(&mut self) {
+        let (count, bytes) =
+            (self.settled.count - self.granted.count, self.settled.bytes - self.granted.bytes);
+        let is_idle = self.sizes.is_empty();
+        let is_due =
+            count >= (self.unsettled_max / 4).max(1) || bytes >= WINDOW_BYTES / 4 || is_idle;
+        if count > 0 && is_due && !self.is_stopped {
+            self.granted = self.settled;
+            self.grant();
+        }
+    }
+
+    fn submit(&self, commands: impl IntoIterator<Item = (u64, Command)>, outlet: &Arc<dyn Outlet>) {
+        let entity = &self.link.entity;
+        let requests = commands.into_iter().map(|(tag, command)| Request {
+            ticket: entity.broker().ticket(),
+            sub_queue: entity.sub_queue(),
+            command,
+            reply: Reply::new(Arc::clone(outlet), tag, None),
+        });
+        entity.submit(requests.collect());
+    }
+
+    /// A message was settled.
+    fn forget(&mut self, tag: u64) {
+        let place = tag.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        let size = place.and_then(|place| self.sizes.get_mut(place)?.take());
+        let Some(size) = size else { return };
+        self.settled.count += 1;
+        self.settled.bytes += u64::from(size);
+        while self.sizes.front().is_some_and(Option::is_none) {
+            self.sizes.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn arrival(&mut self, item: Released) -> Option<Arrival> {
+        match item {
+            Released::Delivery { message, .. } => {
+                let tag = self.first + self.sizes.len() as u64;
+                self.sizes.push_back(Some(message.facts.size));
+                Some(Arrival::Delivered { tag, message })
+            }
+            Released::Answer { correlation: UNTAGGED, .. } => None,
+            Released::Answer { correlation: tag, result } => {
+                self.forget(tag);
+                let result = result.map(drop).map_err(|rejection| self.link.refuse(rejection));
+                Some(Arrival::Settled { tag, result })
+            }
+            Released::Detached { reason, .. } => Some(Arrival::Detached(self.link.refuse(reason))),
+        }
+    }
+}
+
+impl Deliveries for PushedLink {
+    fn link(&self) -> &Arc<dyn Link> {
+        &self.shared
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Arrival>> {
+        loop {
+            while let Some(item) = self.group.next() {
+                if let Some(arrival) = self.arrival(item) {
+                    return Poll::Ready(Some(arrival));
+                }
+            }
+            match self.arrivals.poll_recv(context) {
+                Poll::Ready(Some(group)) => self.group = group.into_iter(),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    self.grant_if_due();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, group: Vec<Verdict>) {
+        let mut commands = Vec::with_capacity(group.len());
+        let mut refused = Vec::new();
+        for Verdict { tag, token, settlement } in group {
+            match self.link.decided(settlement) {
+                Ok(settlement) => commands.push((tag, Command::Settle { token, settlement })),
+                Err(rejection) => {
+                    refused.push(Released::Answer { correlation: tag, result: Err(rejection) });
+                }
+            }
+        }
+        self.submit(commands, &self.outlet);
+        if !refused.is_empty() {
+            self.outlet.release(refused);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    fn finish(self: Box<Self>) -> Waiting<'static, ()> {
+        self.link.end(LinkEnd::ByBroker);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Drop for PushedLink {
+    fn drop(&mut self) {
+        // What was delivered and not settled goes back uncounted, whoever has the link still.
+        self.link.end(LinkEnd::ByBroker);
+    }
+}

@@ -1,0 +1,226 @@
+//! Management: what is asked about entities, asked of the broker.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use peeklock_core::Access;
+use peeklock_core::command::{Command, Described, DescribedSubscription, DescribedTopic, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Action;
+use peeklock_core::description::{
+    Cleared, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate,
+};
+use peeklock_core::error::{BrokerError, Rejection};
+
+use crate::port::{Change, Managed, Management, Page};
+
+/// A change without a version is tried against so many versions by others.
+const CONFLICTS_MAX: usize = 16;
+
+pub(super) async fn manage(
+    access: &Access,
+    path: &str,
+    asked: Management,
+) -> Result<Managed, BrokerError> {
+    Ok(match asked {
+        Management::CreateQueue(properties) => {
+            Managed::Queue(Box::new(access.create_queue(path, *properties).await?))
+        }
+        Management::Queue => Managed::Queue(Box::new(access.describe_queue(path).await?)),
+        Management::UpdateQueue(properties, change) => {
+            let update = || update_queue(access, path, &properties, change);
+            Managed::Queue(Box::new(changed(change, update).await?))
+        }
+        Management::CreateTopic(properties) => {
+            Managed::Topic(Box::new(access.create_topic(path, *properties).await?))
+        }
+        Management::Topic => Managed::Topic(Box::new(access.describe_topic(path).await?)),
+        Management::UpdateTopic(properties, change) => {
+            let update = || update_topic(access, path, &properties, change);
+            Managed::Topic(Box::new(changed(change, update).await?))
+        }
+        Management::CreateSubscription { name, properties, rules } => Managed::Subscription(
+            Box::new(access.create_subscription(path, &name, *properties, rules).await?),
+        ),
+        Management::Subscription => {
+            Managed::Subscription(Box::new(access.describe_subscription(path).await?))
+        }
+        Management::UpdateSubscription(properties, change) => {
+            let update = || update_subscription(access, path, &properties, change);
+            Managed::Subscription(Box::new(changed(change, update).await?))
+        }
+        Management::Delete(kind) => {
+            access.delete(path, kind).await?;
+            Managed::Done
+        }
+        Management::Paths(kind, page) => Managed::Paths(paths(access, path, kind, page).await?),
+        Management::Queues(page) => {
+            Managed::Queues(access.queues(page.skip, top(access, page)).await?)
+        }
+        Management::Topics(page) => {
+            Managed::Topics(access.topics(page.skip, top(access, page)).await?)
+        }
+        Management::Subscriptions(page) => {
+            let top = top(access, page);
+            Managed::Subscriptions(access.subscriptions(path, page.skip, top).await?)
+        }
+        Management::CreateRule(rule) => {
+            Managed::Rules(vec![access.create_rule(path, *rule).await?])
+        }
+        Management::UpdateRule(rule) => {
+            Managed::Rules(vec![access.update_rule(path, *rule).await?])
+        }
+        Management::DeleteRule(name) => {
+            access.delete_rule(path, &name).await?;
+            Managed::Done
+        }
+        Management::Rule(name) => Managed::Rules(vec![access.rule(path, &name).await?]),
+        Management::Rules(page) => {
+            Managed::Rules(access.rules(path, page.skip, top(access, page)).await?)
+        }
+        Management::Explain(message) => {
+            Managed::Explained(access.explain(path, access.broker().inbound(*message)).await?)
+        }
+        Management::Sessions(which, page) => {
+            let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            let (skip, top) = (page.skip as u64, narrow(top(access, page)));
+            match ask(access, path, Command::ListSessions { which, skip, top }).await? {
+                Outcome::Sessions(sessions) => Managed::Sessions(sessions),
+                other => return Err(unexpected(access, path, &other)),
+            }
+        }
+        Management::DeleteDeferred(sequence) => {
+            ask(access, path, Command::DeleteDeferred { sequence }).await?;
+            Managed::Done
+        }
+        Management::DeleteUnlocked { count_max, enqueued_before } => {
+            let most = access.broker().settings().limits.batch_delete_count_max;
+            let count_max = count_max.unwrap_or_else(|| u32::try_from(most).unwrap_or(u32::MAX));
+            let delete = Command::DeleteBatchUnlocked { count_max, enqueued_before };
+            match ask(access, path, delete).await? {
+                Outcome::Deleted(count) => Managed::Deleted(count),
+                other => return Err(unexpected(access, path, &other)),
+            }
+        }
+    })
+}
+
+async fn update_queue(
+    access: &Access,
+    path: &str,
+    properties: &QueueUpdate,
+    change: Change,
+) -> Result<Described, BrokerError> {
+    let (mut properties, mut read_at) = (properties.clone(), change.read_at);
+    if change.cleared != Cleared::ALL {
+        let current = access.describe_queue(path).await?;
+        let (new, old) = (&mut properties, current.description);
+        let dead_letters = &mut new.forward_dead_lettered_messages_to;
+        keep(
+            change.cleared,
+            [&mut new.forward_to, dead_letters, &mut new.user_metadata],
+            [old.forward_to, old.forward_dead_lettered_messages_to, old.user_metadata],
+        );
+        read_at.get_or_insert(current.updated_at);
+    }
+    access.update_queue(path, properties, read_at).await
+}
+
+async fn update_topic(
+    access: &Access,
+    path: &str,
+    properties: &TopicUpdate,
+    change: Change,
+) -> Result<DescribedTopic, BrokerError> {
+    let (mut properties, mut read_at) = (properties.clone(), change.read_at);
+    if !change.cleared.user_metadata {
+        let current = access.describe_topic(path).await?;
+        let user_metadata = &mut properties.user_metadata;
+        let old = current.description.user_metadata;
+        *user_metadata = user_metadata.take().or(old);
+        read_at.get_or_insert(current.updated_at);
+    }
+    access.update_topic(path, properties, read_at).await
+}
+
+async fn update_subscription(
+    access: &Access,
+    path: &str,
+    properties: &SubscriptionUpdate,
+    change: Change,
+) -> Result<DescribedSubscription, BrokerError> {
+    let (mut properties, mut read_at) = (properties.clone(), change.read_at);
+    if change.cleared != Cleared::ALL {
+        let current = access.describe_subscription(path).await?;
+        let (new, old) = (&mut properties, current.description);
+        let dead_letters = &mut new.forward_dead_lettered_messages_to;
+        keep(
+            change.cleared,
+            [&mut new.forward_to, dead_letters, &mut new.user_metadata],
+            [old.forward_to, old.forward_dead_lettered_messages_to, old.user_metadata],
+        );
+        read_at.get_or_insert(current.updated_at);
+    }
+    access.update_subscription(path, properties, read_at).await
+}
+
+/// Absent properties keep their values, unless they are cleared: ForwardTo,
+/// ForwardDeadLetteredMessagesTo and UserMetadata.
+fn keep(cleared: Cleared, properties: [&mut Option<Box<str>>; 3], current: [Option<Box<str>>; 3]) {
+    let cleared =
+        [cleared.forward_to, cleared.forward_dead_lettered_messages_to, cleared.user_metadata];
+    for ((property, current), is_cleared) in properties.into_iter().zip(current).zip(cleared) {
+        if property.is_none() && !is_cleared {
+            *property = current;
+        }
+    }
+}
+
+/// What a change comes to. One without a version that met another one is tried again.
+async fn changed<T, F: Future<Output = Result<T, BrokerError>>>(
+    change: Change,
+    attempt: impl Fn() -> F,
+) -> Result<T, BrokerError> {
+    let mut attempts = 1;
+    loop {
+        match attempt().await {
+            Err(error)
+                if error.condition() == Condition::UpdateConflict
+                    && change.read_at.is_none()
+                    && attempts < CONFLICTS_MAX =>
+            {
+                attempts += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn paths(
+    access: &Access,
+    path: &str,
+    kind: EntityKind,
+    page: Page,
+) -> Result<Vec<Arc<str>>, BrokerError> {
+    let top = top(access, page);
+    match kind {
+        EntityKind::Queue => access.queue_paths(page.skip, top).await,
+        EntityKind::Topic => access.topic_paths(page.skip, top).await,
+        EntityKind::Subscription => access.subscription_paths(path, page.skip, top).await,
+    }
+}
+
+/// How many a list may have (ENT-30).
+fn top(access: &Access, page: Page) -> usize {
+    let most = access.broker().settings().limits.list_count_max.max(1);
+    page.top.unwrap_or(most).min(most)
+}
+
+async fn ask(access: &Access, path: &str, command: Command) -> Result<Outcome, BrokerError> {
+    let entity = access.entity(path, Action::of(&command)).await?;
+    entity.call(command).await
+}
+
+fn unexpected(access: &Access, path: &str, outcome: &Outcome) -> BrokerError {
+    access.broker().refuse(Rejection::internal(format!("unexpected answer {outcome:?}")), path)
+}

@@ -1,0 +1,62 @@
+//! Keeps a lock for as long as whoever holds it needs it (SET-17, SET-18).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::LockToken;
+use peeklock_core::time::Timestamp;
+use tokio::task::JoinHandle;
+
+use crate::port::{Answer, Link, Request};
+use crate::receiver::unexpected;
+
+/// The shortest pause between two renewals.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Renews a lock, of a message or of a session, until it is dropped or the lock is lost.
+#[derive(Debug)]
+pub struct LockKeeper {
+    task: JoinHandle<()>,
+}
+
+impl LockKeeper {
+    /// Of a message, or without a token of the link's session.
+    pub(crate) fn start(link: Arc<dyn Link>, token: Option<LockToken>, until: Timestamp) -> Self {
+        Self { task: tokio::spawn(keep(link, token, until)) }
+    }
+}
+
+impl Drop for LockKeeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// When half of the time of a lock is over it is renewed.
+pub(crate) fn half_of(link: &dyn Link, until: Timestamp) -> Duration {
+    (until.since(link.now()).to_std() / 2).max(PAUSE_MIN)
+}
+
+async fn keep(link: Arc<dyn Link>, token: Option<LockToken>, mut until: Timestamp) {
+    loop {
+        tokio::time::sleep(half_of(&*link, until)).await;
+        match renew(&*link, token).await {
+            Ok(at) => until = at,
+            Err(error) if error.retryable() => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Prolongs the lock of a message, or without a token that of the link's session.
+pub(crate) async fn renew(
+    link: &dyn Link,
+    token: Option<LockToken>,
+) -> Result<Timestamp, BrokerError> {
+    let request = token.map_or(Request::RenewSession, |token| Request::Renew(vec![token]));
+    match link.ask(request).await? {
+        Answer::Renewed(mut renewed) if renewed.len() == 1 => renewed.swap_remove(0),
+        other => Err(unexpected(link, &other)),
+    }
+}

@@ -1,0 +1,37 @@
+//! The handles of a client of the broker, over any transport: [`Client`] opens [`Sender`]s, [`Receiver`]s,
+//! [`SessionReceiver`]s, [`Transaction`]s, [`Consumer`]s and an [`Admin`].
+//!
+//! What is under them is a [`port::Port`]: in process it is the broker itself (the feature `in-process`, for
+//! `Client::new`), over a network it is a connection. Nothing else differs, so code moves from one to
+//! the other by changing the line that makes the client. A port of your own, such as the double of a test, becomes a
+//! client with [`Client::over`].
+//!
+//! Absent on purpose: what any transport looks like.
+
+mod admin;
+mod client;
+mod consumer;
+mod keeper;
+mod received;
+mod receiver;
+mod sender;
+mod session;
+mod transaction;
+
+pub mod port;
+
+#[cfg(feature = "in-process")]
+mod in_process;
+
+pub use admin::Admin;
+pub use client::Client;
+pub use consumer::{
+    Consumer, ConsumerOptions, Delivery, Handler, Refusal, SessionConsumerOptions, SessionDelivery,
+};
+pub use keeper::LockKeeper;
+pub use peeklock_core::description::Cleared;
+pub use received::{BodyError, Received, json_message};
+pub use receiver::Receiver;
+pub use sender::Sender;
+pub use session::SessionReceiver;
+pub use transaction::{Committed, Transaction};

@@ -1,0 +1,169 @@
+//! A received message: what the sender set, and what the broker says about it.
+
+use bytes::Bytes;
+use peeklock_core::command::{MessageFacts, MessageState, ReceivedMessage};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message, Value};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Why a body is not of the type asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("message {sequence} is not the JSON expected: {source}")]
+pub struct BodyError {
+    /// The message.
+    pub sequence: SequenceNumber,
+    /// What is wrong with it.
+    #[source]
+    pub source: serde_json::Error,
+}
+
+/// A message that was received or peeked.
+///
+/// Its body may share memory with messages that were received with it, of up to four times the bytes of
+/// them all; who keeps one of many for long should copy its body.
+#[derive(Clone, Debug)]
+pub struct Received {
+    message: Message,
+    facts: MessageFacts,
+    own_time_to_live: Option<TimeSpan>,
+    dead_letter_source: Option<String>,
+}
+
+impl Received {
+    /// Fetches what was received.
+    pub(crate) async fn load(received: ReceivedMessage) -> Result<Self, Rejection> {
+        let facts = received.facts;
+        let loaded = received.load().await.map_err(|error| {
+            let sequence = facts.sequence;
+            Rejection::internal(format!("content of message {sequence} cannot be read: {error}"))
+        })?;
+        let (mut message, dead_letter_source) = (loaded.message, loaded.dead_letter_source);
+        let own_time_to_live = message.time_to_live;
+        message.time_to_live = facts.time_to_live.or(own_time_to_live);
+        Ok(Self { message, facts, own_time_to_live, dead_letter_source })
+    }
+
+    /// The message with the properties that its sender set, and those set by settlements.
+    #[must_use]
+    pub const fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The message, to be sent again elsewhere.
+    #[must_use]
+    pub fn into_message(self) -> Message {
+        self.message
+    }
+
+    /// The bytes of the body (MSG-01).
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        self.message.body.as_bytes()
+    }
+
+    /// The body as a value of a type of yours.
+    ///
+    /// # Errors
+    /// When it is not the JSON of one.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, BodyError> {
+        serde_json::from_slice(self.body())
+            .map_err(|source| BodyError { sequence: self.facts.sequence, source })
+    }
+
+    /// Identity in the entity (MSG-12).
+    #[must_use]
+    pub const fn sequence_number(&self) -> SequenceNumber {
+        self.facts.sequence
+    }
+
+    /// When it was enqueued (MSG-17).
+    #[must_use]
+    pub const fn enqueued_at(&self) -> Timestamp {
+        self.facts.enqueued_at
+    }
+
+    /// When it expires; not computed when peeking a message without own TTL (EXP-11).
+    #[must_use]
+    pub const fn expires_at(&self) -> Option<Timestamp> {
+        self.facts.expires_at
+    }
+
+    /// The TTL: effective on receive, own on peek (EXP-14).
+    #[must_use]
+    pub const fn time_to_live(&self) -> Option<TimeSpan> {
+        self.facts.time_to_live
+    }
+
+    /// The TTL that its sender set, before any ceiling (EXP-05). Where messages come as JSON, the same
+    /// as [`Received::time_to_live`].
+    #[must_use]
+    pub const fn own_time_to_live(&self) -> Option<TimeSpan> {
+        self.own_time_to_live
+    }
+
+    /// 1 on the first delivery under lock (SET-30); when peeked, the deliveries that failed (SET-29).
+    #[must_use]
+    pub const fn delivery_count(&self) -> u32 {
+        self.facts.shown_delivery_count()
+    }
+
+    /// Active, deferred or scheduled (PEK-05).
+    #[must_use]
+    pub const fn state(&self) -> MessageState {
+        self.facts.state
+    }
+
+    /// The token that settles it; absent without a lock (MSG-19).
+    #[must_use]
+    pub fn lock_token(&self) -> Option<LockToken> {
+        self.facts.lock.map(|lock| lock.token)
+    }
+
+    /// When the lock ends, as of the delivery (SET-16).
+    #[must_use]
+    pub fn locked_until(&self) -> Option<Timestamp> {
+        self.facts.lock.map(|lock| lock.until)
+    }
+
+    /// Why it was dead-lettered (DLQ-14).
+    #[must_use]
+    pub fn dead_letter_reason(&self) -> Option<&str> {
+        self.text(DEAD_LETTER_REASON)
+    }
+
+    /// What is said about why it was dead-lettered (DLQ-14).
+    #[must_use]
+    pub fn dead_letter_error_description(&self) -> Option<&str> {
+        self.text(DEAD_LETTER_ERROR_DESCRIPTION)
+    }
+
+    /// The entity in which it was dead-lettered before it was forwarded here (FWD-26).
+    #[must_use]
+    pub fn dead_letter_source(&self) -> Option<&str> {
+        self.dead_letter_source.as_deref()
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        match self.message.application_property(key) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Everything the broker says about it.
+    #[must_use]
+    pub const fn facts(&self) -> &MessageFacts {
+        &self.facts
+    }
+}
+
+/// A message whose body is the JSON of a value, with the content type that says so.
+///
+/// # Errors
+/// When the value cannot be written as JSON.
+pub fn json_message<T: Serialize>(value: &T) -> Result<Message, serde_json::Error> {
+    Ok(Message::new(serde_json::to_vec(value)?).with_content_type("application/json"))
+}

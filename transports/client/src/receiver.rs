@@ -1,0 +1,408 @@
+//! Receiving and settling.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use peeklock_core::command::{ReceiveMode, ReceivedMessage};
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::message::Value;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::keeper::renew;
+use crate::port::{Answer, Link, Request, Settlement};
+use crate::sender::each;
+use crate::{LockKeeper, Received, Refusal};
+
+/// Receives from one queue, subscription or sub-queue and settles what it received.
+///
+/// It takes nothing ahead: a message is locked when it is asked for (RCV-21). Dropping the receiver
+/// releases its locks, each counted as a failed delivery (SET-23); [`Receiver::close`] keeps them
+/// until they run out.
+pub struct Receiver {
+    link: Arc<dyn Link>,
+    /// Where the next peek goes on (PEK-04).
+    peeked: Mutex<SequenceNumber>,
+}
+
+impl Receiver {
+    pub(crate) fn new(link: Arc<dyn Link>) -> Self {
+        Self { link, peeked: Mutex::default() }
+    }
+
+    pub(crate) const fn link(&self) -> &Arc<dyn Link> {
+        &self.link
+    }
+
+    /// The path of the queue, subscription or sub-queue.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.link.path()
+    }
+
+    /// The mode.
+    #[must_use]
+    pub fn mode(&self) -> ReceiveMode {
+        self.link.mode()
+    }
+
+    /// Receives one message, waiting for it up to `wait`; zero never waits (RCV-10, RCV-11).
+    /// Dropping the future takes nothing (RCV-14).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`.
+    pub async fn receive(&self, wait: TimeSpan) -> Result<Option<Received>, BrokerError> {
+        Ok(self.receive_many(1, wait).await?.pop())
+    }
+
+    /// Receives what is available, up to `count_max`, waiting for the first up to `wait` (RCV-12).
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`]; `ArgumentOutOfRange` if `count_max` is 0.
+    pub async fn receive_many(
+        &self,
+        count_max: u32,
+        wait: TimeSpan,
+    ) -> Result<Vec<Received>, BrokerError> {
+        self.messages(Request::Receive { count_max, wait }).await
+    }
+
+    /// As [`Receiver::receive_many`], until `stop` completes: then the receive is withdrawn, and what it
+    /// had got by then is returned, so that nothing stays locked unseen (RCV-14).
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`].
+    pub async fn receive_many_until(
+        &self,
+        count_max: u32,
+        wait: TimeSpan,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let receive = Request::Receive { count_max, wait };
+        let answer = self.link.ask_until(receive, Box::pin(stop)).await?;
+        self.read(answer).await
+    }
+
+    /// Receives deferred messages by number, all or none (DEF-03).
+    ///
+    /// # Errors
+    /// `MessageNotFound` if one of them is unknown, not deferred, expired or locked.
+    pub async fn receive_deferred(
+        &self,
+        sequences: Vec<SequenceNumber>,
+    ) -> Result<Vec<Received>, BrokerError> {
+        self.messages(Request::ReceiveDeferred(sequences)).await
+    }
+
+    /// Looks at up to `count_max` messages from a number on, without locking them (PEK-01).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn peek(
+        &self,
+        from: SequenceNumber,
+        count_max: u32,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let peek = Request::Peek { session_id: None, from, count_max };
+        let peeked = self.messages(peek).await?;
+        if let Some(last) = peeked.last() {
+            *self.peeked.lock().unwrap_or_else(PoisonError::into_inner) =
+                last.sequence_number().next();
+        }
+        Ok(peeked)
+    }
+
+    /// Goes on after the last message this receiver has peeked (PEK-04).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn peek_next(&self, count_max: u32) -> Result<Vec<Received>, BrokerError> {
+        let from = *self.peeked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.peek(from, count_max).await
+    }
+
+    /// Looks at messages of one session of the queue from a number on, whoever holds it (PEK-07).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, `InvalidOperation` on a queue without sessions.
+    pub async fn peek_session(
+        &self,
+        session_id: &str,
+        from: SequenceNumber,
+        count_max: u32,
+    ) -> Result<Vec<Received>, BrokerError> {
+        let session_id = Some(session_id.into());
+        self.messages(Request::Peek { session_id, from, count_max }).await
+    }
+
+    /// Ends the message: it was processed (SET-01).
+    ///
+    /// # Errors
+    /// `MessageLockLost`; `InvalidOperation` for a message without lock.
+    pub async fn complete(&self, message: &Received) -> Result<(), BrokerError> {
+        self.settle(self.token(message)?, Settlement::Complete).await
+    }
+
+    /// Completes many messages as one group; each has its own result, in their order (SET-14).
+    pub async fn complete_many(&self, tokens: &[LockToken]) -> Vec<Result<(), BrokerError>> {
+        self.settle_each(tokens, Settlement::Complete).await
+    }
+
+    /// Gives the message back for redelivery, counted as a failed delivery, and sets application
+    /// properties on it (SET-03, SET-08).
+    ///
+    /// # Errors
+    /// `MessageLockLost`, `MessageSizeExceeded`.
+    pub async fn abandon(
+        &self,
+        message: &Received,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let properties = properties.to_vec();
+        self.settle(self.token(message)?, Settlement::Abandon { properties }).await
+    }
+
+    /// Sets the message aside; it can be received by its number only (DEF-01).
+    ///
+    /// # Errors
+    /// `MessageLockLost`, `MessageSizeExceeded`.
+    pub async fn defer(
+        &self,
+        message: &Received,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let properties = properties.to_vec();
+        self.settle(self.token(message)?, Settlement::Defer { properties }).await
+    }
+
+    /// Moves the message to the dead-letter queue (SET-05, SET-06).
+    ///
+    /// # Errors
+    /// `MessageLockLost`, `ArgumentOutOfRange` for a reason or description over 4,096 characters
+    /// (SET-11), `InvalidOperation` in a sub-queue (DLQ-07).
+    pub async fn dead_letter(
+        &self,
+        message: &Received,
+        reason: Option<&str>,
+        description: Option<&str>,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let settlement = Settlement::dead_letter(reason, description, properties);
+        self.settle(self.token(message)?, settlement).await
+    }
+
+    /// Unlocks the message as if it had not been delivered; its count stays (SET-32).
+    ///
+    /// # Errors
+    /// `MessageLockLost`.
+    pub async fn release(&self, message: &Received) -> Result<(), BrokerError> {
+        self.settle(self.token(message)?, Settlement::Release).await
+    }
+
+    /// Settles by token a message that anybody has received (SET-24): `Ok` completes it.
+    ///
+    /// # Errors
+    /// As for the settlement.
+    pub async fn settle_token(
+        &self,
+        token: LockToken,
+        outcome: Result<(), Refusal>,
+    ) -> Result<(), BrokerError> {
+        self.settle(token, outcome.into()).await
+    }
+
+    /// Unlocks messages as if they had not been delivered; their counts stay (SET-32). Each has its
+    /// own result, in their order (SET-14).
+    pub async fn release_many(&self, tokens: &[LockToken]) -> Vec<Result<(), BrokerError>> {
+        self.settle_each(tokens, Settlement::Release).await
+    }
+
+    /// Prolongs locks to now plus LockDuration (SET-18). Each has its own result, in their order: its new
+    /// end, or the earliest of those that were prolonged with it.
+    pub async fn renew_many(&self, tokens: &[LockToken]) -> Vec<Result<Timestamp, BrokerError>> {
+        let answer = self.link.ask(Request::Renew(tokens.to_vec())).await;
+        each(&*self.link, tokens.len(), answer, |answer| match answer {
+            Answer::Renewed(renewed) => Ok(renewed),
+            other => Err(other),
+        })
+    }
+
+    /// Prolongs the lock to now plus LockDuration and returns its new end (SET-18).
+    ///
+    /// # Errors
+    /// `MessageLockLost`.
+    pub async fn renew_lock(&self, message: &Received) -> Result<Timestamp, BrokerError> {
+        self.renew_token(self.token(message)?).await
+    }
+
+    /// As [`Receiver::renew_lock`], by token.
+    ///
+    /// # Errors
+    /// `MessageLockLost`.
+    pub async fn renew_token(&self, token: LockToken) -> Result<Timestamp, BrokerError> {
+        renew(&*self.link, Some(token)).await
+    }
+
+    /// Renews the lock of a message until the keeper is dropped, for handlers that take long. To be
+    /// called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// `InvalidOperation` for a message without lock.
+    pub fn keep_locked(&self, message: &Received) -> Result<LockKeeper, BrokerError> {
+        let token = self.token(message)?;
+        let until = message.locked_until().unwrap_or_default();
+        Ok(LockKeeper::start(Arc::clone(&self.link), Some(token), until))
+    }
+
+    /// Removes available messages enqueued before an instant, default now, lowest numbers first, and
+    /// returns how many (DEL-01 to DEL-04).
+    ///
+    /// # Errors
+    /// `ArgumentOutOfRange` over the limit of the tier (DEL-02).
+    pub async fn delete_batch(
+        &self,
+        count_max: u32,
+        enqueued_before: Option<Timestamp>,
+    ) -> Result<u64, BrokerError> {
+        let count_max = Some(count_max);
+        self.deleted(Request::DeleteBatch { count_max, enqueued_before }).await
+    }
+
+    /// As [`Receiver::delete_batch`], with the largest count that the broker allows in one call.
+    ///
+    /// # Errors
+    /// As for [`Receiver::delete_batch`].
+    pub async fn delete_most(&self, enqueued_before: Timestamp) -> Result<u64, BrokerError> {
+        let enqueued_before = Some(enqueued_before);
+        self.deleted(Request::DeleteBatch { count_max: None, enqueued_before }).await
+    }
+
+    /// Removes all available messages that are there now, and returns how many (DEL-06).
+    ///
+    /// # Errors
+    /// As for [`Receiver::delete_batch`].
+    pub async fn purge(&self) -> Result<u64, BrokerError> {
+        self.deleted(Request::Purge).await
+    }
+
+    /// Closes the receiver; its locks stay until they run out or are settled by token (SET-21).
+    ///
+    /// # Errors
+    /// When the entity is gone.
+    pub async fn close(self) -> Result<(), BrokerError> {
+        self.link.detach().await
+    }
+
+    async fn deleted(&self, request: Request) -> Result<u64, BrokerError> {
+        match self.link.ask(request).await? {
+            Answer::Deleted(count) => Ok(count),
+            other => Err(unexpected(&*self.link, &other)),
+        }
+    }
+
+    pub(crate) async fn settle(
+        &self,
+        token: LockToken,
+        settlement: Settlement,
+    ) -> Result<(), BrokerError> {
+        self.link.ask(Request::Settle(token, settlement)).await.map(drop)
+    }
+
+    async fn settle_each(
+        &self,
+        tokens: &[LockToken],
+        settlement: Settlement,
+    ) -> Vec<Result<(), BrokerError>> {
+        let answer = self.link.ask(Request::SettleEach(tokens.to_vec(), settlement)).await;
+        each(&*self.link, tokens.len(), answer, |answer| match answer {
+            Answer::Each(results) => Ok(results),
+            other => Err(other),
+        })
+    }
+
+    pub(crate) fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
+        message.lock_token().ok_or_else(|| {
+            let detail = format!("message {} is not locked", message.sequence_number());
+            self.link.refuse(Rejection::invalid_operation(detail))
+        })
+    }
+
+    async fn messages(&self, request: Request) -> Result<Vec<Received>, BrokerError> {
+        let answer = self.link.ask(request).await?;
+        self.read(answer).await
+    }
+
+    /// Fetches what was received, all of it or nothing: the others go back uncounted. What cannot be read is
+    /// abandoned, so that it ends as a dead letter and not as a stone in the way.
+    async fn read(&self, answer: Answer) -> Result<Vec<Received>, BrokerError> {
+        let received = match answer {
+            Answer::Received(received) => received,
+            other => return Err(unexpected(&*self.link, &other)),
+        };
+        let mut back = NotTaken { link: &*self.link, tokens: locks(&received) };
+        let mut messages = Vec::with_capacity(received.len());
+        let mut unread = Vec::new();
+        for message in received {
+            let token = message.facts.lock.map(|lock| lock.token);
+            match Received::load(message).await {
+                Ok(message) => messages.push(message),
+                Err(rejection) => unread.push((token, self.link.refuse(rejection))),
+            }
+        }
+        let is_removed = self.mode() == ReceiveMode::ReceiveAndDelete && !messages.is_empty();
+        if unread.is_empty() || is_removed {
+            for (_, error) in unread {
+                // The others are nowhere else any more.
+                tracing::error!(path = self.path(), %error, "a message that was received is lost");
+            }
+            back.tokens.clear();
+            return Ok(messages);
+        }
+        let bad: Vec<LockToken> = unread.iter().filter_map(|(token, _)| *token).collect();
+        back.tokens.retain(|token| !bad.contains(token));
+        drop(back);
+        let abandon = Settlement::Abandon { properties: Vec::new() };
+        for error in self.settle_each(&bad, abandon).await.into_iter().filter_map(Result::err) {
+            // Its lock ends by itself.
+            tracing::debug!(path = self.path(), %error, "a message was not abandoned");
+        }
+        Err(unread.swap_remove(0).1)
+    }
+}
+
+/// Locks that nobody has taken yet. Dropped before, they go back uncounted (RCV-14).
+struct NotTaken<'a> {
+    link: &'a dyn Link,
+    tokens: Vec<LockToken>,
+}
+
+impl Drop for NotTaken<'_> {
+    fn drop(&mut self) {
+        if !self.tokens.is_empty() {
+            self.link.give_back(std::mem::take(&mut self.tokens));
+        }
+    }
+}
+
+fn locks(received: &[ReceivedMessage]) -> Vec<LockToken> {
+    received.iter().filter_map(|message| message.facts.lock).map(|lock| lock.token).collect()
+}
+
+impl Settlement {
+    /// A dead letter with what is said about it.
+    pub(crate) fn dead_letter(
+        reason: Option<&str>,
+        description: Option<&str>,
+        properties: &[(String, Value)],
+    ) -> Self {
+        Self::DeadLetter {
+            reason: reason.map(str::to_owned),
+            description: description.map(str::to_owned),
+            properties: properties.to_vec(),
+        }
+    }
+}
+
+/// What a port answered was not what it was asked for.
+pub(crate) fn unexpected(link: &dyn Link, answer: &dyn std::fmt::Debug) -> BrokerError {
+    link.refuse(Rejection::internal(format!("unexpected answer {answer:?}")))
+}

@@ -1,0 +1,146 @@
+//! Sending: every send is settled, and as many may be in flight as the bound says.
+
+use std::sync::Arc;
+
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Message;
+use peeklock_core::time::Timestamp;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::port::{Answer, Link, Request};
+use crate::receiver::unexpected;
+
+/// Sends in flight unless said otherwise.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// Sends to one queue or topic. Clones share the bound on sends in flight.
+///
+/// Every send is settled: its future completes when the broker has stored or rejected the message
+/// (SND-01). A send whose result is dropped unseen hides errors and breaks the bound on memory; the
+/// compiler warns of it (SND-15).
+#[derive(Clone)]
+pub struct Sender {
+    link: Arc<dyn Link>,
+    in_flight: Arc<Semaphore>,
+    in_flight_max: usize,
+}
+
+impl Sender {
+    pub(crate) fn new(link: Arc<dyn Link>) -> Self {
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        Self { link, in_flight, in_flight_max: IN_FLIGHT_MAX }
+    }
+
+    pub(crate) fn link(&self) -> &dyn Link {
+        &*self.link
+    }
+
+    /// The same sender with another bound, at least 1: with a bound of N the N+1st send waits until
+    /// one of the N has completed (SND-13). An unsent message counts from the call of send (SND-14).
+    #[must_use]
+    pub fn with_in_flight_max(mut self, count: usize) -> Self {
+        self.in_flight_max = count.max(1);
+        self.in_flight = Arc::new(Semaphore::new(self.in_flight_max));
+        self
+    }
+
+    /// The path of the queue or topic.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.link.path()
+    }
+
+    /// Sends one message and waits until it is stored. The number is 0 if the message was dropped as
+    /// a duplicate (DUP-02).
+    ///
+    /// # Errors
+    /// With the first check of SND-19 that fails. `ServiceTimeout`, `CommunicationProblem` and
+    /// `InternalError` leave open whether it was stored; after any other nothing was (ERR-06).
+    pub async fn send(&self, message: Message) -> Result<SequenceNumber, BrokerError> {
+        let _place = self.places(1).await;
+        match self.link.ask(Request::Send(Box::new(message))).await? {
+            Answer::Accepted(number) => Ok(number),
+            other => Err(unexpected(&*self.link, &other)),
+        }
+    }
+
+    /// Sends a message that becomes available at an instant (SCH-02); the number cancels it.
+    ///
+    /// # Errors
+    /// As for [`Sender::send`].
+    pub async fn schedule(
+        &self,
+        message: Message,
+        at: Timestamp,
+    ) -> Result<SequenceNumber, BrokerError> {
+        self.send(message.with_scheduled_enqueue_time(at)).await
+    }
+
+    /// Sends independent messages as one group; each has its own result, in their order.
+    pub async fn send_many(
+        &self,
+        messages: Vec<Message>,
+    ) -> Vec<Result<SequenceNumber, BrokerError>> {
+        let count = messages.len();
+        let _places = self.places(count).await;
+        let answer = self.link.ask(Request::SendEach(messages)).await;
+        each(&*self.link, count, answer, |answer| match answer {
+            Answer::Sent(numbers) => Ok(numbers),
+            other => Err(other),
+        })
+    }
+
+    /// Sends messages of which all are stored or none (SND-29), with consecutive numbers (SND-31).
+    ///
+    /// # Errors
+    /// With the error of the first message that fails a check, or `MessageSizeExceeded` for the
+    /// batch (SND-30).
+    pub async fn send_batch(
+        &self,
+        messages: Vec<Message>,
+    ) -> Result<Vec<SequenceNumber>, BrokerError> {
+        let _place = self.places(1).await;
+        match self.link.ask(Request::SendBatch(messages)).await? {
+            Answer::Sent(numbers) => numbers.into_iter().collect(),
+            other => Err(unexpected(&*self.link, &other)),
+        }
+    }
+
+    /// Cancels scheduled messages, all or none (SCH-05).
+    ///
+    /// # Errors
+    /// `MessageNotFound` if one of them is unknown, materialised or cancelled.
+    pub async fn cancel_scheduled(
+        &self,
+        sequences: Vec<SequenceNumber>,
+    ) -> Result<(), BrokerError> {
+        self.link.ask(Request::CancelScheduled(sequences)).await.map(drop)
+    }
+
+    /// Waits for places among the sends in flight; a list larger than the bound takes all of it.
+    async fn places(&self, count: usize) -> Option<SemaphorePermit<'_>> {
+        let count = u32::try_from(count.clamp(1, self.in_flight_max)).unwrap_or(1);
+        self.in_flight.acquire_many(count).await.ok()
+    }
+}
+
+/// The results of a list. What concerns all of it is the result of each.
+pub(crate) fn each<T>(
+    link: &dyn Link,
+    count: usize,
+    answer: Result<Answer, BrokerError>,
+    read: impl FnOnce(Answer) -> Result<Vec<Result<T, BrokerError>>, Answer>,
+) -> Vec<Result<T, BrokerError>> {
+    let error = match answer.map(read) {
+        Ok(Ok(results)) if results.len() == count => return results,
+        Ok(Ok(results)) => unexpected(link, &results.len()),
+        Ok(Err(other)) => unexpected(link, &other),
+        Err(error) => error,
+    };
+    let copy = || {
+        let (id, entity, at) = (error.tracking_id(), error.entity(), error.timestamp());
+        Err(BrokerError::new(error.rejection().clone(), id, entity, at))
+    };
+    (0..count).map(|_| copy()).collect()
+}

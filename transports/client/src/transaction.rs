@@ -1,0 +1,241 @@
+//! Transactions: several operations of which all take effect, or none (file 15).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::time::Timestamp;
+use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
+
+use crate::port::{Link, Port, Request, Settlement};
+use crate::{Received, Receiver, Sender, SessionReceiver};
+
+/// Sends and settlements of one queue with its dead-letter queues, or of one topic with one of its
+/// subscriptions, that take effect together at [`Transaction::commit`] or not at all (TXN-01, TXN-08).
+/// One of [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) sends to other entities as well, by way of the first
+/// one that it uses: the commit settles and hands over as one step, and what becomes of the transfer does
+/// not undo it (TXN-09, TXN-10).
+///
+/// Until then what it sends is nowhere to be seen, and what it settles stays locked, with locks that
+/// run on (TXN-03, TXN-07). Each operation is checked at once: one that would fail is refused with its
+/// error and is left out, the transaction goes on without it. A transaction times out two minutes after
+/// its first operation (TXN-06), and ends with a connection that is not resumed (TXN-12). Dropping it
+/// rolls it back.
+pub struct Transaction {
+    port: Arc<dyn Port>,
+    id: TransactionId,
+    operations: AtomicU32,
+    is_open: bool,
+}
+
+/// What a commit has done, in the order of the operations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committed {
+    parts: Vec<PartOutcome>,
+}
+
+impl Transaction {
+    pub(crate) async fn begin(port: &Arc<dyn Port>, reach: Reach) -> Result<Self, BrokerError> {
+        let id = port.begin(reach).await?;
+        Ok(Self { port: Arc::clone(port), id, operations: AtomicU32::new(0), is_open: true })
+    }
+
+    /// Names it among the transactions of its client.
+    #[must_use]
+    pub const fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    /// Sends a message at commit; also one that has an instant for which it is scheduled. Its number
+    /// is told by the commit (TXN-13).
+    ///
+    /// # Errors
+    /// Those of [`Sender::send`]; `QuotaExceeded` for the 101st message (TXN-05); `InvalidOperation` for
+    /// another entity than the transaction covers (TXN-08); `TransactionTimedOut` (TXN-06);
+    /// `TransactionUnknown` after the connection was lost for longer than its grace.
+    pub async fn send(&self, sender: &Sender, message: Message) -> Result<(), BrokerError> {
+        self.run(sender.link(), Request::Send(Box::new(message))).await
+    }
+
+    /// Sends a message at commit that becomes available at an instant (SCH-13).
+    ///
+    /// # Errors
+    /// As for [`Transaction::send`].
+    pub async fn schedule(
+        &self,
+        sender: &Sender,
+        message: Message,
+        at: Timestamp,
+    ) -> Result<(), BrokerError> {
+        self.send(sender, message.with_scheduled_enqueue_time(at)).await
+    }
+
+    /// Sends messages at commit that are a batch, within its limit of size (SND-30).
+    ///
+    /// # Errors
+    /// As for [`Transaction::send`].
+    pub async fn send_batch(
+        &self,
+        sender: &Sender,
+        messages: Vec<Message>,
+    ) -> Result<(), BrokerError> {
+        self.run(sender.link(), Request::SendBatch(messages)).await
+    }
+
+    /// Completes a message at commit.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::complete`], and of the transaction as for [`Transaction::send`].
+    pub async fn complete(
+        &self,
+        receiver: &impl AsRef<Receiver>,
+        message: &Received,
+    ) -> Result<(), BrokerError> {
+        self.settle(receiver.as_ref(), message, Settlement::Complete).await
+    }
+
+    /// Gives a message back at commit, counted as a failed delivery.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::abandon`], and of the transaction as for [`Transaction::send`].
+    pub async fn abandon(
+        &self,
+        receiver: &impl AsRef<Receiver>,
+        message: &Received,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let properties = properties.to_vec();
+        self.settle(receiver.as_ref(), message, Settlement::Abandon { properties }).await
+    }
+
+    /// Sets a message aside at commit.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::defer`], and of the transaction as for [`Transaction::send`].
+    pub async fn defer(
+        &self,
+        receiver: &impl AsRef<Receiver>,
+        message: &Received,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let properties = properties.to_vec();
+        self.settle(receiver.as_ref(), message, Settlement::Defer { properties }).await
+    }
+
+    /// Moves a message to the dead-letter queue at commit.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::dead_letter`], and of the transaction as for [`Transaction::send`].
+    pub async fn dead_letter(
+        &self,
+        receiver: &impl AsRef<Receiver>,
+        message: &Received,
+        reason: Option<&str>,
+        description: Option<&str>,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let settlement = Settlement::dead_letter(reason, description, properties);
+        self.settle(receiver.as_ref(), message, settlement).await
+    }
+
+    /// Prolongs a lock at commit, to then plus LockDuration. The lock runs on until then:
+    /// [`Receiver::renew_lock`] prolongs it at once.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::renew_lock`], and of the transaction as for [`Transaction::send`].
+    pub async fn renew_lock(
+        &self,
+        receiver: &impl AsRef<Receiver>,
+        message: &Received,
+    ) -> Result<(), BrokerError> {
+        let receiver = receiver.as_ref();
+        let token = receiver.token(message)?;
+        self.run(&**receiver.link(), Request::Renew(vec![token])).await
+    }
+
+    /// Carries everything out as one, and answers when it is durable.
+    ///
+    /// # Errors
+    /// If any part cannot be done, with the error of the first such part; then nothing was done, and
+    /// the transaction is rolled back (TXN-07). `TransactionTimedOut` (TXN-06). `CommunicationProblem`
+    /// and `InternalError` leave open whether all of it took effect or nothing; after any other nothing
+    /// has (ERR-06).
+    pub async fn commit(mut self) -> Result<Committed, BrokerError> {
+        self.is_open = false;
+        let operations = self.operations.load(Ordering::Relaxed);
+        Ok(Committed { parts: self.port.commit(self.id, operations).await? })
+    }
+
+    /// Ends it as if nothing of it had been: no message was sent, and what it settled is locked as
+    /// before (TXN-04). Dropping it does the same.
+    ///
+    /// # Errors
+    /// `TransactionTimedOut` if it was rolled back before (TXN-06).
+    pub async fn roll_back(mut self) -> Result<(), BrokerError> {
+        self.is_open = false;
+        self.port.roll_back(self.id).await
+    }
+
+    async fn settle(
+        &self,
+        receiver: &Receiver,
+        message: &Received,
+        settlement: Settlement,
+    ) -> Result<(), BrokerError> {
+        let token = receiver.token(message)?;
+        self.run(&**receiver.link(), Request::Settle(token, settlement)).await
+    }
+
+    /// Has the entity check an operation, and keeps it if it would be carried out. Dropping the future
+    /// leaves it out.
+    async fn run(&self, link: &dyn Link, request: Request) -> Result<(), BrokerError> {
+        link.ask_in(self.id, request).await?;
+        self.operations.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.port.forget(self.id);
+        }
+    }
+}
+
+impl Committed {
+    /// What became of each operation.
+    #[must_use]
+    pub fn parts(&self) -> &[PartOutcome] {
+        &self.parts
+    }
+
+    /// The numbers of the messages that were sent, in their order; 0 for a dropped duplicate (DUP-02).
+    /// Those that go to another entity get theirs there.
+    #[must_use]
+    pub fn sequence_numbers(&self) -> Vec<SequenceNumber> {
+        let mut numbers = Vec::new();
+        for part in &self.parts {
+            match part {
+                PartOutcome::Accepted(number) => numbers.push(*number),
+                PartOutcome::AcceptedBatch(batch) => numbers.extend(batch),
+                PartOutcome::Done | PartOutcome::Pending(_) | PartOutcome::Renewed(_) => {}
+            }
+        }
+        numbers
+    }
+}
+
+impl AsRef<Self> for Receiver {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl AsRef<Receiver> for SessionReceiver {
+    fn as_ref(&self) -> &Receiver {
+        self.as_receiver()
+    }
+}

@@ -1,0 +1,148 @@
+//! A connection as the port of a client.
+
+use std::sync::Arc;
+
+use peeklock_client::port::{
+    Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting,
+};
+use peeklock_core::command::ReceiveMode;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
+
+use super::core::{Ask, Lifeline};
+use super::deliveries::PushedLink;
+use super::manage;
+use crate::frame::transaction::{
+    BeginTransaction, CommitTransaction, CommittedPart, TransactionOnly,
+};
+use crate::frame::{LIST_COUNT_MAX, Notice, Operation, Role, Run};
+
+/// What all handles of one client share.
+pub(super) struct Connection {
+    pub(super) core: Arc<Lifeline>,
+}
+
+impl Port for Connection {
+    fn now(&self) -> Timestamp {
+        self.core.now()
+    }
+
+    fn refuse(&self, rejection: Rejection, entity: &str) -> BrokerError {
+        self.core.refuse(rejection, entity)
+    }
+
+    fn sender(&self, path: &str, via: Option<&str>) -> Result<Arc<dyn Link>, BrokerError> {
+        if via.is_some() {
+            let rejection = Rejection::not_implemented("a sender by way of another entity here");
+            return Err(self.refuse(rejection, path));
+        }
+        Ok(Arc::new(self.core.attach(path, Role::Sender, ReceiveMode::PeekLock)?))
+    }
+
+    fn receiver(&self, path: &str, mode: ReceiveMode) -> Result<Arc<dyn Link>, BrokerError> {
+        Ok(Arc::new(self.core.attach(path, Role::Receiver, mode)?))
+    }
+
+    fn session<'a>(
+        &'a self,
+        path: &'a str,
+        session_id: Option<&'a str>,
+        mode: ReceiveMode,
+        wait: TimeSpan,
+    ) -> Answering<'a, Accepted> {
+        Box::pin(async move {
+            let (link, accepted) = self.core.accept(path, session_id, mode, wait).await?;
+            Ok(Accepted {
+                link: Arc::new(link),
+                session_id: accepted.session_id.into(),
+                locked_until: accepted.locked_until_utc.0,
+            })
+        })
+    }
+
+    fn deliveries<'a>(
+        &'a self,
+        path: &'a str,
+        unsettled_max: u32,
+    ) -> Answering<'a, Box<dyn Deliveries>> {
+        Box::pin(async move {
+            let pushed = PushedLink::attach(&self.core, path, unsettled_max).await?;
+            Ok(Box::new(pushed) as Box<dyn Deliveries>)
+        })
+    }
+
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
+        Box::pin(manage::manage(&self.core, path, asked))
+    }
+
+    fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
+        Box::pin(async move {
+            let begin = BeginTransaction { cross_entity: reach == Reach::CrossEntity };
+            match self.core.call(None, "", Operation::BeginTransaction(begin)).await? {
+                Notice::Transaction(begun) => Ok(TransactionId(begun.transaction)),
+                _ => Err(self.unexpected()),
+            }
+        })
+    }
+
+    fn commit(
+        &self,
+        transaction: TransactionId,
+        operations: u32,
+    ) -> Answering<'_, Vec<PartOutcome>> {
+        Box::pin(async move {
+            let TransactionId(transaction) = transaction;
+            let commit = CommitTransaction { transaction, operations: Some(operations) };
+            match self.core.call(None, "", Operation::Commit(commit)).await? {
+                Notice::Committed(committed) => {
+                    Ok(committed.parts.into_iter().map(outcome).collect())
+                }
+                _ => Err(self.unexpected()),
+            }
+        })
+    }
+
+    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
+        Box::pin(async move {
+            let operation = Operation::RollBack(TransactionOnly { transaction: transaction.0 });
+            self.core.call(None, "", operation).await.map(drop)
+        })
+    }
+
+    fn forget(&self, transaction: TransactionId) {
+        let operation = Operation::RollBack(TransactionOnly { transaction: transaction.0 });
+        let (key, operation) = (self.core.key(), Box::new(operation));
+        self.core.ask(Ask::Operation { key, link: None, operation, answer: None });
+    }
+
+    fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
+        Box::pin(self.core.until(is_reached))
+    }
+
+    fn close(&self) -> Waiting<'_, ()> {
+        Box::pin(self.core.close())
+    }
+}
+
+impl Connection {
+    fn unexpected(&self) -> BrokerError {
+        self.core.refuse(Rejection::internal("unexpected answer"), "")
+    }
+}
+
+/// What became of one operation. A batch of one message is not told from a message.
+fn outcome(part: CommittedPart) -> PartOutcome {
+    let numbers = |runs: &[Run]| -> Vec<SequenceNumber> {
+        Run::expand(runs, LIST_COUNT_MAX).into_iter().map(SequenceNumber).collect()
+    };
+    let (sent, pending) = (numbers(&part.sequence_numbers), numbers(&part.pending_numbers));
+    match (&sent[..], part.locked_until_utc) {
+        ([], _) if !pending.is_empty() => PartOutcome::Pending(pending),
+        ([], Some(until)) => PartOutcome::Renewed(until.0),
+        ([], None) => PartOutcome::Done,
+        ([number], _) => PartOutcome::Accepted(*number),
+        _ => PartOutcome::AcceptedBatch(sent),
+    }
+}

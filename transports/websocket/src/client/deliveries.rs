@@ -1,0 +1,144 @@
+//! What a link gets pushed, and the credit that comes back with settlements. Over a new connection the
+//! numbers of deliveries start again.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use peeklock_client::port::{self, Arrival, Deliveries, Request, Settlement, Verdict, Waiting};
+use peeklock_core::command::ReceiveMode;
+use peeklock_core::error::BrokerError;
+use tokio::sync::mpsc;
+
+use super::core::{Lifeline, Link, Pushed};
+use crate::frame::{Credit, Operation, Role};
+
+/// A link with credit.
+pub(super) struct PushedLink {
+    link: Arc<Link>,
+    /// The same, for who asks over it.
+    shared: Arc<dyn port::Link>,
+    arrivals: mpsc::UnboundedReceiver<Pushed>,
+    settling: FuturesUnordered<Waiting<'static, (u64, Result<(), BrokerError>)>>,
+    unsettled_max: u32,
+    /// The tag of the next delivery, and of the first one over this connection.
+    next_tag: u64,
+    first_tag: u64,
+    /// Settled of those of this connection.
+    settled: u32,
+    granted: u32,
+    is_stopped: bool,
+}
+
+impl PushedLink {
+    pub(super) async fn attach(
+        core: &Arc<Lifeline>,
+        path: &str,
+        unsettled_max: u32,
+    ) -> Result<Self, BrokerError> {
+        // Bounded by the credit.
+        let (pushed, arrivals) = mpsc::unbounded_channel();
+        let pushed = Some((unsettled_max, pushed));
+        let mode = ReceiveMode::PeekLock;
+        let link = Arc::new(core.attach_pushed(path, Role::Receiver, mode, pushed)?);
+        // What it has already: the answer tells whether the link is there.
+        let credit = Credit { link: link.number, up_to: unsettled_max };
+        link.call(Operation::Credit(credit)).await?;
+        Ok(Self {
+            shared: Arc::clone(&link) as Arc<dyn port::Link>,
+            link,
+            arrivals,
+            settling: FuturesUnordered::new(),
+            unsettled_max,
+            next_tag: 0,
+            first_tag: 0,
+            settled: 0,
+            granted: unsettled_max,
+            is_stopped: false,
+        })
+    }
+
+    /// Makes room for another one where one was settled; told in steps: each costs a command.
+    fn is_settled(&mut self, tag: u64) {
+        if tag < self.first_tag {
+            return;
+        }
+        self.settled = self.settled.saturating_add(1);
+        let up_to = self.settled.saturating_add(self.unsettled_max);
+        let step = (self.unsettled_max / 4).max(1);
+        if !self.is_stopped && up_to.saturating_sub(self.granted) >= step {
+            self.granted = up_to;
+            self.link.credit(up_to);
+        }
+    }
+
+    fn arrival(&mut self, pushed: Pushed) -> Arrival {
+        match pushed {
+            Pushed::Message(mut message) => {
+                message.facts.sub_queue = self.link.sub_queue;
+                let tag = self.next_tag;
+                self.next_tag += 1;
+                Arrival::Delivered { tag, message }
+            }
+            Pushed::Fresh => {
+                self.first_tag = self.next_tag;
+                (self.settled, self.granted) = (0, self.unsettled_max);
+                Arrival::Anew
+            }
+            Pushed::Detached(error) => Arrival::Detached(error),
+        }
+    }
+}
+
+impl Deliveries for PushedLink {
+    fn link(&self) -> &Arc<dyn port::Link> {
+        &self.shared
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Arrival>> {
+        if let Poll::Ready(Some((tag, result))) = self.settling.poll_next_unpin(context) {
+            self.is_settled(tag);
+            return Poll::Ready(Some(Arrival::Settled { tag, result }));
+        }
+        self.arrivals.poll_recv(context).map(|pushed| Some(self.arrival(pushed?)))
+    }
+
+    fn settle(&mut self, group: Vec<Verdict>) {
+        for Verdict { tag, token, settlement } in group {
+            let link = Arc::clone(&self.link);
+            self.settling.push(if settlement == Settlement::Complete {
+                // Under way at once, so that those of a group share a frame.
+                let begun = link.begin_complete(token);
+                Box::pin(async move { (tag, link.completed(begun).await) })
+            } else {
+                Box::pin(async move {
+                    let settle = Request::Settle(token, settlement);
+                    (tag, port::Link::ask(&*link, settle).await.map(drop))
+                })
+            });
+        }
+    }
+
+    fn stop(&mut self) {
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            self.link.credit(0);
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Waiting<'static, ()> {
+        Box::pin(async move {
+            let mut back = Vec::new();
+            while let Ok(pushed) = self.arrivals.try_recv() {
+                if let Pushed::Message(message) = pushed {
+                    back.extend(message.facts.lock.map(|lock| lock.token));
+                }
+            }
+            port::Link::give_back(&*self.link, back);
+            if let Err(error) = self.link.end().await {
+                // The entity or the connection is gone, and the link with it.
+                tracing::debug!(path = &*self.link.path, %error, "a link was not detached");
+            }
+        })
+    }
+}
