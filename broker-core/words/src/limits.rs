@@ -440,6 +440,7 @@ impl Limits {
             ("peek_bytes_max", self.peek_bytes_max, 1, 1 << 30),
             ("connection_inbound_bytes_max", self.connection_inbound_bytes_max, 1, 1 << 40),
             ("broker_inbound_bytes_max", self.broker_inbound_bytes_max, 1, 1 << 40),
+            ("broker_outbound_bytes_max", self.broker_outbound_bytes_max, 1, 1 << 40),
         ];
         for (name, bytes, least, most) in sizes {
             within(name, bytes, (least, most))?;
