@@ -83,11 +83,11 @@ async fn an_end_ends_links_credit_and_calls_that_wait() {
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
         let access = world.granted("a", Grant::everything().until(until));
         let entity = access.entity("q", Action::Receive).await.unwrap();
-        let (outlet, mut mail) = Line::new();
+        let (outlet, mut mail) = Line::open();
         let receiver = open(&entity, &outlet, &mut mail).await;
         send(&world).await;
         let Some(Released::Delivery { .. }) = mail.recv().await else { panic!("no delivery") };
-        let (calls, mut answers) = Line::new();
+        let (calls, mut answers) = Line::open();
         submit(&entity, &calls, 7, wait_long());
         // Just before the end nothing ends.
         world.clock.advance(TimeSpan::from_ms(29_999));
@@ -129,7 +129,7 @@ async fn a_raised_epoch_ends_what_rests_on_it() {
         for (token, epoch) in [("one", &one), ("other", &other)] {
             let access = world.granted(token, Grant::everything().within(epoch.mark()));
             let entity = access.entity("q", Action::Receive).await.unwrap();
-            let (outlet, mut mail) = Line::new();
+            let (outlet, mut mail) = Line::open();
             let receiver = open(&entity, &outlet, &mut mail).await;
             lines.push((access, entity, outlet, mail, receiver));
         }
@@ -165,7 +165,7 @@ async fn a_newer_token_carries_links_on() {
         let access = world.granted("old", Grant::everything().until(in_seconds(30)));
         world.told.grant("new", "*", Grant::everything().until(in_seconds(90)));
         let entity = access.entity("q", Action::Receive).await.unwrap();
-        let (outlet, mut mail) = Line::new();
+        let (outlet, mut mail) = Line::open();
         let receiver = open(&entity, &outlet, &mut mail).await;
         access.renew(Principal::anonymous().with_token("new")).await;
         world.clock.advance(TimeSpan::from_seconds(60));
@@ -186,7 +186,7 @@ async fn a_newer_token_that_gives_less_ends_links() {
         for newer in [Principal::anonymous().with_token("send"), Principal::anonymous()] {
             let access = world.granted("all", Grant::everything());
             let entity = access.entity("q", Action::Receive).await.unwrap();
-            let (outlet, mut mail) = Line::new();
+            let (outlet, mut mail) = Line::open();
             let receiver = open(&entity, &outlet, &mut mail).await;
             access.renew(newer).await;
             detached(&mut mail, receiver).await;
@@ -207,7 +207,7 @@ async fn an_end_gives_sessions_back() {
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
         let access = world.granted("a", Grant::everything().until(until));
         let entity = access.entity("s", Action::AcceptSession).await.unwrap();
-        let (outlet, mut mail) = Line::new();
+        let (outlet, mut mail) = Line::open();
         let receiver = world.broker.receiver_id();
         let accept = |session: Option<&str>, receiver, wait| Command::AcceptSession {
             session: session.map(Into::into),
@@ -222,7 +222,7 @@ async fn an_end_gives_sessions_back() {
             panic!("no session");
         };
         let held = entity.by_way_of(way);
-        let (calls, mut answers) = Line::new();
+        let (calls, mut answers) = Line::open();
         submit(
             &held,
             &calls,

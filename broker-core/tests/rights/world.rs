@@ -104,7 +104,7 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new() -> (Arc<dyn Outlet>, mpsc::UnboundedReceiver<Released>) {
+    pub fn open() -> (Arc<dyn Outlet>, mpsc::UnboundedReceiver<Released>) {
         let (released, mail) = mpsc::unbounded_channel();
         (Arc::new(Self { released }), mail)
     }
