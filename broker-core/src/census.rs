@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn the_sums_follow_the_machines() {
         let census = Arc::<Census>::default();
-        let limits = Limits { broker_session_count_max: 10, ..Limits::default() };
+        let mut limits = Limits::default();
+        limits.broker_session_count_max = 10;
         let kept = |sessions, rules| Kept { sessions, rules, ..Kept::default() };
         let (mut one, mut other) =
             (Counted::new(Arc::clone(&census)), Counted::new(Arc::clone(&census)));
