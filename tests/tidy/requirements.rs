@@ -216,8 +216,7 @@ fn the_index_of_the_specification_counts_right() {
         let line = index.lines().find(|line| line.starts_with(begin));
         let line = line.unwrap_or_else(|| panic!("docs/spec/README.md has no row {begin}"));
         line.split('|')
-            .filter(|cell| !cell.trim().is_empty())
-            .next_back()
+            .rfind(|cell| !cell.trim().is_empty())
             .unwrap_or_default()
             .replace("**", "")
             .trim()

@@ -1,5 +1,6 @@
 //! What one client can make the broker hold, judged by the resident memory of the process. One test at a
 //! time: memory is of the whole process. The names tell what a client does, and does not do.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 #[path = "wire/client.rs"]
 #[allow(dead_code, reason = "shared with other tests")]

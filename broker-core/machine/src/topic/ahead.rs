@@ -167,17 +167,15 @@ impl Topic {
             let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
             (!waits).then_some(Next { content: &message.content, journey, is_new })
         };
-        match command {
-            Command::TransferIn { messages, .. } => {
-                let arrival = messages.get(at)?;
-                Some(judged(&arrival.message, journey_of(arrival)))
-            }
-            Command::TransferFromPeer { messages, .. } => {
-                let arrival = messages.get(at)?;
-                Some(judged(&arrival.message, journey_of_peer(arrival)))
-            }
-            other => Some(judged(messages_of(other).nth(at)?, Journey::default())),
+        if let Command::TransferIn { messages, .. } = command {
+            let arrival = messages.get(at)?;
+            return Some(judged(&arrival.message, journey_of(arrival)));
         }
+        if let Command::TransferFromPeer { messages, .. } = command {
+            let arrival = messages.get(at)?;
+            return Some(judged(&arrival.message, journey_of_peer(arrival)));
+        }
+        Some(judged(messages_of(command).nth(at)?, Journey::default()))
     }
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
@@ -234,7 +232,32 @@ fn messages_of(command: &Command) -> impl Iterator<Item = &InboundMessage> {
         Command::SendBatch { messages } => (messages, &[]),
         Command::Check { operation } => (operation.messages(), &[]),
         Command::Commit { parts } => (&[], parts),
-        _ => (&[], &[]),
+        // What comes from elsewhere brings its journey along, what is sent by way of the topic meets no rule.
+        Command::SendVia { .. }
+        | Command::TransferIn { .. }
+        | Command::TransferOut { .. }
+        | Command::TransferFromPeer { .. }
+        | Command::CancelScheduled { .. }
+        | Command::Receive { .. }
+        | Command::CancelReceive { .. }
+        | Command::ReceiveDeferred { .. }
+        | Command::Attach { .. }
+        | Command::Grant { .. }
+        | Command::Detach { .. }
+        | Command::Settle { .. }
+        | Command::RenewLock { .. }
+        | Command::Peek { .. }
+        | Command::AcceptSession { .. }
+        | Command::InSession { .. }
+        | Command::PeekSession { .. }
+        | Command::ListSessions { .. }
+        | Command::DeleteBatchUnlocked { .. }
+        | Command::DeleteBatch { .. }
+        | Command::DeleteDeferred { .. }
+        | Command::Update { .. }
+        | Command::UpdateSubscription { .. }
+        | Command::OfTopic(_)
+        | Command::Describe => (&[], &[]),
     };
     some.iter().chain(parts.iter().flat_map(|part| part.operation.messages()))
 }
@@ -246,15 +269,13 @@ fn property_bytes(command: &Command, now: Timestamp) -> u64 {
         // Each begins anew with all rules.
         Some(_) | None => u64::from(message.envelope.header_size) + 1_024,
     };
-    match command {
-        Command::TransferIn { messages, .. } => {
-            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
-        }
-        Command::TransferFromPeer { messages, .. } => {
-            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
-        }
-        other => messages_of(other).map(bytes).sum(),
+    if let Command::TransferIn { messages, .. } = command {
+        return messages.iter().map(|arrival| bytes(&arrival.message)).sum();
     }
+    if let Command::TransferFromPeer { messages, .. } = command {
+        return messages.iter().map(|arrival| bytes(&arrival.message)).sum();
+    }
+    messages_of(command).map(bytes).sum()
 }
 
 /// Where a content lies in memory.

@@ -98,14 +98,14 @@ mod tests {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            seed % below
+            usize::try_from(seed % below).unwrap()
         };
         let mut order = Order::default();
         let mut plain: BTreeMap<PathKey, Arc<str>> = BTreeMap::new();
         for round in 0..30_000u64 {
             // It grows over several pieces, and shrinks again.
             let growing = round < 15_000;
-            let path = format!("{}/Q{:05}", ["a", "b", "c"][random(3) as usize], random(3_000));
+            let path = format!("{}/Q{:05}", ["a", "b", "c"][random(3)], random(3_000));
             let key = key(&path);
             if random(4) > if growing { 0 } else { 2 } {
                 order.insert(key.clone(), Arc::from(path.as_str()));
@@ -115,8 +115,8 @@ mod tests {
                 plain.remove(&key);
             }
             if round % 50 == 0 {
-                let prefix = ["", "a/", "b/", "b/q00", "d"][random(5) as usize];
-                let (skip, top) = (random(2_000) as usize, random(700) as usize);
+                let prefix = ["", "a/", "b/", "b/q00", "d"][random(5)];
+                let (skip, top) = (random(2_000), random(700));
                 let wanted: Vec<&Arc<str>> = plain
                     .iter()
                     .filter(|(key, _)| key.as_str().starts_with(prefix))

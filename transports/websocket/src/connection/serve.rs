@@ -142,7 +142,8 @@ impl Conversation {
             return true;
         }
         // Answers give their room back although the client has not taken what went before.
-        if !may_write && !(self.may_answer() && self.ready.len() < LIST_COUNT_MAX) {
+        let may_answer = self.may_answer() && self.ready.len() < LIST_COUNT_MAX;
+        if !may_write && !may_answer {
             return false;
         }
         let has_room = match self.wanted_bytes {

@@ -262,6 +262,7 @@ fn one_character(escape: &str) -> Result<char, Fault> {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test that goes wrong may panic")]
 mod tests {
     use super::Pattern;
 
