@@ -199,7 +199,7 @@ impl Broker {
     }
 
     /// The path of an entity that messages can be sent to by way of another, for
-    /// [`Command::SendVia`] (VIA-02). The Send right on both is the transport's to ask for.
+    /// [`crate::command::Command::SendVia`] (VIA-02). The Send right on both is the transport's to ask for.
     ///
     /// # Errors
     /// `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`

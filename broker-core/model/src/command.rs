@@ -512,7 +512,7 @@ pub enum Outcome<M, S, W> {
         receiver: ReceiverId,
         /// When the lock ends, unless renewed.
         locked_until: Timestamp,
-        /// The way in to the session; see [`crate::Entity::by_way_of`].
+        /// The way in to the session; see `Entity::by_way_of` of `peeklock-core`.
         way: W,
     },
     /// The state of a session, if it has one (SES-24).

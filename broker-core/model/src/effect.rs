@@ -53,7 +53,7 @@ pub enum Effect {
     /// The entity has been idle for its whole AutoDeleteOnIdle (TMP-07).
     IdleElapsed,
     /// The entity needs the contents of these messages, and gets them by
-    /// [`crate::entity::Machine::loaded`], in this order.
+    /// `Machine::loaded`, in this order.
     Load(Vec<SequenceNumber>),
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Nothing of a transfer is stored at the source: until the batch of the destination is durable the
 //! message is there, and from then on it is here. Who asks too early, because an answer was lost, asks
-//! the store. That nothing lands after it was asked is the guard's work ([`passage`]).
+//! the store. That nothing lands after it was asked is the guard's work (`passage` of `peeklock-core`).
 
 pub mod peer;
 

@@ -167,7 +167,7 @@ pub struct Limits {
     /// wait for room in the store hold at most half of it, those beyond are refused.
     pub broker_inbound_bytes_max: u64,
     /// Unanswered commands of all connections; then no socket is read (DESIGN D6). Each takes at least its
-    /// share of `broker_inbound_bytes_max`, and never less than [`crate::permits::COMMAND_BYTES`].
+    /// share of `broker_inbound_bytes_max`, and never less than 4 KiB.
     pub broker_inbound_count_max: usize,
     /// Bytes that are held for clients that have not taken them, of all connections: answers, contents,
     /// frames kept to be sent again. Then only what every connection may hold is fetched. Ours.
