@@ -34,8 +34,7 @@ const SLICE_STEPS: u64 = 1 << 20;
 /// What is judged ahead.
 pub(super) struct JudgedAhead {
     whose: Whose,
-    /// By where their contents lie, which stay where they are for as long as their command waits.
-    selections: BTreeMap<(usize, usize), Selection>,
+    selections: BTreeMap<Known, Selection>,
     /// How many messages are judged, and the next one.
     count: usize,
     judging: Judging,
@@ -70,9 +69,9 @@ impl Topic {
     }
 
     /// What was found out about a message that is to be published now.
-    pub(super) fn found_ahead(&self, content: &Content) -> Option<Selection> {
+    pub(super) fn found_ahead(&self, content: &Content, journey: &Journey) -> Option<Selection> {
         let ahead = self.ahead.as_ref()?;
-        ahead.selections.get(&place_of(content)).cloned()
+        ahead.selections.get(&Known::of(content, journey)).cloned()
     }
 
     /// What was found out about the rules that an explanation is asked of.
@@ -150,7 +149,7 @@ impl Topic {
         *steps = steps.saturating_sub(ahead.judging.steps() - before);
         if is_over {
             let selection = std::mem::take(&mut ahead.judging).into_selection();
-            ahead.selections.insert(place_of(next.content), selection);
+            ahead.selections.insert(Known::of(next.content, &next.journey), selection);
         }
         is_over
     }
@@ -278,8 +277,23 @@ fn property_bytes(command: &Command, now: Timestamp) -> u64 {
     messages_of(command).map(bytes).sum()
 }
 
-/// Where a content lies in memory.
-fn place_of(content: &Content) -> (usize, usize) {
-    let bytes = content.as_bytes();
-    (bytes.as_ptr().addr(), bytes.len())
+/// What tells one message of a command from another, as far as rules see it: where its content lies, which
+/// stays there for as long as the command waits, and what it has behind it. Copies of one publish share their
+/// content, and differ in what rules have set on them.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    content: (usize, usize),
+    first: SequenceNumber,
+    changes: Option<Bytes>,
+}
+
+impl Known {
+    fn of(content: &Content, journey: &Journey) -> Self {
+        let bytes = content.as_bytes();
+        Self {
+            content: (bytes.as_ptr().addr(), bytes.len()),
+            first: journey.first,
+            changes: journey.changes.as_ref().map(|changes| changes.as_bytes().clone()),
+        }
+    }
 }

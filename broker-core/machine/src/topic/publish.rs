@@ -214,7 +214,7 @@ impl Topic {
         sequence: SequenceNumber,
         ctx: &mut Ctx<'_>,
     ) -> Selection {
-        if let Some(found) = self.found_ahead(content) {
+        if let Some(found) = self.found_ahead(content, journey) {
             return found;
         }
         let published = self.published(content, journey, sequence, ctx.now);
