@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Ok(_) => "allowed".to_owned(),
                 Err(error) => error.condition().to_string(),
             };
-            println!("{:<12} {action:<8?} {answer}", token.unwrap_or("(no token)"));
+            println!("{:<12} {:<8} {answer}", token.unwrap_or("(no token)"), format!("{action:?}"));
         }
     }
     broker.stop(std::time::Duration::ZERO).await?;

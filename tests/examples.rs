@@ -114,11 +114,11 @@ fn jobs_that_are_late_wait_for_slower_processing() {
 fn the_authorizer_lets_in_by_token_and_right() {
     let expected = [
         "(no token)   Send     Unauthorized",
-        "(no token)   Listen   Unauthorized",
+        "(no token)   Receive  Unauthorized",
         "only-send    Send     allowed",
-        "only-send    Listen   Unauthorized",
+        "only-send    Receive  Unauthorized",
         "everything   Send     allowed",
-        "everything   Listen   allowed",
+        "everything   Receive  allowed",
     ];
     assert_eq!(run("authorizer"), expected);
 }

@@ -25,11 +25,11 @@ fn a_forwarded_dead_letter_says_where_it_comes_from() {
     broker.send("src", &["a", "b"]);
     broker.ok(&["receive", "src", "-n", "2", "--settle", "abandon"]);
     let out = broker.ok(&["receive", "orders", "--wait", "10s"]);
-    assert!(out.contains("dead-lettered in  src\n"), "{out}");
+    let told = out.lines().find_map(|line| line.strip_prefix("dead-lettered in"));
+    assert_eq!(told.map(str::trim), Some("src"), "{out}");
     let out = broker.ok(&["receive", "orders", "--wait", "10s", "-o", "ndjson"]);
     let message: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(message["deadLetterSource"], "src");
-    assert_eq!(message["applicationProperties"], serde_json::Value::Null);
 }
 
 #[test]

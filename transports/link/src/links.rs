@@ -18,7 +18,6 @@ use std::sync::Arc;
 use peeklock_core::command::{
     Command, Drain, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
 };
-use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
@@ -93,8 +92,6 @@ enum Expect<T> {
     Unheard,
     /// That a receiver is attached.
     Attached,
-    /// That a receiver is attached that has not asked for deliveries.
-    Watching,
     /// That nothing more is delivered to a link that is being closed.
     Quiet,
     /// That a link is detached.
@@ -140,17 +137,6 @@ pub enum Event {
         path: Arc<str>,
         /// Whether it is done.
         result: Result<(), Rejection>,
-    },
-    /// A receiver is attached that has not asked for deliveries; if it has since, and gets none, this is why.
-    Watching {
-        /// The request.
-        id: u32,
-        /// The link.
-        link: u32,
-        /// The entity.
-        path: Arc<str>,
-        /// Why nothing comes.
-        stopped: Option<Rejection>,
     },
     /// A drain is done.
     Drained {
@@ -322,12 +308,6 @@ impl<G: Engine, T> Links<G, T> {
     /// has agreed.
     pub fn attach_flow(&mut self, number: u32, up_to: u32, id: u32, permit: Arc<Permit>) {
         self.start_flow(number, up_to, Expect::Attached, id, Some(permit));
-    }
-
-    /// Attaches a receiver that has not asked for deliveries, so that it hears when its entity is gone
-    /// (ENT-15).
-    pub fn attach_watching(&mut self, number: u32, id: u32, permit: Arc<Permit>) {
-        self.start_flow(number, 0, Expect::Watching, id, Some(permit));
     }
 
     fn start_flow(
@@ -822,7 +802,6 @@ impl<G: Engine, T> Links<G, T> {
                 Event::Done { id, path, result: result.map(|_| ()) }
             }
             Expect::Attached => self.attached(id, number, path, result),
-            Expect::Watching => self.watching(id, number, path, result),
             Expect::Drained => {
                 if let Some(link) = self.links.get_mut(&number) {
                     link.drained();
@@ -873,28 +852,6 @@ impl<G: Engine, T> Links<G, T> {
         }
         self.remove(number);
         Event::Done { id, path, result: Err(reason) }
-    }
-
-    /// An entity that delivers nothing to a receiver now, because of its status, its sessions or where it
-    /// forwards, can be looked into over its link; that is no failure before the client asks for deliveries.
-    fn watching(
-        &mut self,
-        id: u32,
-        number: u32,
-        path: Arc<str>,
-        result: Result<Outcome, Rejection>,
-    ) -> Event {
-        let may_stay =
-            [Condition::EntityDisabled, Condition::InvalidOperation, Condition::QuotaExceeded];
-        let reason = match result {
-            Err(reason) if may_stay.contains(&reason.condition()) => reason,
-            result => return self.attached(id, number, path, result),
-        };
-        let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
-        link.flow = None;
-        // It was given credit meanwhile: then it is told that nothing will come of it.
-        let stopped = (link.up_to > link.last).then_some(reason);
-        Event::Watching { id, link: number, path, stopped }
     }
 
     /// An accept is answered: there is a link now, or none.

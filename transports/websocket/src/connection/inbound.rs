@@ -291,10 +291,6 @@ impl Conversation {
             Some(credit) if role == Role::Receiver => {
                 self.links.attach_flow(number, credit, asked.id, asked.permit);
             }
-            // Attached all the same, so that it hears when its queue is gone (ENT-15).
-            None if role == Role::Receiver => {
-                self.links.attach_watching(number, asked.id, asked.permit);
-            }
             Some(_) | None => self.done(&asked),
         }
         Ok(())

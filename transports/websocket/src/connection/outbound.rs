@@ -92,16 +92,6 @@ impl Conversation {
                 }
                 false
             }
-            Event::Watching { id, link, path, stopped } => {
-                if let Some(reason) = stopped {
-                    let error = self.wire_error(reason, &path);
-                    self.say(0, Notice::Detached(Detached { link, error }));
-                }
-                if id != 0 {
-                    self.say(id, Notice::Done(Default::default()));
-                }
-                false
-            }
             Event::Drained { id, path, result } => {
                 match result {
                     Ok(unused) => {

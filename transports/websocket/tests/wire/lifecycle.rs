@@ -292,29 +292,6 @@ fn both_sides_keep_the_heartbeat() {
     });
 }
 
-/// ENT-15, ENT-24: a receiver that has not asked for deliveries hears all the same that its queue is gone, or gives no
-/// receives; what it asks for next attaches it again.
-#[test]
-fn a_receiver_without_credit_is_told_when_its_queue_is_gone() {
-    run(async {
-        let server = Server::start().await;
-        let mut client = server.client().await;
-        client.receive_with(None).await;
-        let status = |status: &str| json!({ "path": "q", "properties": { "status": status } });
-        client.ask("updateQueue", status("ReceiveDisabled")).await;
-        assert_eq!(client.pushed("detached").await["error"]["condition"], "EntityDisabled");
-        client.ask("updateQueue", status("Active")).await;
-        server.put(&["a"]).await;
-        client.ask("credit", json!({ "link": 1, "upTo": 1 })).await;
-        assert_eq!(client.deliveries(1).await, [(1, "a".to_owned())]);
-        client.ask("detach", json!({ "link": 1 })).await;
-        client.receive_with(None).await;
-        client.ask("deleteQueue", json!({ "path": "q" })).await;
-        assert_eq!(client.pushed("detached").await["error"]["condition"], "EntityNotFound");
-        server.stop().await;
-    });
-}
-
 /// RCV-29, SES-01, ENT-24: where nothing is delivered to it, a receiver without credit attaches all the same, and
 /// looks; credit is what is refused.
 #[test]
