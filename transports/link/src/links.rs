@@ -437,8 +437,11 @@ impl<G: Engine, T> Links<G, T> {
     ) {
         let Some(link) = self.links.get(&number) else { return };
         let most = self.window_bytes.max(RECEIVE_BYTES_MIN);
-        let bytes_max =
-            room_bytes.saturating_sub(self.promised_bytes).clamp(RECEIVE_BYTES_MIN, most);
+        let waits = wait > TimeSpan::ZERO;
+        let left = room_bytes.saturating_sub(self.promised_bytes);
+        // One that waits leaves most of the room to those that do not, who would wait for its end.
+        let share = if waits { left / 4 } else { left };
+        let bytes_max = share.clamp(RECEIVE_BYTES_MIN, most);
         let command = match link.source {
             Source::Session(_) => {
                 link.in_session(SessionCommand::Receive { count_max, bytes_max, wait })
@@ -452,7 +455,6 @@ impl<G: Engine, T> Links<G, T> {
             },
         };
         self.promised_bytes += bytes_max;
-        let waits = wait > TimeSpan::ZERO;
         // A receive that waits holds little, and no room.
         let permit = permit.filter(|_| !waits);
         let slot = self.expect(id, number, Expect::Messages(bytes_max), permit);
