@@ -38,5 +38,6 @@ pub use arrivals::{Arrivals, Fetch, Fetched, Next};
 pub use link::{Closing, Link, Role, Source};
 pub use links::{Engine, Event, Inlet, Links};
 pub use mailbox::{Mail, Mailbox};
+pub use pending::Pending;
 pub use pool::{Pool, Room, Seat};
 pub use unsettled::{Held, Named, Unsettled};

@@ -557,10 +557,10 @@ impl<G: Engine, T> Links<G, T> {
     }
 
     /// Takes it out, when all of it is answered.
-    pub fn answered(&mut self, slot: usize) -> Option<(u32, Arc<str>, T)> {
-        let pending = self.pending.remove(slot)?;
-        match pending.expect {
-            Expect::Asked(asked) => Some((pending.id, pending.path, asked)),
+    pub fn answered(&mut self, slot: usize) -> Option<Pending<T>> {
+        let Pending { id, link, path, expect, permit } = self.pending.remove(slot)?;
+        match expect {
+            Expect::Asked(expect) => Some(Pending { id, link, path, expect, permit }),
             _ => None,
         }
     }

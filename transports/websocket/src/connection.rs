@@ -5,19 +5,12 @@
 //! they go to the entities; what comes back is written once per wake-up. While the socket takes no
 //! bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
 
+mod apart;
 mod end;
-mod flow;
 mod inbound;
-mod manage;
 mod open;
 mod outbound;
-mod pending;
-mod send;
 mod serve;
-mod session;
-mod settle;
-mod topics;
-mod transaction;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -37,13 +30,13 @@ use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
+pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 
-use self::manage::{Own, Work};
-use self::pending::Expect;
-use self::transaction::WaitingCommit;
+use self::apart::{Own, Work};
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
+use crate::operation::{Expect, WaitingCommit};
 use crate::site::{Call, Handover, Place, Site, Socket};
 
 /// Frames that are read in one go before what they ask for is handed over.
@@ -97,7 +90,7 @@ enum Held {
 }
 
 /// A frame that was written and that the client may still ask for.
-struct Sent {
+struct Written {
     /// Empty if it cannot be resumed.
     bytes: Bytes,
     /// What it counts for, wherever it is.
@@ -111,12 +104,12 @@ type Stopping = Pin<Box<dyn Future<Output = Duration> + Send>>;
 
 /// The state of a conversation, which outlives its sockets.
 pub(crate) struct Conversation {
-    site: Arc<Site>,
-    broker: Broker,
+    pub(crate) site: Arc<Site>,
+    pub(crate) broker: Broker,
     place: Place,
-    encoding: Encoding,
+    pub(crate) encoding: Encoding,
     /// What its client may do.
-    access: Access,
+    pub(crate) access: Access,
     calls: mpsc::Receiver<Call>,
     stop: Option<Stopping>,
     resume_token: u128,
@@ -129,10 +122,10 @@ pub(crate) struct Conversation {
     acquiring: Option<Acquiring>,
     /// Frames of the client that were taken.
     seen: u64,
-    links: Links<Broker, Expect>,
-    transactions: Transactions,
+    pub(crate) links: Links<Broker, Expect>,
+    pub(crate) transactions: Transactions,
     /// Commits that wait for the answers to what was asked before them.
-    commits: Vec<WaitingCommit>,
+    pub(crate) commits: Vec<WaitingCommit>,
 
     mailbox: Arc<Mailbox<Own>>,
     arrivals: Arrivals,
@@ -142,15 +135,15 @@ pub(crate) struct Conversation {
     wanted_bytes: Option<u64>,
     apart: Apart<Work>,
     /// What is to be written, and what it counts for.
-    ready: Vec<Item>,
+    pub(crate) ready: Vec<Item>,
     ready_bytes: u64,
     /// Messages in it that are stored nowhere any more.
-    unwritten_count: u64,
+    pub(crate) unwritten_count: u64,
     /// Links and the bytes of the deliveries in `ready`.
-    delivered: Vec<(u32, u64)>,
+    pub(crate) delivered: Vec<(u32, u64)>,
     /// Frames written that the client has not confirmed, or that are not flushed; the last one has
     /// the number `sent`.
-    unconfirmed: VecDeque<Sent>,
+    unconfirmed: VecDeque<Written>,
     unconfirmed_bytes: u64,
     sent: u64,
     /// What they count for.
@@ -234,7 +227,7 @@ impl Conversation {
         self.end(end).await;
     }
 
-    fn wire_error(&self, rejection: Rejection, path: &str) -> WireError {
+    pub(crate) fn wire_error(&self, rejection: Rejection, path: &str) -> WireError {
         WireError::from(&self.broker.refuse(rejection, path))
     }
 

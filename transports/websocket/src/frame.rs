@@ -1,24 +1,14 @@
 //! What is said over a connection, once for both encodings: `docs/websocket-protocol.md` as types.
 //!
 //! A struct has its JSON form from serde and its binary form from the order of its fields; an
-//! operation, an answer, a push has a key in JSON and a code in the binary form, side by side here.
-//! Absent on purpose: what any of it means; `connection` knows.
+//! operation, an answer, a push has a key in JSON and a code in the binary form, side by side in
+//! `operation`, where each has a file of its own. Absent on purpose: what any of it means.
 
 pub(crate) mod announce;
 pub(crate) mod binary;
-pub(crate) mod forward;
-pub(crate) mod hello;
 pub(crate) mod json;
-pub(crate) mod link;
 pub(crate) mod message;
-pub(crate) mod queue;
-pub(crate) mod receive;
-pub(crate) mod send;
-pub(crate) mod session;
-pub(crate) mod settle;
 pub(crate) mod text;
-pub(crate) mod topic;
-pub(crate) mod transaction;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -29,33 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use self::announce::Announced;
 pub(crate) use self::announce::announced;
-pub(crate) use self::forward::{Forward, Forwarded, Forwarding};
-pub(crate) use self::hello::{Authenticate, Closing, Hello, Welcome};
-pub(crate) use self::link::{
-    Attach, Credit, Deliveries, Detach, Detached, Drained, LinkOnly, Mode, Role,
-};
-pub(crate) use self::queue::{CreateQueue, ListQueues, UpdateQueue};
-use self::queue::{QueueList, QueueView};
-pub(crate) use self::receive::{
-    DeleteBatch, DeleteDeferred, Deleted, Messages, Peek, Purge, Receive, Withdraw,
-};
-pub(crate) use self::send::{Accepted, FailedSend, Numbered, Send};
-use self::session::{
-    AcceptSession, DeleteUnlocked, ListSessions, PeekSession, SessionAccepted, SessionList,
-    SessionState, SetSessionState,
-};
-pub(crate) use self::settle::{Decision, FailedRange, Range, Renew, Renewed, Settle, Settled};
 use self::text::{Guid, Instant};
-use self::topic::{
-    CreateSubscription, CreateTopic, Explain, Explained, ListOf, NamedRule, RuleForm, RuleList,
-    SetRule, SubscriptionList, SubscriptionView, TopicList, TopicView, UpdateSubscription,
-    UpdateTopic,
-};
-use self::transaction::{
-    BeginTransaction, CommitTransaction, Committed, RenewIn, SendIn, SettleIn, TransactionOnly,
-};
 use self::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
+use crate::operation::{Notice, Operation};
 
 /// Elements of one list, so that a small frame cannot ask for a large allocation.
 pub(crate) const LIST_COUNT_MAX: usize = 4_096;
@@ -146,27 +113,27 @@ macro_rules! schema {
 
             /// The body alone, in the binary form.
             pub(crate) fn write_body(&self, out: &mut Vec<u8>) {
-                match self { $(Self::$variant(body) => body.write(out),)* }
+                match self { $(Self::$variant(body) => $crate::frame::wire::Wire::write(body, out),)* }
             }
 
             pub(crate) fn read_body(
                 code: u8,
-                reader: &mut Reader<'_>,
-            ) -> Result<Self, FrameError> {
+                reader: &mut $crate::frame::wire::Reader<'_>,
+            ) -> Result<Self, $crate::error::FrameError> {
                 match code {
-                    $($code => Wire::read(reader).map(Self::$variant),)*
-                    _ => Err(FrameError::Unknown),
+                    $($code => $crate::frame::wire::Wire::read(reader).map(Self::$variant),)*
+                    _ => Err($crate::error::FrameError::Unknown),
                 }
             }
 
             /// Notes what a body asks for, without reading it.
             pub(crate) fn skim_body(
                 code: u8,
-                reader: &mut Reader<'_>,
-                announced: &mut Announced,
-            ) -> Result<(), FrameError> {
+                reader: &mut $crate::frame::wire::Reader<'_>,
+                announced: &mut $crate::frame::announce::Announced,
+            ) -> Result<(), $crate::error::FrameError> {
                 match code {
-                    $($code => <$body as Wire>::skim(reader, announced),)*
+                    $($code => <$body as $crate::frame::wire::Wire>::skim(reader, announced),)*
                     _ => Ok(()),
                 }
             }
@@ -187,7 +154,7 @@ macro_rules! schema {
                 match key {
                     $($key => map
                         .next_value()
-                        .map(|json::Object(body)| Some(Self::$variant(body))),)*
+                        .map(|$crate::frame::json::Object(body)| Some(Self::$variant(body))),)*
                     _ => Ok(None),
                 }
             }
@@ -196,182 +163,6 @@ macro_rules! schema {
             pub(crate) const NAMES: &'static [(u8, &'static str)] = &[$(($code, $key)),*];
         }
     };
-}
-
-schema! {
-    /// What a client asks for.
-    enum Operation {
-        /// The first request of a connection.
-        1 "hello" Hello(Hello),
-        /// Replaces the token.
-        2 "authenticate" Authenticate(Authenticate),
-        /// Opens a link to a queue or sub-queue.
-        3 "attach" Attach(Attach),
-        /// Ends a link in order.
-        4 "detach" Detach(Detach),
-        /// Sets how far a receiver may be sent.
-        5 "credit" Credit(Credit),
-        /// Gives back credit that cannot be used at once.
-        6 "drain" Drain(LinkOnly),
-        /// Sends messages, each by itself.
-        7 "send" Send(Send),
-        /// Sends messages, all or none.
-        8 "sendBatch" SendBatch(Send),
-        /// Cancels scheduled messages, all or none.
-        9 "cancelScheduled" CancelScheduled(Numbered),
-        /// Receives what is available, or waits for it.
-        10 "receive" Receive(Receive),
-        /// Ends a receive that waits.
-        11 "withdraw" Withdraw(Withdraw),
-        /// Receives deferred messages by number, all or none.
-        12 "receiveDeferred" ReceiveDeferred(Numbered),
-        /// Settles messages.
-        13 "settle" Settle(Settle),
-        /// Prolongs locks.
-        14 "renew" Renew(Renew),
-        /// Looks at messages.
-        15 "peek" Peek(Peek),
-        /// Deletes available messages.
-        16 "deleteBatch" DeleteBatch(DeleteBatch),
-        /// Deletes all available messages.
-        17 "purge" Purge(Purge),
-        /// Deletes one deferred message.
-        18 "deleteDeferred" DeleteDeferred(DeleteDeferred),
-        /// Creates a queue.
-        19 "createQueue" CreateQueue(CreateQueue),
-        /// Reads a queue and its runtime counts.
-        20 "getQueue" GetQueue(PathOnly),
-        /// Changes a queue.
-        21 "updateQueue" UpdateQueue(UpdateQueue),
-        /// Deletes a queue.
-        22 "deleteQueue" DeleteQueue(PathOnly),
-        /// Lists queues.
-        23 "listQueues" ListQueues(ListQueues),
-        /// Says that the client is there.
-        24 "heartbeat" Heartbeat(Empty),
-        /// Locks a session and opens a link to it, or waits for one that can be locked.
-        25 "acceptSession" AcceptSession(AcceptSession),
-        /// Prolongs a session lock.
-        26 "renewSession" RenewSession(LinkOnly),
-        /// Reads the state of a session.
-        27 "getSessionState" GetSessionState(LinkOnly),
-        /// Replaces the state of a session, or clears it.
-        28 "setSessionState" SetSessionState(SetSessionState),
-        /// Looks at the messages of a session.
-        29 "peekSession" PeekSession(PeekSession),
-        /// Names the sessions of a queue.
-        30 "listSessions" ListSessions(ListSessions),
-        /// Deletes available messages of all sessions that nobody holds.
-        31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
-        /// Creates a topic.
-        40 "createTopic" CreateTopic(CreateTopic),
-        /// Reads a topic and its runtime counts.
-        41 "getTopic" GetTopic(PathOnly),
-        /// Changes a topic.
-        42 "updateTopic" UpdateTopic(UpdateTopic),
-        /// Deletes a topic with its subscriptions.
-        43 "deleteTopic" DeleteTopic(PathOnly),
-        /// Lists topics.
-        44 "listTopics" ListTopics(ListQueues),
-        /// Creates a subscription of a topic, with its rules.
-        45 "createSubscription" CreateSubscription(CreateSubscription),
-        /// Reads a subscription and its runtime counts.
-        46 "getSubscription" GetSubscription(PathOnly),
-        /// Changes a subscription.
-        47 "updateSubscription" UpdateSubscription(UpdateSubscription),
-        /// Deletes a subscription.
-        48 "deleteSubscription" DeleteSubscription(PathOnly),
-        /// Lists the subscriptions of a topic.
-        49 "listSubscriptions" ListSubscriptions(ListOf),
-        /// Adds a rule to a subscription.
-        50 "createRule" CreateRule(SetRule),
-        /// Reads a rule.
-        51 "getRule" GetRule(NamedRule),
-        /// Replaces filter and action of a rule.
-        52 "updateRule" UpdateRule(SetRule),
-        /// Removes a rule.
-        53 "deleteRule" DeleteRule(NamedRule),
-        /// Lists the rules of a subscription.
-        54 "listRules" ListRules(ListOf),
-        /// Tells which rules of a subscription would select a message, and why.
-        55 "explain" Explain(Explain),
-        /// Hands messages over that another broker forwards.
-        60 "forward" Forward(Forward),
-        /// Begins a transaction.
-        70 "beginTransaction" BeginTransaction(BeginTransaction),
-        /// Sends messages in a transaction.
-        71 "sendIn" SendIn(SendIn),
-        /// Settles messages in a transaction.
-        72 "settleIn" SettleIn(SettleIn),
-        /// Prolongs locks in a transaction.
-        73 "renewIn" RenewIn(RenewIn),
-        /// Carries a transaction out, or none of it.
-        74 "commit" Commit(CommitTransaction),
-        /// Forgets a transaction.
-        75 "rollBack" RollBack(TransactionOnly),
-    }
-}
-
-schema! {
-    /// What the server says.
-    enum Notice {
-        /// It is done.
-        1 "done" Done(Empty),
-        /// It failed.
-        2 "error" Error(WireError),
-        /// Answers the hello.
-        3 "welcome" Welcome(Box<Welcome>),
-        /// The numbers of sent messages.
-        4 "accepted" Accepted(Accepted),
-        /// Messages are settled.
-        5 "settled" Settled(Settled),
-        /// Locks are prolonged.
-        6 "renewed" Renewed(Renewed),
-        /// Received or peeked messages.
-        7 "received" Received(Messages),
-        /// What is left of the credit.
-        8 "drained" Drained(Drained),
-        /// How many messages were deleted.
-        9 "deleted" Deleted(Deleted),
-        /// A queue.
-        10 "queue" Queue(Box<QueueView>),
-        /// Queues.
-        11 "queues" Queues(QueueList),
-        /// A session is locked.
-        12 "sessionAccepted" SessionAccepted(SessionAccepted),
-        /// The state of a session.
-        13 "sessionState" SessionState(SessionState),
-        /// Sessions of a queue.
-        14 "sessions" Sessions(SessionList),
-        /// A topic.
-        16 "topic" Topic(Box<TopicView>),
-        /// Topics.
-        17 "topics" Topics(TopicList),
-        /// A subscription.
-        18 "subscription" Subscription(Box<SubscriptionView>),
-        /// Subscriptions of a topic.
-        19 "subscriptions" Subscriptions(SubscriptionList),
-        /// A rule.
-        20 "rule" Rule(Box<RuleForm>),
-        /// Rules of a subscription.
-        21 "rules" Rules(RuleList),
-        /// What each rule of a subscription makes of a message.
-        22 "explained" Explained(Explained),
-        /// What became of forwarded messages.
-        28 "forwarded" Forwarded(Forwarded),
-        /// A transaction was begun.
-        29 "transaction" Transaction(TransactionOnly),
-        /// A transaction was carried out.
-        30 "committed" Committed(Committed),
-        /// Messages for a receiver with credit.
-        32 "deliveries" Deliveries(Deliveries),
-        /// A receiver gets nothing more until it is given credit anew.
-        33 "detached" Detached(Detached),
-        /// The server is there.
-        34 "heartbeat" Heartbeat(Empty),
-        /// The server will close the connection soon.
-        35 "closing" Closing(Closing),
-    }
 }
 
 /// Nothing to say.
@@ -407,22 +198,18 @@ macro_rules! bodies {
         $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
     })*) => {$(
         $(#[$meta])*
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         pub(crate) struct $name {
             $($(#[$field_meta])* pub(crate) $field: $type,)*
         }
-        wire!($name { $($field: $type),* });
+        crate::frame::wire::wire!($name { $($field: $type),* });
     )*};
 }
 
-pub(crate) use {bodies, wire_choice};
+pub(crate) use {bodies, schema, wire_choice};
 
 bodies! {
-    struct PathOnly {
-        path: String,
-    }
-
     struct WireError {
         /// A name of the error catalogue.
         condition: String,
@@ -553,57 +340,6 @@ pub(crate) mod of_client {
         match encoding {
             Encoding::Json => json::read_server_frame(bytes),
             Encoding::Binary => binary::read_server_frame(bytes),
-        }
-    }
-}
-
-impl Notice {
-    /// What it takes in memory, about; not what it has of the contents of messages, which are counted
-    /// where they are fetched.
-    pub(crate) fn weight(&self) -> u64 {
-        /// What an error takes beside its texts.
-        const ERROR_BYTES: u64 = 160;
-
-        let error =
-            |error: &WireError| ERROR_BYTES + (error.detail.len() + error.entity.len()) as u64;
-        let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
-        let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
-        match self {
-            Self::Error(it) => error(it),
-            Self::Detached(it) => error(&it.error),
-            Self::Accepted(it) => {
-                sends(&it.failed) + (it.sequence_numbers.len() * size_of::<Run>()) as u64
-            }
-            Self::Settled(it) => ranges(&it.failed),
-            Self::Renewed(it) => ranges(&it.failed),
-            Self::Forwarded(it) => sends(&it.failed),
-            Self::SessionState(it) => it.state.as_ref().map_or(0, Bytes::len) as u64,
-            Self::Committed(it) => (it.parts.len() * size_of_val(&it.parts)) as u64,
-            Self::Received(_)
-            | Self::Deliveries(_)
-            | Self::Done(_)
-            | Self::Welcome(_)
-            | Self::Drained(_)
-            | Self::Deleted(_)
-            | Self::SessionAccepted(_)
-            | Self::Transaction(_)
-            | Self::Heartbeat(_)
-            | Self::Closing(_) => 0,
-            // Descriptions: what they take when they are written, twice since they are made of parts.
-            Self::Queue(_)
-            | Self::Queues(_)
-            | Self::Sessions(_)
-            | Self::Topic(_)
-            | Self::Topics(_)
-            | Self::Subscription(_)
-            | Self::Subscriptions(_)
-            | Self::Rule(_)
-            | Self::Rules(_)
-            | Self::Explained(_) => {
-                let mut written = Vec::new();
-                self.write_body(&mut written);
-                2 * written.len() as u64
-            }
         }
     }
 }

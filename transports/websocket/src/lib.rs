@@ -3,7 +3,8 @@
 //!
 //! The protocol is written down in `docs/websocket-protocol.md`; `frame` is the same as types. Read
 //! in the order of the modules. [`WebSocketTransport`] listens; `handshake` judges an upgrade;
-//! `connection` is a conversation with one client, one file for each thing that happens in it.
+//! `connection` is a conversation with one client; `operation` has a file for each thing that is asked for
+//! in it, with its form, what it does, and its answer.
 //!
 //! Absent on purpose: TLS and compression, which a proxy in front provides; what any operation means.
 
@@ -18,6 +19,8 @@ mod metered;
 mod frame;
 
 mod connection;
+
+mod operation;
 
 #[cfg(feature = "client")]
 pub mod client;

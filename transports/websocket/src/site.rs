@@ -11,8 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::WebSocketStream;
 
 use crate::config::WebSocketConfig;
-use crate::frame::{Encoding, Hello};
+use crate::frame::Encoding;
 use crate::metered::Metered;
+use crate::operation::Hello;
 
 pub(crate) type Socket = WebSocketStream<Metered>;
 

@@ -14,10 +14,10 @@ use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 use super::core::{Ask, Lifeline};
 use super::deliveries::PushedLink;
 use super::manage;
-use crate::frame::transaction::{
-    BeginTransaction, CommitTransaction, CommittedPart, TransactionOnly,
+use crate::frame::{LIST_COUNT_MAX, Run};
+use crate::operation::{
+    BeginTransaction, CommitTransaction, CommittedPart, Notice, Operation, Role, TransactionOnly,
 };
-use crate::frame::{LIST_COUNT_MAX, Notice, Operation, Role, Run};
 
 /// What all handles of one client share.
 pub(super) struct Connection {

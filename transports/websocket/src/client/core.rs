@@ -16,9 +16,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backoff::random_bits;
 use crate::frame::message::Outgoing;
-use crate::frame::session::{AcceptSession, SessionAccepted};
 use crate::frame::text::Token;
-use crate::frame::{Attach, Credit, Detach, Notice, Operation, Role};
+use crate::operation::{
+    AcceptSession, Attach, Credit, Detach, Notice, Operation, Role, SessionAccepted,
+};
 
 /// The answer to a call.
 pub(super) type Answer = oneshot::Sender<Result<Notice, BrokerError>>;

@@ -12,7 +12,7 @@ use peeklock_core::error::BrokerError;
 use tokio::sync::mpsc;
 
 use super::core::{Lifeline, Link, Pushed};
-use crate::frame::{Credit, Operation, Role};
+use crate::operation::{Credit, Operation, Role};
 
 /// A link with credit.
 pub(super) struct PushedLink {

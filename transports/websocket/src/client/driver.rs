@@ -26,7 +26,7 @@ use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
 use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::text::{Guid, Token};
-use crate::frame::{Decision, Operation, Settle, Welcome};
+use crate::operation::{Decision, Operation, Settle, Welcome};
 
 type Socket = WebSocketStream<Box<dyn Connected>>;
 

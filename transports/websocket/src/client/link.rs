@@ -13,12 +13,11 @@ use tokio::sync::oneshot;
 
 use super::core::{Ask, Link};
 use crate::frame::message::{Carried, Delivered, Outgoing, Properties};
-use crate::frame::session::{PeekSession, SetSessionState};
 use crate::frame::text::{Instant, Token};
-use crate::frame::transaction::{RenewIn, SendIn, SettleIn};
-use crate::frame::{
-    Decision, DeleteBatch, FailedRange, LIST_COUNT_MAX, LinkOnly, Notice, Numbered, Operation,
-    Peek, Purge, Receive, Renew, Run, Send, Settle,
+use crate::frame::{LIST_COUNT_MAX, Run};
+use crate::operation::{
+    Decision, DeleteBatch, FailedRange, LinkOnly, Notice, Numbered, Operation, Peek, PeekSession,
+    Purge, Receive, Renew, RenewIn, Send, SendIn, SetSessionState, Settle, SettleIn,
 };
 
 /// Locks that one request of many names: few enough for any broker (`commandCountMax`).

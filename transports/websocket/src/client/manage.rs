@@ -10,15 +10,12 @@ use peeklock_core::rule::RuleDescription;
 
 use super::core::Lifeline;
 use crate::frame::message::Outgoing;
-use crate::frame::queue::QueueProperties;
-use crate::frame::session::{DeleteUnlocked, ListSessions};
 use crate::frame::text::Instant;
-use crate::frame::topic::{
-    CreateSubscription, CreateTopic, Explain, ListOf, NamedRule, RuleForm, SetRule,
-    SubscriptionProperties, TopicProperties, UpdateSubscription, UpdateTopic,
-};
-use crate::frame::{
-    CreateQueue, DeleteDeferred, ListQueues, Notice, Operation, PathOnly, Role, UpdateQueue,
+use crate::operation::{
+    CreateQueue, CreateSubscription, CreateTopic, DeleteDeferred, DeleteUnlocked, Explain, ListOf,
+    ListQueues, ListSessions, NamedRule, Notice, Operation, PathOnly, QueueProperties, Role,
+    RuleForm, SetRule, SubscriptionProperties, TopicProperties, UpdateQueue, UpdateSubscription,
+    UpdateTopic,
 };
 use std::sync::Arc;
 

@@ -13,10 +13,12 @@ use peeklock_core::time::Timestamp;
 
 use super::core::Link;
 use super::{ClientOptions, driver};
-use crate::frame::forward::{ForwardSource, ForwardedMessage};
+use crate::frame::LIST_COUNT_MAX;
 use crate::frame::message::Outgoing;
 use crate::frame::text::{Guid, Instant};
-use crate::frame::{FailedSend, Forward, Forwarding, LIST_COUNT_MAX, Notice, Operation, Role};
+use crate::operation::{
+    FailedSend, Forward, ForwardSource, ForwardedMessage, Forwarding, Notice, Operation, Role,
+};
 
 /// A message on its way from broker to broker.
 #[derive(Clone, Debug)]

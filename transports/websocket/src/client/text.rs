@@ -9,9 +9,9 @@ use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_json::ReceivedView;
 
 use crate::frame::message::Outgoing;
-use crate::frame::queue::QueueView;
-use crate::frame::session::SessionState;
-use crate::frame::topic::{ExplanationView, RuleForm, SubscriptionView, TopicView};
+use crate::operation::{
+    ExplanationView, QueueView, RuleForm, SessionState, SubscriptionView, TopicView,
+};
 
 /// Why a text is no message, or no rule.
 #[derive(Debug, thiserror::Error)]

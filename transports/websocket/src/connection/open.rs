@@ -18,9 +18,8 @@ use super::serve::payload;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Held};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
-use crate::frame::{
-    ClientFrame, Encoding, Hello, Item, Notice, Operation, Request, ServerFrame, Welcome,
-};
+use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame};
+use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
 
 /// Serves a socket after its upgrade, to its end.

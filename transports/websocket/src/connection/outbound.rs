@@ -1,23 +1,18 @@
 //! What comes back: from answers and deliveries to frames.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::SinkExt;
-use peeklock_core::command::{Outcome, ReceivedMessage};
-use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::LockToken;
 use peeklock_core::request::Released;
+use peeklock_core::time::Timestamp;
 use peeklock_link::{Event, Mail, Next};
 
-use super::pending::Expect;
-use super::{Conversation, Ended, Sent};
-use crate::frame::message::{Carried, Delivered};
-use crate::frame::session::SessionAccepted;
+use super::{Conversation, Ended, Written};
 use crate::frame::text::Instant;
-use crate::frame::{
-    Accepted, Closing, Deleted, Deliveries, Detached, Drained, Encoding, FailedSend, Forwarded,
-    Item, LIST_COUNT_MAX, Messages, Notice, Renewed, Run, ServerFrame, Settled,
-};
+use crate::frame::{Item, LIST_COUNT_MAX, ServerFrame};
+use crate::operation::{Closing, Detached, Drained, Notice, SessionAccepted};
 use crate::site::Socket;
 
 /// A frame ends when it has about so many bytes.
@@ -68,7 +63,7 @@ impl Conversation {
             }
         }
         for fetch in self.arrivals.fetches() {
-            let mailbox = std::sync::Arc::clone(&self.mailbox);
+            let mailbox = Arc::clone(&self.mailbox);
             tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
         }
         self.begin_apart();
@@ -85,21 +80,13 @@ impl Conversation {
                 false
             }
             Event::Done { id, path, result } => {
-                match result {
-                    Ok(()) if id == 0 => {}
-                    Ok(()) => self.say(id, Notice::Done(Default::default())),
-                    Err(rejection) => self.fail(id, rejection, &path),
-                }
+                self.reply(id, &path, result.map(|()| Notice::Done(Default::default())));
                 false
             }
             Event::Drained { id, path, result } => {
-                match result {
-                    Ok(unused) => {
-                        let unused = u32::try_from(unused).unwrap_or(u32::MAX);
-                        self.say(id, Notice::Drained(Drained { unused }));
-                    }
-                    Err(rejection) => self.fail(id, rejection, &path),
-                }
+                let drained =
+                    |unused| Drained { unused: u32::try_from(unused).unwrap_or(u32::MAX) };
+                self.reply(id, &path, result.map(drained).map(Notice::Drained));
                 false
             }
             Event::Messages { id, link, path, result, taken_count } => match result {
@@ -110,15 +97,11 @@ impl Conversation {
                 }
             },
             Event::Accepted { id, path, result } => {
-                match result {
-                    Ok((session, until)) => {
-                        let session_id = session.to_string();
-                        let locked_until_utc = Instant(until);
-                        let accepted = SessionAccepted { session_id, locked_until_utc };
-                        self.say(id, Notice::SessionAccepted(accepted));
-                    }
-                    Err(rejection) => self.fail(id, rejection, &path),
-                }
+                let accepted = |(session, until): (Arc<str>, Timestamp)| SessionAccepted {
+                    session_id: session.to_string(),
+                    locked_until_utc: Instant(until),
+                };
+                self.reply(id, &path, result.map(accepted).map(Notice::SessionAccepted));
                 false
             }
             Event::Answer { slot, index, result } => {
@@ -134,215 +117,25 @@ impl Conversation {
     }
 
     /// Says something; what it holds is counted until its frame is.
-    pub(super) fn say(&mut self, id: u32, notice: Notice) {
+    pub(crate) fn say(&mut self, id: u32, notice: Notice) {
         let bytes = super::ITEM_BYTES + notice.weight();
         self.account.hold(bytes);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });
     }
 
-    pub(super) fn fail(&mut self, id: u32, rejection: Rejection, path: &str) {
+    /// Answers; that something is done is told only to who asked under an id.
+    pub(crate) fn reply(&mut self, id: u32, path: &str, answer: Result<Notice, Rejection>) {
+        match answer {
+            Ok(Notice::Done(_)) if id == 0 => {}
+            Ok(notice) => self.say(id, notice),
+            Err(rejection) => self.fail(id, rejection, path),
+        }
+    }
+
+    pub(crate) fn fail(&mut self, id: u32, rejection: Rejection, path: &str) {
         let error = self.wire_error(rejection, path);
         self.say(id, Notice::Error(error));
-    }
-
-    fn deliver(&mut self, number: u32, delivery: u32, message: ReceivedMessage) -> bool {
-        let lock = message.facts.lock;
-        let bytes = u64::from(message.facts.size);
-        let Some(delivered) = delivered(self.encoding, message) else {
-            let path = self.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
-            let token = lock.map(|lock| lock.token);
-            token.and_then(|token| self.links.settled(token));
-            self.links.give_back(number, token);
-            self.links.break_flow(number);
-            let reason = Rejection::internal("the content of a message cannot be read");
-            let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
-            self.say(0, Notice::Detached(Detached { link: number, error }));
-            return false;
-        };
-        self.unwritten_count += u64::from(lock.is_none());
-        self.delivered.push((number, bytes));
-        if let Some(Item { notice: Notice::Deliveries(group), .. }) = self.ready.last_mut()
-            && group.link == number
-            && group.messages.len() < LIST_COUNT_MAX
-            && u32::try_from(group.messages.len()).ok() == delivery.checked_sub(group.first)
-        {
-            group.messages.push(delivered);
-        } else {
-            let messages = vec![delivered];
-            let group = Deliveries { link: number, first: delivery, messages };
-            self.ready.push(Item::push(Notice::Deliveries(group)));
-        }
-        true
-    }
-
-    /// Takes the answer to one of the conversation's own commands.
-    fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        let broker = &self.broker;
-        let Some((_, path, expect)) = self.links.asked_mut(slot) else { return };
-        match expect {
-            Expect::Sent(sent) => {
-                sent.left = sent.left.saturating_sub(1);
-                let is_done = sent.left == 0;
-                match result {
-                    Ok(Outcome::Accepted(number)) => {
-                        if let Some(place) = sent.numbers.get_mut(index) {
-                            *place = number.0;
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(rejection) => {
-                        let error = (&broker.refuse(rejection, &path)).into();
-                        let index = u32::try_from(index).unwrap_or(u32::MAX);
-                        sent.failed.push(FailedSend { index, error });
-                    }
-                }
-                if is_done {
-                    self.finish(slot);
-                }
-            }
-            Expect::Settled(keyed) | Expect::Renewed { keyed, .. } => {
-                keyed.left = keyed.left.saturating_sub(1);
-                let (is_done, link) = (keyed.left == 0, keyed.link);
-                let key = keyed.keys.get(index).copied().unwrap_or(0);
-                let token = keyed.tokens.get(index).copied();
-                if let Err(rejection) = &result {
-                    keyed.fail(key, rejection, |rejection| {
-                        (&broker.refuse(rejection.clone(), &path)).into()
-                    });
-                }
-                if let Ok(Outcome::Renewed(at)) = &result
-                    && let Expect::Renewed { until, .. } = expect
-                {
-                    *until = Some(until.map_or(*at, |until| until.min(*at)));
-                }
-                let settled = self.settled_by(&result, token).unwrap_or(link);
-                if is_done {
-                    self.finish(slot);
-                    // There may be room for more unsettled deliveries.
-                    self.links.limit(settled);
-                }
-            }
-            Expect::Joined(_) => self.joined(slot, index, result, &path),
-            _ => self.answer_whole(slot, result),
-        }
-    }
-
-    /// What the answer to a settlement or renewal says of its delivery; returns the link that had it.
-    fn settled_by(
-        &mut self,
-        result: &Result<Outcome, Rejection>,
-        token: Option<LockToken>,
-    ) -> Option<u32> {
-        let token = token?;
-        let is_over = match result {
-            Ok(Outcome::Renewed(until)) => {
-                self.links.unsettled.renewed(token, *until);
-                false
-            }
-            Ok(_) => true,
-            Err(rejection) => matches!(
-                rejection.condition(),
-                Condition::MessageLockLost | Condition::SessionLockLost
-            ),
-        };
-        if is_over { self.links.settled(token).map(|held| held.link) } else { None }
-    }
-
-    /// Takes the answer to a request that is one command.
-    fn answer_whole(&mut self, slot: usize, result: Result<Outcome, Rejection>) {
-        let Some((id, path, expect)) = self.links.answered(slot) else { return };
-        let notice = match (expect, result) {
-            (_, Err(rejection)) => Notice::Error(self.wire_error(rejection, &path)),
-            (Expect::Done, Ok(_)) => Notice::Done(Default::default()),
-            (Expect::Batch, Ok(Outcome::AcceptedBatch(numbers))) => {
-                let mut sequence_numbers = Vec::new();
-                for number in numbers {
-                    Run::push(&mut sequence_numbers, number.0);
-                }
-                Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() })
-            }
-            (Expect::Forwarded, Ok(Outcome::TakenOver(results))) => {
-                let tried = u32::try_from(results.len()).unwrap_or(u32::MAX);
-                let mut failed = Vec::new();
-                for (index, result) in (0..).zip(results) {
-                    if let Err(rejection) = result {
-                        let error = self.wire_error(rejection, &path);
-                        failed.push(FailedSend { index, error });
-                    }
-                }
-                Notice::Forwarded(Forwarded { tried, failed })
-            }
-            (Expect::Deleted, Ok(Outcome::Deleted(count))) => Notice::Deleted(Deleted { count }),
-            (Expect::SessionRenewed { link }, Ok(Outcome::Renewed(until))) => {
-                self.links.session_renewed(link, until);
-                let locked_until_utc = Some(Instant(until));
-                Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() })
-            }
-            (Expect::Committed(committing), Ok(Outcome::Committed(parts))) => {
-                self.committed(committing, parts)
-            }
-            (Expect::SessionState, Ok(Outcome::SessionState(state))) => {
-                self.state_read(state, &path)
-            }
-            (_, Ok(_)) => {
-                Notice::Error(self.wire_error(Rejection::internal("unexpected answer"), &path))
-            }
-        };
-        if id != 0 || !matches!(notice, Notice::Done(_)) {
-            self.say(id, notice);
-        }
-    }
-
-    /// Answers a request all of whose commands are answered.
-    fn finish(&mut self, slot: usize) {
-        let Some((id, _, expect)) = self.links.answered(slot) else { return };
-        let notice = match expect {
-            Expect::Sent(sent) => {
-                let mut sequence_numbers = Vec::new();
-                for number in sent.numbers {
-                    Run::push(&mut sequence_numbers, number);
-                }
-                Notice::Accepted(Accepted { sequence_numbers, failed: sent.failed })
-            }
-            Expect::Settled(keyed) => {
-                if id == 0 && keyed.failed.is_empty() {
-                    return;
-                }
-                Notice::Settled(Settled { failed: keyed.failed })
-            }
-            Expect::Renewed { keyed, until } => {
-                let locked_until_utc = until.map(Instant);
-                Notice::Renewed(Renewed { locked_until_utc, failed: keyed.failed })
-            }
-            _ => return,
-        };
-        self.say(id, notice);
-    }
-
-    /// Answers with messages, or gives them back if one cannot be read; whether it told them.
-    fn received(
-        &mut self,
-        id: u32,
-        number: u32,
-        messages: Vec<ReceivedMessage>,
-        taken_count: u64,
-        path: &str,
-    ) -> bool {
-        let tokens: Vec<LockToken> =
-            messages.iter().filter_map(|message| message.facts.lock).map(|it| it.token).collect();
-        let encoding = self.encoding;
-        let read: Option<Vec<Delivered>> =
-            messages.into_iter().map(|message| delivered(encoding, message)).collect();
-        let Some(messages) = read else {
-            self.links.give_back(number, tokens);
-            let reason = Rejection::internal("the content of a message cannot be read");
-            self.fail(id, reason, path);
-            return false;
-        };
-        self.unwritten_count += taken_count;
-        self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
-        true
     }
 
     /// Encodes what is ready as one frame.
@@ -372,7 +165,7 @@ impl Conversation {
         self.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
         self.unconfirmed_bytes += kept.len() as u64;
-        self.unconfirmed.push_back(Sent { bytes: kept, held_bytes, deliveries });
+        self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries });
         Some(self.message(bytes))
     }
 
@@ -417,30 +210,4 @@ impl Conversation {
     pub(super) fn say_closing(&mut self, seconds: u32) {
         self.say(0, Notice::Closing(Closing { seconds }));
     }
-}
-
-/// A message as it is sent; none if it cannot be read.
-fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> {
-    let content = message.content.loaded()?.clone();
-    let overlays = message
-        .overlays
-        .iter()
-        .map(|overlay| overlay.loaded().cloned())
-        .collect::<Option<Vec<Bytes>>>()?;
-    let carried = Carried::Stored { content, overlays };
-    let carried = match encoding {
-        Encoding::Binary => carried,
-        Encoding::Json => match carried.read() {
-            Ok((message, source)) => Carried::Typed {
-                message: Box::new(message.into_owned()),
-                dead_letter_source: source.map(std::borrow::Cow::into_owned),
-            },
-            Err(error) => {
-                let sequence_number = message.facts.sequence.0;
-                tracing::error!(sequence_number, %error, "message cannot be read");
-                return None;
-            }
-        },
-    };
-    Some(Delivered { facts: message.facts, carried })
 }

@@ -14,9 +14,8 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use super::{CLOSE_TIMEOUT, Conversation, Ended, FRAMES_PER_TURN, Held, Turn};
 use crate::error::{Close, FrameError, code};
-use crate::frame::{
-    BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Notice, Operation, Request, announced,
-};
+use crate::frame::{BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Request, announced};
+use crate::operation::{Notice, Operation};
 use crate::site::{Call, Socket};
 
 /// Why a frame has to be given up.
@@ -173,7 +172,7 @@ impl Conversation {
     }
 
     /// What there is room for among answers.
-    pub(super) fn room_bytes(&self) -> u64 {
+    pub(crate) fn room_bytes(&self) -> u64 {
         self.site.config.outbound_bytes_max.saturating_sub(self.unwritten_bytes())
     }
 
@@ -195,7 +194,7 @@ impl Conversation {
         self.grace.is_none() || self.unconfirmed_bytes < 2 * self.site.config.outbound_bytes_max
     }
 
-    pub(super) fn command_count_max(&self) -> usize {
+    pub(crate) fn command_count_max(&self) -> usize {
         self.broker.settings().limits.connection_inbound_count_max
     }
 

@@ -11,7 +11,7 @@ use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 /// What one more value inside a text takes when it is made, at most.
 const PART_BYTES: u64 = 96;
 /// What a byte of a section or text inside a binary frame becomes when it is made, at most.
-pub(super) const MADE_BYTES: u64 = 16;
+pub(crate) const MADE_BYTES: u64 = 16;
 /// How many commands the requests of one frame may be, so that lists of full length find their neighbours.
 const COMMANDS_MAX: u64 = 4 * LIST_COUNT_MAX as u64;
 /// What may be made of the requests of one frame beside its commands.

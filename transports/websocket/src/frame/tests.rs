@@ -11,13 +11,10 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::forward::{ForwardSource, ForwardedMessage};
-use super::hello::Resume;
 use super::message::{Carried, Delivered, Outgoing, Properties};
-use super::queue::QueueProperties;
 use super::text::{Span, Token};
-use super::transaction::CommittedPart;
 use super::*;
+use crate::operation::*;
 
 /// One frame of each kind of request and of notice in both encodings: a line of JSON and one of
 /// hexadecimal digits. Part of the protocol: a line that changes breaks clients.

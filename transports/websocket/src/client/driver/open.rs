@@ -13,9 +13,9 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use super::{Driver, Opened, lost};
 use crate::error::code;
-use crate::frame::hello::Resume;
 use crate::frame::text::Guid;
-use crate::frame::{Encoding, Hello, Notice, Operation, Request, of_client};
+use crate::frame::{Encoding, Request, of_client};
+use crate::operation::{Hello, Notice, Operation, Resume};
 
 /// What an answer may have: as much as a peek, a receive, or a large message.
 const FRAME_BYTES_MAX: usize = 256 << 20;

@@ -17,9 +17,8 @@ use super::{Attached, Driver, Ended, Socket, Waiting, fail, fail_with, settle};
 use crate::client::core::{Ask, Core, Pushed};
 use crate::client::link::received;
 use crate::frame::text::Token;
-use crate::frame::{
-    Decision, FailedRange, FailedSend, Item, Messages, Notice, Operation, Run, of_client,
-};
+use crate::frame::{Item, Run, of_client};
+use crate::operation::{Decision, FailedRange, FailedSend, Messages, Notice, Operation};
 
 impl Driver {
     pub(super) async fn read(

@@ -11,10 +11,8 @@ use super::open::message;
 use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
 use crate::client::core::{Answer, Ask, Core};
 use crate::frame::message::Outgoing;
-use crate::frame::session::SetSessionState;
-use crate::frame::{
-    Decision, Detach, Encoding, LIST_COUNT_MAX, Operation, Request, Send, Withdraw, of_client,
-};
+use crate::frame::{Encoding, LIST_COUNT_MAX, Request, of_client};
+use crate::operation::{Decision, Detach, Operation, Send, SetSessionState, Withdraw};
 
 /// Frames of the broker after which it is told that they were taken, if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;

@@ -1,7 +1,7 @@
 //! The frames of topics, subscriptions and rules.
 
 use super::*;
-use crate::frame::topic::{RuleForm, SubscriptionProperties, TopicProperties};
+use crate::operation::{RuleForm, SubscriptionProperties, TopicProperties};
 
 /// As `golden.txt`, of these kinds.
 const GOLDEN: &str = include_str!("../golden_topics.txt");

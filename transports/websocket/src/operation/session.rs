@@ -1,70 +1,16 @@
-//! What is said about sessions: accepting one, its lock, its state (section 6 of the document).
+//! What the holder of a session asks: its lock, its state (SES-14, SES-15, SES-24 to SES-28).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use peeklock_core::command::{Outcome, SessionCommand};
+use peeklock_core::error::Rejection;
 use serde::{Deserialize, Serialize};
 
-use super::text::Instant;
-use super::wire::wire;
-use super::{Mode, bodies};
-
-bodies! {
-    struct AcceptSession {
-        /// Chosen by the client, not in use.
-        link: u32,
-        path: String,
-        /// This session; without it, the next one that can be had.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        session_id: Option<String>,
-        #[serde(default)]
-        mode: Mode,
-        /// How long to wait for the next one; 60 s if not said.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        wait_seconds: Option<f64>,
-        /// The first credit; without it, nothing is pushed.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        credit: Option<u32>,
-    }
-
-    struct PeekSession {
-        link: u32,
-        session_id: String,
-        from: u64,
-        max_count: u32,
-    }
-
-    struct ListSessions {
-        path: String,
-        /// Only those that have active messages.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        with_active_messages: bool,
-        /// Only those whose state was set after this instant.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        state_set_after_utc: Option<Instant>,
-        #[serde(default)]
-        skip: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        top: Option<u32>,
-    }
-
-    struct DeleteUnlocked {
-        path: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        max_count: Option<u32>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        enqueued_before_utc: Option<Instant>,
-    }
-
-    struct SessionAccepted {
-        session_id: String,
-        locked_until_utc: Instant,
-    }
-
-    struct SessionList {
-        session_ids: Vec<String>,
-    }
-}
+use super::{Expect, LinkOnly, Notice, Read, Renewed, unexpected};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::text::Instant;
+use crate::frame::wire::wire;
 
 /// Replaces the state of a session; none clears it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -153,5 +99,64 @@ impl From<SessionState> for StateObject {
     fn from(state: SessionState) -> Self {
         let (state, state_base64) = text_of(state.state.as_ref());
         Self { state, state_base64 }
+    }
+}
+
+impl Conversation {
+    pub(super) fn renew_session(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+        self.ask_session(asked, only.link, SessionCommand::Renew, Self::session_renewed)
+    }
+
+    fn session_renewed(
+        &mut self,
+        link: u32,
+        outcome: Outcome,
+        _: &str,
+    ) -> Result<Notice, Rejection> {
+        let Outcome::Renewed(until) = outcome else { return Err(unexpected()) };
+        self.links.session_renewed(link, until);
+        let locked_until_utc = Some(Instant(until));
+        Ok(Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() }))
+    }
+
+    pub(super) fn session_state(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+        self.ask_session(asked, only.link, SessionCommand::GetState, Self::session_state_read)
+    }
+
+    fn session_state_read(
+        &mut self,
+        _: u32,
+        outcome: Outcome,
+        _: &str,
+    ) -> Result<Notice, Rejection> {
+        let Outcome::SessionState(state) = outcome else { return Err(unexpected()) };
+        // It was fetched.
+        let read = state.map(|content| {
+            let missing = || Rejection::internal("the state of a session cannot be read");
+            content.loaded().cloned().ok_or_else(missing)
+        });
+        Ok(Notice::SessionState(SessionState { state: read.transpose()? }))
+    }
+
+    pub(super) fn set_session_state(&mut self, asked: Asked, set: SetSessionState) -> Done {
+        let command = SessionCommand::SetState { state: set.state };
+        self.ask_session(asked, set.link, command, Expect::done)
+    }
+
+    /// Carries out what the holder of a link's session asks.
+    fn ask_session(
+        &mut self,
+        asked: Asked,
+        number: u32,
+        command: SessionCommand,
+        read: Read,
+    ) -> Done {
+        let link = self.receiver(number)?;
+        if link.session().is_none() {
+            let detail = format!("link {number} is bound to no session");
+            return Err(Rejection::invalid_operation(detail).into());
+        }
+        let command = link.in_session(command);
+        self.command(asked, number, command, Expect::One(read))
     }
 }

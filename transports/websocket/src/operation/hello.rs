@@ -1,10 +1,11 @@
-//! What is said when a connection begins and before it ends.
+//! What is said when a connection begins and before it ends; a newer token.
 
 use serde::{Deserialize, Serialize};
 
-use super::bodies;
-use super::text::{Guid, Instant};
-use super::wire::wire;
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
+use crate::frame::text::{Guid, Instant};
+use crate::frame::wire::wire;
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -82,5 +83,13 @@ bodies! {
 
     struct Closing {
         seconds: u32,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn authenticate(&mut self, asked: &Asked, shown: Authenticate) -> Done {
+        let principal = self.access.principal().map(|known| (*known).clone());
+        self.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
+        self.done(asked)
     }
 }

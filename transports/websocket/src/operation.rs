@@ -1,0 +1,478 @@
+//! What a client may ask for and what it is told: one row each, and one file with its body, what it does, and
+//! its answer.
+//!
+//! A new one is a row and an arm in [`Conversation::operate`] here, and its file. The binary form of a body is
+//! never changed: what has more to say is another operation.
+
+mod accept_session;
+mod attach;
+mod cancel_scheduled;
+mod credit;
+mod delete;
+mod deliver;
+mod explain;
+mod forward;
+mod hello;
+mod join;
+mod list_sessions;
+mod manage;
+mod peek;
+mod queues;
+mod receive;
+mod renew;
+mod rules;
+mod send;
+mod session;
+mod settle;
+mod subscriptions;
+mod topics;
+mod transaction;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use peeklock_core::command::Outcome;
+use peeklock_core::description::EntityKind;
+use peeklock_core::error::Rejection;
+use peeklock_link::Pending;
+
+pub(crate) use self::{
+    accept_session::*, attach::*, cancel_scheduled::*, credit::*, delete::*, deliver::*,
+    explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*, peek::*, queues::*,
+    receive::*, renew::*, rules::*, send::*, session::*, settle::*, subscriptions::*, topics::*,
+    transaction::*,
+};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::{Empty, Run, WireError, schema};
+
+schema! {
+    /// What a client asks for.
+    enum Operation {
+        /// The first request of a connection.
+        1 "hello" Hello(Hello),
+        /// Replaces the token.
+        2 "authenticate" Authenticate(Authenticate),
+        /// Opens a link to a queue or sub-queue.
+        3 "attach" Attach(Attach),
+        /// Ends a link in order.
+        4 "detach" Detach(Detach),
+        /// Sets how far a receiver may be sent.
+        5 "credit" Credit(Credit),
+        /// Gives back credit that cannot be used at once.
+        6 "drain" Drain(LinkOnly),
+        /// Sends messages, each by itself.
+        7 "send" Send(Send),
+        /// Sends messages, all or none.
+        8 "sendBatch" SendBatch(Send),
+        /// Cancels scheduled messages, all or none.
+        9 "cancelScheduled" CancelScheduled(Numbered),
+        /// Receives what is available, or waits for it.
+        10 "receive" Receive(Receive),
+        /// Ends a receive that waits.
+        11 "withdraw" Withdraw(Withdraw),
+        /// Receives deferred messages by number, all or none.
+        12 "receiveDeferred" ReceiveDeferred(Numbered),
+        /// Settles messages.
+        13 "settle" Settle(Settle),
+        /// Prolongs locks.
+        14 "renew" Renew(Renew),
+        /// Looks at messages.
+        15 "peek" Peek(Peek),
+        /// Deletes available messages.
+        16 "deleteBatch" DeleteBatch(DeleteBatch),
+        /// Deletes all available messages.
+        17 "purge" Purge(Purge),
+        /// Deletes one deferred message.
+        18 "deleteDeferred" DeleteDeferred(DeleteDeferred),
+        /// Creates a queue.
+        19 "createQueue" CreateQueue(CreateQueue),
+        /// Reads a queue and its runtime counts.
+        20 "getQueue" GetQueue(PathOnly),
+        /// Changes a queue.
+        21 "updateQueue" UpdateQueue(UpdateQueue),
+        /// Deletes a queue.
+        22 "deleteQueue" DeleteQueue(PathOnly),
+        /// Lists queues.
+        23 "listQueues" ListQueues(ListQueues),
+        /// Says that the client is there.
+        24 "heartbeat" Heartbeat(Empty),
+        /// Locks a session and opens a link to it, or waits for one that can be locked.
+        25 "acceptSession" AcceptSession(AcceptSession),
+        /// Prolongs a session lock.
+        26 "renewSession" RenewSession(LinkOnly),
+        /// Reads the state of a session.
+        27 "getSessionState" GetSessionState(LinkOnly),
+        /// Replaces the state of a session, or clears it.
+        28 "setSessionState" SetSessionState(SetSessionState),
+        /// Looks at the messages of a session.
+        29 "peekSession" PeekSession(PeekSession),
+        /// Names the sessions of a queue.
+        30 "listSessions" ListSessions(ListSessions),
+        /// Deletes available messages of all sessions that nobody holds.
+        31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
+        /// Creates a topic.
+        40 "createTopic" CreateTopic(CreateTopic),
+        /// Reads a topic and its runtime counts.
+        41 "getTopic" GetTopic(PathOnly),
+        /// Changes a topic.
+        42 "updateTopic" UpdateTopic(UpdateTopic),
+        /// Deletes a topic with its subscriptions.
+        43 "deleteTopic" DeleteTopic(PathOnly),
+        /// Lists topics.
+        44 "listTopics" ListTopics(ListQueues),
+        /// Creates a subscription of a topic, with its rules.
+        45 "createSubscription" CreateSubscription(CreateSubscription),
+        /// Reads a subscription and its runtime counts.
+        46 "getSubscription" GetSubscription(PathOnly),
+        /// Changes a subscription.
+        47 "updateSubscription" UpdateSubscription(UpdateSubscription),
+        /// Deletes a subscription.
+        48 "deleteSubscription" DeleteSubscription(PathOnly),
+        /// Lists the subscriptions of a topic.
+        49 "listSubscriptions" ListSubscriptions(ListOf),
+        /// Adds a rule to a subscription.
+        50 "createRule" CreateRule(SetRule),
+        /// Reads a rule.
+        51 "getRule" GetRule(NamedRule),
+        /// Replaces filter and action of a rule.
+        52 "updateRule" UpdateRule(SetRule),
+        /// Removes a rule.
+        53 "deleteRule" DeleteRule(NamedRule),
+        /// Lists the rules of a subscription.
+        54 "listRules" ListRules(ListOf),
+        /// Tells which rules of a subscription would select a message, and why.
+        55 "explain" Explain(Explain),
+        /// Hands messages over that another broker forwards.
+        60 "forward" Forward(Forward),
+        /// Begins a transaction.
+        70 "beginTransaction" BeginTransaction(BeginTransaction),
+        /// Sends messages in a transaction.
+        71 "sendIn" SendIn(SendIn),
+        /// Settles messages in a transaction.
+        72 "settleIn" SettleIn(SettleIn),
+        /// Prolongs locks in a transaction.
+        73 "renewIn" RenewIn(RenewIn),
+        /// Carries a transaction out, or none of it.
+        74 "commit" Commit(CommitTransaction),
+        /// Forgets a transaction.
+        75 "rollBack" RollBack(TransactionOnly),
+    }
+}
+
+schema! {
+    /// What the server says.
+    enum Notice {
+        /// It is done.
+        1 "done" Done(Empty),
+        /// It failed.
+        2 "error" Error(WireError),
+        /// Answers the hello.
+        3 "welcome" Welcome(Box<Welcome>),
+        /// The numbers of sent messages.
+        4 "accepted" Accepted(Accepted),
+        /// Messages are settled.
+        5 "settled" Settled(Settled),
+        /// Locks are prolonged.
+        6 "renewed" Renewed(Renewed),
+        /// Received or peeked messages.
+        7 "received" Received(Messages),
+        /// What is left of the credit.
+        8 "drained" Drained(Drained),
+        /// How many messages were deleted.
+        9 "deleted" Deleted(Deleted),
+        /// A queue.
+        10 "queue" Queue(Box<QueueView>),
+        /// Queues.
+        11 "queues" Queues(QueueList),
+        /// A session is locked.
+        12 "sessionAccepted" SessionAccepted(SessionAccepted),
+        /// The state of a session.
+        13 "sessionState" SessionState(SessionState),
+        /// Sessions of a queue.
+        14 "sessions" Sessions(SessionList),
+        /// A topic.
+        16 "topic" Topic(Box<TopicView>),
+        /// Topics.
+        17 "topics" Topics(TopicList),
+        /// A subscription.
+        18 "subscription" Subscription(Box<SubscriptionView>),
+        /// Subscriptions of a topic.
+        19 "subscriptions" Subscriptions(SubscriptionList),
+        /// A rule.
+        20 "rule" Rule(Box<RuleForm>),
+        /// Rules of a subscription.
+        21 "rules" Rules(RuleList),
+        /// What each rule of a subscription makes of a message.
+        22 "explained" Explained(Explained),
+        /// What became of forwarded messages.
+        28 "forwarded" Forwarded(Forwarded),
+        /// A transaction was begun.
+        29 "transaction" Transaction(TransactionOnly),
+        /// A transaction was carried out.
+        30 "committed" Committed(Committed),
+        /// Messages for a receiver with credit.
+        32 "deliveries" Deliveries(Deliveries),
+        /// A receiver gets nothing more until it is given credit anew.
+        33 "detached" Detached(Detached),
+        /// The server is there.
+        34 "heartbeat" Heartbeat(Empty),
+        /// The server will close the connection soon.
+        35 "closing" Closing(Closing),
+    }
+}
+
+/// What an operation is about, for errors.
+pub(crate) enum Subject {
+    Link(u32),
+    Path(String),
+    Connection,
+}
+
+/// What is awaited, and what of it has come.
+pub(crate) enum Expect {
+    /// The outcome of one command, of which the answer is made.
+    One(Read),
+    /// The numbers of messages sent each by itself.
+    Sent(Sent),
+    /// That messages are settled.
+    Settled(Keyed),
+    /// The ends of prolonged locks.
+    Renewed(Keyed),
+    /// That operations would be carried out, for a transaction.
+    Joined(Joining),
+    /// That a transaction is carried out.
+    Committed(Committing),
+    /// The answer that the transport itself makes.
+    Own,
+}
+
+/// Makes the answer of an outcome, given the link and the path that were asked.
+pub(crate) type Read = fn(&mut Conversation, u32, Outcome, &str) -> Result<Notice, Rejection>;
+
+impl Expect {
+    /// That it is done, and nothing else.
+    pub(crate) const DONE: Self = Self::One(Self::done);
+
+    fn done(_: &mut Conversation, _: u32, _: Outcome, _: &str) -> Result<Notice, Rejection> {
+        Ok(Notice::Done(Empty {}))
+    }
+}
+
+fn unexpected() -> Rejection {
+    Rejection::internal("unexpected answer")
+}
+
+impl Conversation {
+    /// Carries out an operation.
+    pub(crate) async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
+        match operation {
+            Operation::Hello(_) => {
+                Err(Rejection::invalid_operation("hello was said already").into())
+            }
+            Operation::Authenticate(it) => self.authenticate(&asked, it).await,
+            Operation::Heartbeat(_) => self.done(&asked),
+            Operation::Attach(it) => self.attach(asked, it).await,
+            Operation::Detach(it) => self.detach(&asked, &it),
+            Operation::Credit(it) => self.credit(&asked, &it),
+            Operation::Drain(it) => self.drain(asked, &it),
+            Operation::Send(it) => self.send(asked, it),
+            Operation::SendBatch(it) => self.send_batch(asked, it),
+            Operation::CancelScheduled(it) => self.cancel_scheduled(asked, it),
+            Operation::Receive(it) => self.receive(asked, &it),
+            Operation::Withdraw(it) => self.withdraw(&asked, &it),
+            Operation::ReceiveDeferred(it) => self.receive_deferred(asked, it),
+            Operation::Settle(it) => self.settle(asked, &it),
+            Operation::Renew(it) => self.renew(asked, &it),
+            Operation::Peek(it) => self.peek(asked, &it),
+            Operation::DeleteBatch(it) => self.delete_batch(asked, &it),
+            Operation::Purge(it) => self.purge(asked, &it),
+            Operation::DeleteDeferred(it) => self.delete_deferred(asked, &it),
+            Operation::CreateQueue(it) => self.create_queue(asked, it),
+            Operation::GetQueue(it) => self.get_queue(asked, it),
+            Operation::UpdateQueue(it) => self.update_queue(asked, it),
+            Operation::DeleteQueue(it) => self.delete(asked, it, EntityKind::Queue),
+            Operation::ListQueues(it) => self.list_queues(asked, &it),
+            Operation::AcceptSession(it) => self.accept_session(asked, it).await,
+            Operation::RenewSession(it) => self.renew_session(asked, &it),
+            Operation::GetSessionState(it) => self.session_state(asked, &it),
+            Operation::SetSessionState(it) => self.set_session_state(asked, it),
+            Operation::PeekSession(it) => self.peek_session(asked, it),
+            Operation::ListSessions(it) => self.list_sessions(asked, it).await,
+            Operation::DeleteUnlocked(it) => self.delete_unlocked(asked, it).await,
+            Operation::CreateTopic(it) => self.create_topic(asked, it),
+            Operation::GetTopic(it) => self.get_topic(asked, it),
+            Operation::UpdateTopic(it) => self.update_topic(asked, it),
+            Operation::DeleteTopic(it) => self.delete(asked, it, EntityKind::Topic),
+            Operation::ListTopics(it) => self.list_topics(asked, &it),
+            Operation::CreateSubscription(it) => self.create_subscription(asked, it),
+            Operation::GetSubscription(it) => self.get_subscription(asked, it),
+            Operation::UpdateSubscription(it) => self.update_subscription(asked, it),
+            Operation::DeleteSubscription(it) => self.delete(asked, it, EntityKind::Subscription),
+            Operation::ListSubscriptions(it) => self.list_subscriptions(asked, it),
+            Operation::CreateRule(it) => self.create_rule(asked, it),
+            Operation::GetRule(it) => self.get_rule(asked, it),
+            Operation::UpdateRule(it) => self.update_rule(asked, it),
+            Operation::DeleteRule(it) => self.delete_rule(asked, it),
+            Operation::ListRules(it) => self.list_rules(asked, it),
+            Operation::Explain(it) => self.explain(asked, it),
+            Operation::Forward(it) => self.forward(asked, it),
+            Operation::BeginTransaction(it) => self.begin_transaction(&asked, &it),
+            Operation::SendIn(it) => self.send_in(asked, it).await,
+            Operation::SettleIn(it) => self.settle_in(asked, it).await,
+            Operation::RenewIn(it) => self.renew_in(asked, it).await,
+            Operation::Commit(it) => self.commit(asked, &it),
+            Operation::RollBack(it) => self.roll_back(&asked, &it),
+        }
+    }
+
+    /// Takes the answer to one of the commands of an operation.
+    pub(crate) fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
+        match self.links.asked_mut(slot) {
+            Some((_, _, Expect::Sent(_))) => self.sent(slot, index, result),
+            Some((_, _, Expect::Settled(_) | Expect::Renewed(_))) => {
+                self.settled(slot, index, &result);
+            }
+            Some((_, _, Expect::Joined(_))) => self.joined(slot, index, result),
+            Some((_, _, Expect::One(_) | Expect::Committed(_) | Expect::Own)) => {
+                self.answer_whole(slot, result);
+            }
+            None => {}
+        }
+    }
+
+    /// Answers an operation that is one command.
+    fn answer_whole(&mut self, slot: usize, result: Result<Outcome, Rejection>) {
+        let Some(Pending { id, link, path, expect, .. }) = self.links.answered(slot) else {
+            return;
+        };
+        let answer = result.and_then(|outcome| match expect {
+            Expect::One(read) => read(self, link, outcome, &path),
+            Expect::Committed(committing) => self.committed(committing, outcome),
+            _ => Err(unexpected()),
+        });
+        self.reply(id, &path, answer);
+    }
+
+    /// The path of what an operation is about, as far as there is one.
+    pub(crate) fn path_of(&self, subject: Subject) -> Arc<str> {
+        match subject {
+            Subject::Link(link) => self.links.get(link).map(|link| Arc::clone(&link.path)),
+            Subject::Path(path) => Some(path.into()),
+            Subject::Connection => None,
+        }
+        .unwrap_or_default()
+    }
+}
+
+impl Operation {
+    /// What it is about, for errors.
+    pub(crate) fn subject(&self) -> Subject {
+        match self {
+            Self::Detach(Detach { link, .. })
+            | Self::Drain(LinkOnly { link })
+            | Self::RenewSession(LinkOnly { link })
+            | Self::GetSessionState(LinkOnly { link })
+            | Self::Credit(Credit { link, .. })
+            | Self::Send(Send { link, .. })
+            | Self::SendBatch(Send { link, .. })
+            | Self::SendIn(SendIn { send: Send { link, .. }, .. })
+            | Self::Forward(Forward { link, .. })
+            | Self::CancelScheduled(Numbered { link, .. })
+            | Self::ReceiveDeferred(Numbered { link, .. })
+            | Self::Receive(Receive { link, .. })
+            | Self::Settle(Settle { link, .. })
+            | Self::SettleIn(SettleIn { settle: Settle { link, .. }, .. })
+            | Self::Renew(Renew { link, .. })
+            | Self::RenewIn(RenewIn { renew: Renew { link, .. }, .. })
+            | Self::Peek(Peek { link, .. })
+            | Self::PeekSession(PeekSession { link, .. })
+            | Self::SetSessionState(SetSessionState { link, .. })
+            | Self::DeleteBatch(DeleteBatch { link, .. })
+            | Self::Purge(Purge { link, .. })
+            | Self::DeleteDeferred(DeleteDeferred { link, .. }) => Subject::Link(*link),
+            Self::Attach(Attach { path, .. })
+            | Self::AcceptSession(AcceptSession { path, .. })
+            | Self::ListSessions(ListSessions { path, .. })
+            | Self::DeleteUnlocked(DeleteUnlocked { path, .. })
+            | Self::CreateQueue(CreateQueue { path, .. })
+            | Self::UpdateQueue(UpdateQueue { path, .. })
+            | Self::CreateTopic(CreateTopic { path, .. })
+            | Self::UpdateTopic(UpdateTopic { path, .. })
+            | Self::CreateSubscription(CreateSubscription { topic: path, .. })
+            | Self::UpdateSubscription(UpdateSubscription { path, .. })
+            | Self::GetQueue(PathOnly { path })
+            | Self::DeleteQueue(PathOnly { path })
+            | Self::GetTopic(PathOnly { path })
+            | Self::DeleteTopic(PathOnly { path })
+            | Self::GetSubscription(PathOnly { path })
+            | Self::DeleteSubscription(PathOnly { path })
+            | Self::ListSubscriptions(ListOf { path, .. })
+            | Self::ListRules(ListOf { path, .. })
+            | Self::CreateRule(SetRule { path, .. })
+            | Self::UpdateRule(SetRule { path, .. })
+            | Self::GetRule(NamedRule { path, .. })
+            | Self::DeleteRule(NamedRule { path, .. })
+            | Self::Explain(Explain { path, .. }) => Subject::Path(path.clone()),
+            Self::BeginTransaction(_)
+            | Self::Commit(_)
+            | Self::RollBack(_)
+            | Self::Hello(_)
+            | Self::Authenticate(_)
+            | Self::Withdraw(_)
+            | Self::ListQueues(_)
+            | Self::ListTopics(_)
+            | Self::Heartbeat(_) => Subject::Connection,
+        }
+    }
+}
+
+impl Notice {
+    /// What it takes in memory, about; not what it has of the contents of messages, which are counted
+    /// where they are fetched.
+    pub(crate) fn weight(&self) -> u64 {
+        /// What an error takes beside its texts.
+        const ERROR_BYTES: u64 = 160;
+
+        let error =
+            |error: &WireError| ERROR_BYTES + (error.detail.len() + error.entity.len()) as u64;
+        let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        match self {
+            Self::Error(it) => error(it),
+            Self::Detached(it) => error(&it.error),
+            Self::Accepted(it) => {
+                sends(&it.failed) + (it.sequence_numbers.len() * size_of::<Run>()) as u64
+            }
+            Self::Settled(it) => ranges(&it.failed),
+            Self::Renewed(it) => ranges(&it.failed),
+            Self::Forwarded(it) => sends(&it.failed),
+            Self::SessionState(it) => it.state.as_ref().map_or(0, Bytes::len) as u64,
+            Self::Committed(it) => (it.parts.len() * size_of_val(&it.parts)) as u64,
+            Self::Received(_)
+            | Self::Deliveries(_)
+            | Self::Done(_)
+            | Self::Welcome(_)
+            | Self::Drained(_)
+            | Self::Deleted(_)
+            | Self::SessionAccepted(_)
+            | Self::Transaction(_)
+            | Self::Heartbeat(_)
+            | Self::Closing(_) => 0,
+            // Descriptions: what they take when they are written, twice since they are made of parts.
+            Self::Queue(_)
+            | Self::Queues(_)
+            | Self::Sessions(_)
+            | Self::Topic(_)
+            | Self::Topics(_)
+            | Self::Subscription(_)
+            | Self::Subscriptions(_)
+            | Self::Rule(_)
+            | Self::Rules(_)
+            | Self::Explained(_) => {
+                let mut written = Vec::new();
+                self.write_body(&mut written);
+                2 * written.len() as u64
+            }
+        }
+    }
+}

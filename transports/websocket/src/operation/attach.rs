@@ -1,0 +1,128 @@
+//! Links of a client: attaching and detaching them.
+
+use peeklock_core::command::{LinkEnd, ReceiveMode};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_link::Closing;
+use serde::{Deserialize, Serialize};
+
+use crate::connection::{Asked, Conversation, Done};
+use crate::error::FrameError;
+use crate::frame::wire::{Reader, Wire};
+use crate::frame::{bodies, wire_choice};
+
+/// What a link is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Role {
+    Sender,
+    Receiver,
+}
+
+/// How received messages leave the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Mode {
+    #[default]
+    PeekLock,
+    ReceiveAndDelete,
+}
+
+wire_choice!(Role, "role", [Sender, Receiver]);
+wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
+
+impl From<Role> for peeklock_link::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Sender => Self::Sender,
+            Role::Receiver => Self::Receiver,
+        }
+    }
+}
+
+impl From<Mode> for ReceiveMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::PeekLock => Self::PeekLock,
+            Mode::ReceiveAndDelete => Self::ReceiveAndDelete,
+        }
+    }
+}
+
+impl From<ReceiveMode> for Mode {
+    fn from(mode: ReceiveMode) -> Self {
+        match mode {
+            ReceiveMode::PeekLock => Self::PeekLock,
+            ReceiveMode::ReceiveAndDelete => Self::ReceiveAndDelete,
+        }
+    }
+}
+
+bodies! {
+    struct Attach {
+        /// Chosen by the client, not in use.
+        link: u32,
+        path: String,
+        role: Role,
+        /// Of a receiver.
+        #[serde(default)]
+        mode: Mode,
+        /// The first credit of a receiver; without it, it gets nothing pushed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        credit: Option<u32>,
+    }
+
+    struct LinkOnly {
+        link: u32,
+    }
+
+    struct Detach {
+        link: u32,
+        /// Releases the locks at once and counts them, as the loss of the connection does.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        release: bool,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn attach(&mut self, asked: Asked, attach: Attach) -> Done {
+        let Attach { link: number, path, role, mode, credit } = attach;
+        self.refuse_link(number)?;
+        let purpose = match role {
+            Role::Sender => Action::Send,
+            Role::Receiver => Action::Receive,
+        };
+        let entity = self.access.entity(&path, purpose).await?;
+        let path = entity.path().into();
+        self.links.attach(number, entity, path, role.into(), mode.into());
+        match credit {
+            Some(credit) if role == Role::Receiver => {
+                self.links.attach_flow(number, credit, asked.id, asked.permit);
+            }
+            Some(_) | None => self.done(&asked)?,
+        }
+        Ok(())
+    }
+
+    /// A new link needs a number that is free, and a place.
+    pub(super) fn refuse_link(&self, number: u32) -> Result<(), Rejection> {
+        if self.links.get(number).is_some() {
+            let detail = format!("link {number} is attached already");
+            return Err(Rejection::invalid_operation(detail));
+        }
+        let count_max = self.site.config.link_count_max;
+        if self.links.len() >= count_max {
+            let detail = format!("the connection has its {count_max} links already");
+            return Err(Rejection::quota_exceeded(detail));
+        }
+        Ok(())
+    }
+
+    pub(super) fn detach(&mut self, asked: &Asked, detach: &Detach) -> Done {
+        let Detach { link: number, release } = *detach;
+        self.link(number)?;
+        let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
+        self.links.detach(number, Closing { id: asked.id, end });
+        Ok(())
+    }
+}

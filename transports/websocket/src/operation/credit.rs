@@ -1,0 +1,34 @@
+//! How far a receiver may be sent: credit and draining.
+
+use super::{LinkOnly, Notice};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
+
+bodies! {
+    struct Credit {
+        link: u32,
+        /// The highest delivery number that may be sent.
+        up_to: u32,
+    }
+
+    struct Drained {
+        unused: u32,
+    }
+}
+
+impl Conversation {
+    pub(super) fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
+        let Credit { link: number, up_to } = *credit;
+        self.receiver(number)?;
+        self.links.credit(number, up_to);
+        self.done(asked)
+    }
+
+    pub(super) fn drain(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+        self.receiver(only.link)?;
+        if self.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
+            self.say(asked.id, Notice::Drained(Drained { unused: 0 }));
+        }
+        Ok(())
+    }
+}

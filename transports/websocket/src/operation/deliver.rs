@@ -1,0 +1,83 @@
+//! What is pushed over a link: deliveries, and that there are no more.
+
+use bytes::Bytes;
+use peeklock_core::command::ReceivedMessage;
+use peeklock_core::error::Rejection;
+
+use super::Notice;
+use crate::connection::Conversation;
+use crate::frame::message::{Carried, Delivered};
+use crate::frame::{Encoding, Item, LIST_COUNT_MAX, WireError, bodies};
+
+bodies! {
+    struct Deliveries {
+        link: u32,
+        /// The number of the first message; the others follow.
+        first: u32,
+        messages: Vec<Delivered>,
+    }
+
+    struct Detached {
+        link: u32,
+        error: WireError,
+    }
+}
+
+impl Conversation {
+    /// Says a message that was delivered under this number; whether it could.
+    pub(crate) fn deliver(&mut self, number: u32, delivery: u32, message: ReceivedMessage) -> bool {
+        let lock = message.facts.lock;
+        let bytes = u64::from(message.facts.size);
+        let Some(delivered) = delivered(self.encoding, message) else {
+            let path = self.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
+            let token = lock.map(|lock| lock.token);
+            token.and_then(|token| self.links.settled(token));
+            self.links.give_back(number, token);
+            self.links.break_flow(number);
+            let reason = Rejection::internal("the content of a message cannot be read");
+            let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
+            self.say(0, Notice::Detached(Detached { link: number, error }));
+            return false;
+        };
+        self.unwritten_count += u64::from(lock.is_none());
+        self.delivered.push((number, bytes));
+        if let Some(Item { notice: Notice::Deliveries(group), .. }) = self.ready.last_mut()
+            && group.link == number
+            && group.messages.len() < LIST_COUNT_MAX
+            && u32::try_from(group.messages.len()).ok() == delivery.checked_sub(group.first)
+        {
+            group.messages.push(delivered);
+        } else {
+            let messages = vec![delivered];
+            let group = Deliveries { link: number, first: delivery, messages };
+            self.ready.push(Item::push(Notice::Deliveries(group)));
+        }
+        true
+    }
+}
+
+/// A message as it is sent; none if it cannot be read.
+pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> {
+    let content = message.content.loaded()?.clone();
+    let overlays = message
+        .overlays
+        .iter()
+        .map(|overlay| overlay.loaded().cloned())
+        .collect::<Option<Vec<Bytes>>>()?;
+    let carried = Carried::Stored { content, overlays };
+    let carried = match encoding {
+        Encoding::Binary => carried,
+        Encoding::Json => match carried.read() {
+            Ok((message, source)) => Carried::Typed {
+                message: Box::new(message.into_owned()),
+                dead_letter_source: source.map(std::borrow::Cow::into_owned),
+            },
+            Err(error) => {
+                let sequence_number = message.facts.sequence.0;
+                tracing::error!(sequence_number, %error, "message cannot be read");
+                return None;
+            }
+        },
+    };
+    Some(Delivered { facts: message.facts, carried })
+}

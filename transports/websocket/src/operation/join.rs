@@ -1,0 +1,151 @@
+//! Operations that become part of a transaction (TXN-02): sends, settlements, renewals.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::error::Rejection;
+use peeklock_core::transaction::{Issued, Question, TransactionId};
+use peeklock_link::Pending;
+use peeklock_link::pending::correlation;
+
+use super::settle::Keyed;
+use super::{Expect, Notice, Renew, Send, Settle, Settled};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
+
+bodies! {
+    struct SendIn {
+        transaction: u64,
+        /// Several messages are a batch, with its limit.
+        send: Send,
+    }
+
+    struct SettleIn {
+        transaction: u64,
+        settle: Settle,
+    }
+
+    struct RenewIn {
+        transaction: u64,
+        renew: Renew,
+    }
+}
+
+/// Operations of one request that are to become part of a transaction.
+pub(crate) struct Joining {
+    keyed: Keyed,
+    /// By their index; those that the entity has answered are gone.
+    issued: Vec<Option<Issued>>,
+    /// Whether they are answered as a send, which fails as a whole.
+    is_send: bool,
+}
+
+impl Conversation {
+    pub(super) async fn send_in(&mut self, asked: Asked, sent: SendIn) -> Done {
+        let SendIn { transaction, send } = sent;
+        let link = send.link;
+        let command = self.send_command(send)?;
+        let keyed = Keyed { keys: vec![0], ..Keyed::none(link) };
+        self.join(asked, TransactionId(transaction), keyed, vec![command], true).await
+    }
+
+    pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
+        let SettleIn { transaction, settle } = settle;
+        self.receiver(settle.link)?;
+        let settlement = self.settlement(&settle)?;
+        let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        let tokens = keyed.tokens.iter();
+        let commands = tokens
+            .map(|token| Command::Settle { token: *token, settlement: settlement.clone() })
+            .collect();
+        self.join(asked, TransactionId(transaction), keyed, commands, false).await
+    }
+
+    pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
+        let RenewIn { transaction, renew } = renew;
+        self.receiver(renew.link)?;
+        let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        let tokens = keyed.tokens.iter();
+        let commands = tokens.map(|token| Command::RenewLock { token: *token }).collect();
+        self.join(asked, TransactionId(transaction), keyed, commands, false).await
+    }
+
+    /// Has the entity check operations, one by one; those that it would carry out become part of the
+    /// transaction. What is for another entity is asked of that by way of which it goes (TXN-09); it takes
+    /// the Send right there, too (VIA-02).
+    async fn join(
+        &mut self,
+        asked: Asked,
+        id: TransactionId,
+        mut keyed: Keyed,
+        commands: Vec<Command>,
+        is_send: bool,
+    ) -> Done {
+        let number = keyed.link;
+        let link = self.link(number)?;
+        let (entity, path) = (link.entity.clone(), Arc::clone(&link.path));
+        let mut checks = Vec::with_capacity(commands.len());
+        let mut issued = Vec::with_capacity(commands.len());
+        for (index, command) in commands.into_iter().enumerate() {
+            match self.transactions.issue(id, &entity, command).await {
+                Ok(Question { entity: asked_of, command, issued: part }) => {
+                    let is_via = asked_of.id() != entity.id();
+                    checks.push((index, command, is_via.then_some(asked_of)));
+                    issued.push(Some(part));
+                }
+                Err(rejection) if is_send => return Err(rejection.into()),
+                Err(rejection) => {
+                    let error = self.wire_error(rejection.clone(), &path);
+                    keyed.fail(index, &rejection, |_| error);
+                    issued.push(None);
+                }
+            }
+        }
+        keyed.left = checks.len();
+        let slot =
+            self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_send }));
+        if checks.is_empty() {
+            self.answer_joined(slot);
+        }
+        for (index, command, via) in checks {
+            match via {
+                Some(via) => self.links.submit_to(&via, command, correlation(slot, index)),
+                None => drop(self.links.submit(number, command, correlation(slot, index))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to a check; answers when all are here.
+    pub(super) fn joined(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
+        let Some((_, path, Expect::Joined(joining))) = self.links.asked_mut(slot) else { return };
+        let issued = joining.issued.get_mut(index).and_then(Option::take);
+        let keyed = &mut joining.keyed;
+        keyed.left = keyed.left.saturating_sub(1);
+        match (result, issued) {
+            (Ok(_), Some(issued)) => issued.confirm(),
+            (Ok(_), None) => {}
+            // What was issued is dropped, and with it left out.
+            (Err(rejection), _) => keyed.fail(index, &rejection, |rejection| {
+                (&self.broker.refuse(rejection.clone(), &path)).into()
+            }),
+        }
+        if keyed.left == 0 {
+            self.answer_joined(slot);
+            self.commit_answered();
+        }
+    }
+
+    fn answer_joined(&mut self, slot: usize) {
+        let answered = self.links.answered(slot);
+        let Some(Pending { id, expect: Expect::Joined(joining), .. }) = answered else { return };
+        let failed = joining.keyed.failed;
+        let notice = if joining.is_send {
+            let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
+            error.unwrap_or_else(|| Notice::Done(Default::default()))
+        } else {
+            Notice::Settled(Settled { failed })
+        };
+        self.say(id, notice);
+    }
+}

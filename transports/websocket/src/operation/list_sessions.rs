@@ -1,0 +1,60 @@
+//! Naming the sessions of a queue (SES-29).
+
+use peeklock_core::command::{Command, Outcome, SessionFilter};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+
+use super::{Notice, unexpected};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
+use crate::frame::text::Instant;
+
+bodies! {
+    struct ListSessions {
+        path: String,
+        /// Only those that have active messages.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_active_messages: bool,
+        /// Only those whose state was set after this instant.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        state_set_after_utc: Option<Instant>,
+        #[serde(default)]
+        skip: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<u32>,
+    }
+
+    struct SessionList {
+        session_ids: Vec<String>,
+    }
+}
+
+impl Conversation {
+    /// Names sessions in ascending order (SES-29).
+    pub(super) async fn list_sessions(&mut self, asked: Asked, list: ListSessions) -> Done {
+        let which = match (list.with_active_messages, list.state_set_after_utc) {
+            (true, Some(_)) => {
+                let detail = "ask for withActiveMessages or stateSetAfterUtc, not both";
+                return Err(Rejection::argument(detail).into());
+            }
+            (true, None) => SessionFilter::WithActiveMessages,
+            (false, Some(Instant(at))) => SessionFilter::StateSetAfter(at),
+            (false, None) => SessionFilter::All,
+        };
+        let entity = self.access.entity(&list.path, Action::ListSessions).await?;
+        let command = Command::ListSessions {
+            which,
+            skip: list.skip.into(),
+            top: list.top.unwrap_or(u32::MAX),
+        };
+        self.apart(asked, async move {
+            match entity.call(command).await? {
+                Outcome::Sessions(names) => {
+                    let session_ids = names.iter().map(|name| (**name).to_owned()).collect();
+                    Ok(Notice::Sessions(SessionList { session_ids }))
+                }
+                _ => Err(entity.refuse(unexpected())),
+            }
+        })
+    }
+}

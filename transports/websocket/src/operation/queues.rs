@@ -1,0 +1,82 @@
+//! Management of queues.
+
+use peeklock_core::contract::Action;
+use serde::{Deserialize, Serialize};
+
+use super::manage::{json_inside, updated};
+use super::{ListQueues, Notice, PathOnly};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
+use crate::frame::text::Instant;
+
+pub(crate) use peeklock_json::{QueueProperties, QueueView};
+
+bodies! {
+    struct CreateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+    }
+
+    struct UpdateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+        /// The `updatedAt` of the version to be changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<Instant>,
+    }
+}
+
+/// A page of queues in case-insensitive order of their paths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QueueList {
+    pub(crate) queues: Vec<QueueView>,
+}
+
+json_inside!(QueueProperties, QueueView, QueueList);
+
+impl Conversation {
+    pub(super) fn create_queue(&mut self, asked: Asked, create: CreateQueue) -> Done {
+        let properties = create.properties.to_update()?;
+        self.manage(asked, |access| async move {
+            let described = access.create_queue(&create.path, properties).await?;
+            Ok(Notice::Queue(Box::new(QueueView::from(described))))
+        })
+    }
+
+    pub(super) fn get_queue(&mut self, asked: Asked, PathOnly { path }: PathOnly) -> Done {
+        self.manage(asked, |access| async move {
+            let described = access.describe_queue(&path).await?;
+            Ok(Notice::Queue(Box::new(QueueView::from(described))))
+        })
+    }
+
+    pub(super) fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
+        update.properties.to_update()?;
+        self.manage(asked, |access| async move {
+            access.allow(Action::Update, &update.path).await?;
+            updated(update.version, || async {
+                let current = access.describe_queue(&update.path).await?;
+                let mut properties = update.properties.clone();
+                properties.keep(&current);
+                let refuse = |rejection| access.broker().refuse(rejection, &update.path);
+                let properties = properties.to_update().map_err(refuse)?;
+                let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
+                let described =
+                    access.update_queue(&update.path, properties, Some(read_at)).await?;
+                Ok(Notice::Queue(Box::new(QueueView::from(described))))
+            })
+            .await
+        })
+    }
+
+    pub(super) fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
+        let (skip, top) = self.page(list.skip, list.top);
+        self.manage(asked, |access| async move {
+            let queues = access.queues(skip, top).await?;
+            let queues = queues.into_iter().map(QueueView::from).collect();
+            Ok(Notice::Queues(QueueList { queues }))
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Receiving: what is available, what was deferred, and the end of waiting.
+
+use peeklock_core::command::{Command, ReceivedMessage, SessionCommand};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_link::Source;
+
+use super::deliver::delivered;
+use super::{Notice, Numbered};
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::message::Delivered;
+use crate::frame::{Item, LIST_COUNT_MAX, bodies};
+
+bodies! {
+    struct Receive {
+        link: u32,
+        max_count: u32,
+        wait_seconds: f64,
+    }
+
+    struct Withdraw {
+        /// The id of the receive.
+        request: u32,
+    }
+
+    struct Messages {
+        messages: Vec<Delivered>,
+    }
+}
+
+impl Conversation {
+    pub(super) fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
+        if asked.id == 0 {
+            return Err(Rejection::argument("receive needs an id, to be answered").into());
+        }
+        let number = receive.link;
+        self.receiver(number)?;
+        let wait = self.wait_of(receive.wait_seconds)?;
+        let count_max = receive.max_count;
+        if count_max as usize > LIST_COUNT_MAX {
+            let detail = format!("maxCount is {count_max}, not 1 to {LIST_COUNT_MAX}");
+            return Err(Rejection::out_of_range(detail).into());
+        }
+        let Asked { id, permit } = asked;
+        self.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
+        Ok(())
+    }
+
+    pub(super) fn withdraw(&mut self, asked: &Asked, withdraw: &Withdraw) -> Done {
+        self.links.withdraw(withdraw.request);
+        self.done(asked)
+    }
+
+    pub(super) fn receive_deferred(&mut self, asked: Asked, numbered: Numbered) -> Done {
+        if asked.id == 0 {
+            let detail = "receiveDeferred needs an id, to be answered";
+            return Err(Rejection::argument(detail).into());
+        }
+        let link = self.receiver(numbered.link)?;
+        let number = numbered.link;
+        let sequences: Vec<SequenceNumber> = numbered.into();
+        let command = match link.source {
+            Source::Session(_) => link.in_session(SessionCommand::ReceiveDeferred { sequences }),
+            Source::Queue | Source::Awaited => {
+                Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
+            }
+        };
+        self.look(asked, number, command)
+    }
+
+    /// Answers with messages, or gives them back if one cannot be read; whether it told them.
+    pub(crate) fn received(
+        &mut self,
+        id: u32,
+        number: u32,
+        messages: Vec<ReceivedMessage>,
+        taken_count: u64,
+        path: &str,
+    ) -> bool {
+        let tokens: Vec<LockToken> =
+            messages.iter().filter_map(|message| message.facts.lock).map(|it| it.token).collect();
+        let encoding = self.encoding;
+        let read: Option<Vec<Delivered>> =
+            messages.into_iter().map(|message| delivered(encoding, message)).collect();
+        let Some(messages) = read else {
+            self.links.give_back(number, tokens);
+            let reason = Rejection::internal("the content of a message cannot be read");
+            self.fail(id, reason, path);
+            return false;
+        };
+        self.unwritten_count += taken_count;
+        self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
+        true
+    }
+}

@@ -1,0 +1,145 @@
+//! Sending: messages each by itself, or all or none.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, InboundMessage, Outcome};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::Ticket;
+use peeklock_core::message::Content;
+use peeklock_link::Pending;
+use peeklock_link::pending::correlation;
+
+use super::{Expect, Notice, unexpected};
+use crate::connection::{Asked, Conversation, Done, place};
+use crate::frame::message::Outgoing;
+use crate::frame::{Run, WireError, bodies, json};
+
+bodies! {
+    struct Send {
+        link: u32,
+        #[serde(deserialize_with = "json::bounded")]
+        messages: Vec<Outgoing>,
+    }
+
+    struct Accepted {
+        /// First number and count: the numbers of the messages in their order. A first number of 0
+        /// stands for so many zeros.
+        sequence_numbers: Vec<Run>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedSend>,
+    }
+
+    struct FailedSend {
+        /// The place in `messages`, from 0.
+        index: u32,
+        error: WireError,
+    }
+}
+
+/// The answers of messages sent by one request.
+pub(crate) struct Sent {
+    numbers: Vec<u64>,
+    left: usize,
+    failed: Vec<FailedSend>,
+}
+
+impl Conversation {
+    pub(super) fn send(&mut self, asked: Asked, send: Send) -> Done {
+        let number = send.link;
+        self.sender(number)?;
+        let count = send.messages.len();
+        let mut failed = Vec::new();
+        let mut inbound = Vec::with_capacity(count);
+        let path = Arc::clone(&self.link(number)?.path);
+        for (index, message) in (0..).zip(send.messages) {
+            match self.inbound(message) {
+                Ok(message) => inbound.push((index, message)),
+                Err(rejection) => {
+                    let error = self.wire_error(rejection, &path);
+                    failed.push(FailedSend { index, error });
+                }
+            }
+        }
+        if inbound.is_empty() {
+            let sequence_numbers = runs(vec![0; count]);
+            self.say(asked.id, Notice::Accepted(Accepted { sequence_numbers, failed }));
+            return Ok(());
+        }
+        let sent = Sent { numbers: vec![0; count], left: inbound.len(), failed };
+        let slot = self.await_answer(asked, number, Expect::Sent(sent));
+        let mut ticket = self.links.tickets(inbound.len() as u64);
+        for (index, message) in inbound {
+            let command = Command::Send { message };
+            self.links.submit_as(number, ticket, command, correlation(slot, place(index)));
+            ticket = Ticket(ticket.0 + 1);
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
+        self.sender(send.link)?;
+        let messages = send.messages.into_iter().map(|message| self.inbound(message));
+        let messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
+        let expect = Expect::One(Self::batch_sent);
+        self.command(asked, send.link, Command::SendBatch { messages }, expect)
+    }
+
+    /// What a transaction sends: several messages are a batch.
+    pub(super) fn send_command(&self, send: Send) -> Result<Command, Rejection> {
+        self.sender(send.link)?;
+        let messages = send.messages.into_iter().map(|message| self.inbound(message));
+        let mut messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
+        Ok(match messages.pop() {
+            Some(message) if messages.is_empty() => Command::Send { message },
+            last => {
+                messages.extend(last);
+                Command::SendBatch { messages }
+            }
+        })
+    }
+
+    /// Takes the number of one of the messages; answers when all are here.
+    pub(super) fn sent(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
+        let Some((_, path, Expect::Sent(sent))) = self.links.asked_mut(slot) else { return };
+        sent.left = sent.left.saturating_sub(1);
+        match result {
+            Ok(Outcome::Accepted(number)) => {
+                if let Some(place) = sent.numbers.get_mut(index) {
+                    *place = number.0;
+                }
+            }
+            Ok(_) => {}
+            Err(rejection) => {
+                let error = (&self.broker.refuse(rejection, &path)).into();
+                let index = u32::try_from(index).unwrap_or(u32::MAX);
+                sent.failed.push(FailedSend { index, error });
+            }
+        }
+        if sent.left > 0 {
+            return;
+        }
+        if let Some(Pending { id, expect: Expect::Sent(sent), .. }) = self.links.answered(slot) {
+            let accepted = Accepted { sequence_numbers: runs(sent.numbers), failed: sent.failed };
+            self.say(id, Notice::Accepted(accepted));
+        }
+    }
+
+    fn batch_sent(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
+        let Outcome::AcceptedBatch(numbers) = outcome else { return Err(unexpected()) };
+        let sequence_numbers = runs(numbers.into_iter().map(|number| number.0));
+        Ok(Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() }))
+    }
+
+    pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
+        match message {
+            Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
+            Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
+        }
+    }
+}
+
+fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
+    let mut runs = Vec::new();
+    numbers.into_iter().for_each(|number| Run::push(&mut runs, number));
+    runs
+}

@@ -1,0 +1,296 @@
+//! Settlement, by delivery number or by lock token.
+
+use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, Ticket};
+use peeklock_core::message::Overlay;
+use peeklock_core::time::Timestamp;
+use peeklock_link::Pending;
+use peeklock_link::pending::correlation;
+use serde::{Deserialize, Serialize};
+
+use super::{Expect, Notice, Renewed};
+use crate::connection::{Asked, Conversation, Done, Refusal};
+use crate::error::FrameError;
+use crate::frame::message::Properties;
+use crate::frame::text::{Instant, Token};
+use crate::frame::wire::{Reader, Wire};
+use crate::frame::{WireError, bodies, json, wire_choice};
+
+/// What becomes of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Decision {
+    Complete,
+    Abandon,
+    Defer,
+    DeadLetter,
+    Release,
+}
+
+wire_choice!(Decision, "decision", [Complete, Abandon, Defer, DeadLetter, Release]);
+
+bodies! {
+    struct Settle {
+        link: u32,
+        decision: Decision,
+        /// Delivery numbers, from and to, both included.
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        ranges: Vec<Range>,
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        lock_tokens: Vec<Token>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        properties: Option<Properties>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+    }
+
+    struct Settled {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedRange>,
+    }
+
+    struct FailedRange {
+        /// Delivery numbers, or places in `lockTokens` from 0; both included.
+        from: u32,
+        to: u32,
+        error: WireError,
+    }
+}
+
+/// From and to, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Range(pub(crate) u32, pub(crate) u32);
+
+impl Wire for Range {
+    const BYTES_MIN: usize = 8;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self(u32::read(reader)?, u32::read(reader)?))
+    }
+}
+
+/// What a settlement or renewal names, and what of the answers has come.
+pub(crate) struct Keyed {
+    pub(super) link: u32,
+    /// Delivery numbers, or places in the list of tokens.
+    pub(super) keys: Vec<u32>,
+    pub(super) tokens: Vec<LockToken>,
+    /// How many of them are not answered.
+    pub(super) left: usize,
+    pub(super) failed: Vec<FailedRange>,
+    /// The earliest end of prolonged locks.
+    pub(super) until: Option<Timestamp>,
+}
+
+impl Keyed {
+    pub(super) fn none(link: u32) -> Self {
+        let (tokens, failed) = (Vec::new(), Vec::new());
+        Self { link, keys: Vec::new(), tokens, left: 0, failed, until: None }
+    }
+
+    /// Notes a failure; neighbours that failed alike are told together.
+    pub(super) fn fail(
+        &mut self,
+        index: usize,
+        rejection: &Rejection,
+        make: impl FnOnce(&Rejection) -> WireError,
+    ) {
+        let key = self.keys.get(index).copied().unwrap_or(0);
+        if let Some(last) = self.failed.last_mut()
+            && last.to.checked_add(1) == Some(key)
+            && last.error.condition == rejection.condition().name()
+        {
+            last.to = key;
+            return;
+        }
+        self.failed.push(FailedRange { from: key, to: key, error: make(rejection) });
+    }
+}
+
+impl Conversation {
+    pub(super) fn settle(&mut self, asked: Asked, settle: &Settle) -> Done {
+        self.receiver(settle.link)?;
+        let settlement = self.settlement(settle)?;
+        let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        let command = |token| Command::Settle { token, settlement: settlement.clone() };
+        self.ask_each(asked, keyed, command, Expect::Settled)
+    }
+
+    /// Asks the same of each lock.
+    pub(super) fn ask_each(
+        &mut self,
+        asked: Asked,
+        keyed: Keyed,
+        command: impl Fn(LockToken) -> Command,
+        expect: fn(Keyed) -> Expect,
+    ) -> Done {
+        let (number, count) = (keyed.link, keyed.tokens.len());
+        let commands: Vec<Command> = keyed.tokens.iter().copied().map(command).collect();
+        let slot = self.await_answer(asked, number, expect(keyed));
+        if count == 0 {
+            self.answer_keyed(slot);
+        }
+        let mut ticket = self.links.tickets(count as u64);
+        for (index, command) in commands.into_iter().enumerate() {
+            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            ticket = Ticket(ticket.0 + 1);
+        }
+        Ok(())
+    }
+
+    /// Takes what became of one lock; answers when all are here.
+    pub(super) fn settled(
+        &mut self,
+        slot: usize,
+        index: usize,
+        result: &Result<Outcome, Rejection>,
+    ) {
+        let asked = self.links.asked_mut(slot);
+        let Some((_, path, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else {
+            return;
+        };
+        keyed.left = keyed.left.saturating_sub(1);
+        match result {
+            Ok(Outcome::Renewed(at)) => {
+                keyed.until = Some(keyed.until.map_or(*at, |until| until.min(*at)));
+            }
+            Ok(_) => {}
+            Err(rejection) => keyed.fail(index, rejection, |rejection| {
+                (&self.broker.refuse(rejection.clone(), &path)).into()
+            }),
+        }
+        let (is_done, link) = (keyed.left == 0, keyed.link);
+        let token = keyed.tokens.get(index).copied();
+        let settled = token.and_then(|token| self.settled_by(result, token)).unwrap_or(link);
+        if is_done {
+            self.answer_keyed(slot);
+            // There may be room for more unsettled deliveries.
+            self.links.limit(settled);
+        }
+    }
+
+    fn answer_keyed(&mut self, slot: usize) {
+        match self.links.answered(slot) {
+            Some(Pending { id, expect: Expect::Settled(Keyed { failed, .. }), .. })
+                if id != 0 || !failed.is_empty() =>
+            {
+                self.say(id, Notice::Settled(Settled { failed }));
+            }
+            Some(Pending { id, expect: Expect::Renewed(Keyed { failed, until, .. }), .. }) => {
+                let locked_until_utc = until.map(Instant);
+                self.say(id, Notice::Renewed(Renewed { locked_until_utc, failed }));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// What the answer to a settlement or renewal says of its delivery; returns the link that had it, if it
+    /// is over.
+    fn settled_by(&mut self, result: &Result<Outcome, Rejection>, token: LockToken) -> Option<u32> {
+        let is_over = match result {
+            Ok(Outcome::Renewed(until)) => {
+                self.links.unsettled.renewed(token, *until);
+                false
+            }
+            Ok(_) => true,
+            Err(rejection) => matches!(
+                rejection.condition(),
+                Condition::MessageLockLost | Condition::SessionLockLost
+            ),
+        };
+        if is_over { self.links.settled(token).map(|held| held.link) } else { None }
+    }
+
+    /// The decision in the broker's words.
+    pub(super) fn settlement(&self, settle: &Settle) -> Result<Settlement, Rejection> {
+        let properties = settle.properties.as_ref();
+        let has_reason = settle.reason.is_some() || settle.description.is_some();
+        if has_reason && settle.decision != Decision::DeadLetter {
+            let detail = "reason and description are for the decision deadLetter";
+            return Err(Rejection::argument(detail));
+        }
+        let overlay = |properties: Option<&Properties>| match properties {
+            Some(properties) if !properties.0.is_empty() => {
+                Overlay::encode(&properties.0).map(Some)
+            }
+            Some(_) | None => Ok(None),
+        };
+        match settle.decision {
+            Decision::Complete | Decision::Release => {
+                if properties.is_some_and(|properties| !properties.0.is_empty()) {
+                    let detail = "complete and release set no properties";
+                    return Err(Rejection::argument(detail));
+                }
+                Ok(if settle.decision == Decision::Complete {
+                    Settlement::Complete
+                } else {
+                    Settlement::Release
+                })
+            }
+            Decision::Abandon => Ok(Settlement::Abandon { properties: overlay(properties)? }),
+            Decision::Defer => Ok(Settlement::Defer { properties: overlay(properties)? }),
+            Decision::DeadLetter => Settlement::dead_letter(
+                settle.reason.as_deref(),
+                settle.description.as_deref(),
+                properties.map_or(&[], |properties| &properties.0),
+                &self.broker.settings().limits,
+            ),
+        }
+    }
+
+    /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in
+    /// ranges, however many they are.
+    pub(super) fn keyed(
+        &self,
+        number: u32,
+        ranges: &[Range],
+        tokens: &[Token],
+    ) -> Result<Keyed, Refusal> {
+        if ranges.is_empty() == tokens.is_empty() {
+            let detail = "name delivery numbers in ranges, or lockTokens, and not both";
+            return Err(Rejection::argument(detail).into());
+        }
+        if !tokens.is_empty() {
+            let tokens: Vec<LockToken> = tokens.iter().map(|Token(token)| *token).collect();
+            let (keys, left) = ((0..).take(tokens.len()).collect(), tokens.len());
+            return Ok(Keyed { keys, tokens, left, ..Keyed::none(number) });
+        }
+        if let Some(Range(from, to)) = ranges.iter().find(|range| range.0 > range.1) {
+            let detail = format!("the range {from} to {to} ends before it begins");
+            return Err(Rejection::argument(detail).into());
+        }
+        let count_max = self.command_count_max();
+        let link = self.link(number)?;
+        let numbers = ranges.iter().map(|Range(from, to)| (*from, *to));
+        let Some(found) = self.links.unsettled.named(number, numbers, count_max) else {
+            let detail = format!("the ranges name more than {count_max} deliveries");
+            return Err(Rejection::out_of_range(detail).into());
+        };
+        let failed = found.gaps.into_iter().map(|(from, to)| {
+            let detail =
+                format!("no unsettled delivery of link {number} has a number from {from} to {to}");
+            let rejection = Rejection::new(Condition::MessageLockLost, detail);
+            FailedRange { from, to, error: self.wire_error(rejection, &link.path) }
+        });
+        let (failed, left) = (failed.collect(), found.held.len());
+        let (keys, tokens) = found.held.into_iter().unzip();
+        Ok(Keyed { keys, tokens, left, failed, ..Keyed::none(number) })
+    }
+}
