@@ -166,3 +166,26 @@ fn a_refused_attach_leaves_nothing() {
     assert!(matches!(event, Event::Done { id: 4, result: Err(_), .. }), "{event:?}");
     assert!(stand.links.get(2).is_none() && stand.links.get(1).is_some());
 }
+
+/// A receive that waits is promised a quarter of the room at most: those that do not wait go on beside it, and
+/// get what is left.
+#[test]
+fn a_receive_that_waits_leaves_room_for_those_that_do_not() {
+    let mut stand = Stand::new();
+    stand.receiver(1, 0);
+    let room_bytes = WINDOW_BYTES / 2;
+    let promised = |commands: &[Command]| match commands {
+        [Command::Receive { bytes_max, .. }] => *bytes_max,
+        other => panic!("{other:?}"),
+    };
+    stand.links.receive(1, 10, TimeSpan::from_minutes(1), room_bytes, 7, None);
+    assert_eq!(promised(&stand.asked()), room_bytes / 4);
+    assert!(stand.links.may_receive(room_bytes));
+    stand.links.receive(1, 10, TimeSpan::ZERO, room_bytes, 8, None);
+    assert_eq!(promised(&stand.asked()), room_bytes * 3 / 4);
+    // Now all of it is promised: the next one is asked for when one of them is answered.
+    assert!(!stand.links.may_receive(room_bytes));
+    // However little there is, one that waits may take something, so that it can be answered at all.
+    stand.links.receive(1, 10, TimeSpan::from_minutes(1), room_bytes, 9, None);
+    assert_eq!(promised(&stand.asked()), 4 << 10);
+}

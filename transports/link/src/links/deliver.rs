@@ -1,0 +1,71 @@
+//! Deliveries: numbered, unsettled, or given back.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, LinkEnd, ReceivedMessage, Settlement};
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, ReceiverId};
+
+use super::{Engine, Event, Expect, Links};
+use crate::pending::correlation;
+use crate::unsettled::Held;
+
+impl<G: Engine, T> Links<G, T> {
+    pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
+        let Some(number) = self.of_receiver(receiver) else { return Event::Nothing };
+        let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
+        let lock = message.facts.lock;
+        if link.closing.is_some() {
+            // Its delivery has not begun: it goes back as if it had never been taken (RCV-14).
+            link.undelivered.extend(lock.map(|lock| lock.token));
+            return Event::Nothing;
+        }
+        if self.returning {
+            self.give_back(number, lock.map(|lock| lock.token));
+            return Event::Nothing;
+        }
+        let is_here = |content: &ContentRef| content.loaded().is_some();
+        if !is_here(&message.content) || !message.overlays.iter().all(is_here) {
+            let path = Arc::clone(&link.path);
+            self.give_back(number, lock.map(|lock| lock.token));
+            self.break_flow(number);
+            let reason = Rejection::internal("the content of a message cannot be read");
+            return Event::Stopped { link: number, path, reason };
+        }
+        link.last = link.last.saturating_add(1);
+        let delivery = link.last;
+        if let Some(lock) = lock {
+            self.unsettled.insert(Held { link: number, number: delivery }, lock);
+        }
+        Event::Delivered { link: number, number: delivery, message }
+    }
+
+    pub(super) fn stopped(&mut self, receiver: ReceiverId, reason: Rejection) -> Event {
+        let Some(number) = self.of_receiver(receiver) else { return Event::Nothing };
+        let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
+        link.flow = None;
+        Event::Stopped { link: number, path: Arc::clone(&link.path), reason }
+    }
+
+    /// Gives messages back whose delivery has not begun (RCV-14).
+    pub fn give_back(&mut self, number: u32, tokens: impl IntoIterator<Item = LockToken>) {
+        let Some(link) = self.links.get_mut(&number) else { return };
+        link.undelivered.extend(tokens);
+        for token in std::mem::take(&mut link.undelivered) {
+            let slot = self.expect(0, number, Expect::Unheard, None);
+            let command = Command::Settle { token, settlement: Settlement::Release };
+            self.submit(number, command, correlation(slot, 0));
+        }
+    }
+
+    /// The store has lost content: the flow ends, and its client is to be told.
+    pub fn break_flow(&mut self, number: u32) {
+        let Some(link) = self.links.get_mut(&number) else { return };
+        link.flow = None;
+        let receiver = link.receiver;
+        let slot = self.expect(0, number, Expect::Unheard, None);
+        let detach = Command::Detach { receiver, end: LinkEnd::ByBroker };
+        self.submit(number, detach, correlation(slot, 0));
+    }
+}

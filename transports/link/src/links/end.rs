@@ -1,0 +1,143 @@
+//! How links end.
+
+use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceivedMessage};
+use peeklock_core::ids::LockToken;
+use peeklock_core::request::Released;
+
+use super::flow::grant;
+use super::{Engine, Expect, Links};
+use crate::credit::Limits;
+use crate::link::Closing;
+use crate::pending::{correlation, place};
+
+impl<G: Engine, T> Links<G, T> {
+    /// Begins to end a link whose client detaches it.
+    pub fn detach(&mut self, number: u32, closing: Closing) {
+        let Some(link) = self.links.get_mut(&number) else { return };
+        link.closing = Some(closing);
+        if link.flow.is_none() {
+            self.is_quiet(number);
+            return;
+        }
+        self.stop(number);
+    }
+
+    /// What is delivered from now on goes back at once.
+    pub const fn return_deliveries(&mut self) {
+        self.paused = true;
+        self.returning = true;
+    }
+
+    /// Has everything end that may still bring messages; see [`Self::brings`].
+    pub fn begin_end(&mut self) {
+        let flowing = self.links.iter().filter(|(_, link)| link.flow.is_some());
+        let flowing: Vec<u32> = flowing.map(|(number, _)| *number).collect();
+        for number in flowing {
+            self.stop(number);
+        }
+        self.withdraw_all();
+        self.hand_over();
+    }
+
+    /// How many answers may still bring messages.
+    #[must_use]
+    pub fn brings(&self) -> usize {
+        self.pending.count(|expect| matches!(expect, Expect::Quiet | Expect::Messages(_)))
+    }
+
+    /// Takes something of which nobody will be told: messages go back. Returns how many were taken out of
+    /// their entity for good, and are lost with it.
+    pub fn abandon(&mut self, released: Released) -> u64 {
+        match released {
+            Released::Delivery { receiver, message } => {
+                self.abandon_messages(self.of_receiver(receiver), std::slice::from_ref(&message))
+            }
+            Released::Answer { correlation, result } => {
+                let (slot, _) = place(correlation);
+                if let Some(Expect::Asked(_)) = self.pending.get(slot).map(|it| &it.expect) {
+                    return 0;
+                }
+                let Some(pending) = self.pending.remove(slot) else { return 0 };
+                match (pending.expect, result) {
+                    (Expect::Messages(promised), Ok(Outcome::Received(messages))) => {
+                        self.promised_bytes = self.promised_bytes.saturating_sub(promised);
+                        self.abandon_messages(Some(pending.link), &messages)
+                    }
+                    _ => 0,
+                }
+            }
+            Released::Detached { .. } => 0,
+        }
+    }
+
+    /// Gives everything back that was not told, and detaches all links.
+    pub fn finish_end(&mut self, end: LinkEnd) {
+        let numbers: Vec<u32> = self.links.keys().copied().collect();
+        for number in numbers {
+            self.give_back(number, None);
+            let Some(link) = self.links.get(&number) else { continue };
+            let receiver = link.receiver;
+            let slot = self.expect(0, number, Expect::Unheard, None);
+            self.submit(number, Command::Detach { receiver, end }, correlation(slot, 0));
+        }
+        self.hand_over();
+    }
+
+    /// Tells the entity to deliver nothing more.
+    pub(super) fn stop(&mut self, number: u32) {
+        let Some(link) = self.links.get_mut(&number) else { return };
+        let receiver = link.receiver;
+        link.flow = None;
+        // The id of the detach stays in use.
+        let id = link.closing.map_or(0, |closing| closing.id);
+        let slot = self.expect(id, number, Expect::Quiet, None);
+        let nothing = Limits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
+        self.submit(number, grant(receiver, nothing), correlation(slot, 0));
+    }
+
+    /// Nothing more will come for a link that is being closed: it is detached.
+    pub(super) fn is_quiet(&mut self, number: u32) {
+        self.give_back(number, None);
+        let Some(link) = self.links.get(&number) else { return };
+        let receiver = link.receiver;
+        let closing = link.closing.unwrap_or(Closing { id: 0, end: LinkEnd::Orderly });
+        let slot = self.expect(closing.id, number, Expect::Detached, None);
+        let detach = Command::Detach { receiver, end: closing.end };
+        self.submit(number, detach, correlation(slot, 0));
+    }
+
+    pub(super) fn remove(&mut self, number: u32) {
+        if let Some(link) = self.links.remove(&number) {
+            self.receivers.remove(&link.receiver);
+            self.unsettled.forget(number);
+        }
+    }
+
+    /// Locks are noted to be given back; what was taken under none is lost, and counted.
+    fn abandon_messages(&mut self, link: Option<u32>, messages: &[impl AsMessage]) -> u64 {
+        let locks = messages.iter().filter_map(|it| it.as_message().facts.lock);
+        let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
+        let lost = messages.len() - tokens.len();
+        if let Some(link) = link.and_then(|link| self.links.get_mut(&link)) {
+            link.undelivered.extend(tokens);
+        }
+        lost as u64
+    }
+}
+
+/// A message, however it is held.
+trait AsMessage {
+    fn as_message(&self) -> &ReceivedMessage;
+}
+
+impl AsMessage for ReceivedMessage {
+    fn as_message(&self) -> &ReceivedMessage {
+        self
+    }
+}
+
+impl AsMessage for Box<ReceivedMessage> {
+    fn as_message(&self) -> &ReceivedMessage {
+        self
+    }
+}

@@ -1,0 +1,108 @@
+//! Receiving what is there, or waiting for it.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Outcome, SessionCommand};
+use peeklock_core::error::Rejection;
+use peeklock_core::permits::Permit;
+use peeklock_core::time::TimeSpan;
+
+use super::{Engine, Event, Expect, Links, unexpected};
+use crate::link::Source;
+use crate::pending::correlation;
+
+/// What a receive may always take, so that one that waits holds little; the first message always fits.
+const RECEIVE_BYTES_MIN: u64 = 4 << 10;
+
+impl<G: Engine, T> Links<G, T> {
+    /// Whether a receive that does not wait may be asked for: there is room for what it may bring, beside
+    /// what others may.
+    #[must_use]
+    pub const fn may_receive(&self, room_bytes: u64) -> bool {
+        self.promised_bytes == 0 || self.promised_bytes + RECEIVE_BYTES_MIN <= room_bytes
+    }
+
+    /// Asks for messages that are there, or waits for them.
+    pub fn receive(
+        &mut self,
+        number: u32,
+        count_max: u32,
+        wait: TimeSpan,
+        room_bytes: u64,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+    ) {
+        let Some(link) = self.links.get(&number) else { return };
+        let most = self.window_bytes.max(RECEIVE_BYTES_MIN);
+        let waits = wait > TimeSpan::ZERO;
+        let left = room_bytes.saturating_sub(self.promised_bytes);
+        // One that waits leaves most of the room to those that do not, who would wait for its end.
+        let share = if waits { left / 4 } else { left };
+        let bytes_max = share.clamp(RECEIVE_BYTES_MIN, most);
+        let command = match link.source {
+            Source::Session(_) => {
+                link.in_session(SessionCommand::Receive { count_max, bytes_max, wait })
+            }
+            Source::Queue | Source::Awaited => Command::Receive {
+                mode: link.mode,
+                count_max,
+                bytes_max,
+                wait,
+                holder: Some(link.receiver),
+            },
+        };
+        self.promised_bytes += bytes_max;
+        // A receive that waits holds little, and no room.
+        let permit = permit.filter(|_| !waits);
+        let slot = self.expect(id, number, Expect::Messages(bytes_max), permit);
+        let ticket = self.submit(number, command, correlation(slot, 0));
+        if waits {
+            self.waits.insert(id, (ticket, number));
+        }
+    }
+
+    /// Asks for something that is answered with messages.
+    pub fn look(&mut self, number: u32, command: Command, id: u32, permit: Option<Arc<Permit>>) {
+        let slot = self.expect(id, number, Expect::Messages(0), permit);
+        self.submit(number, command, correlation(slot, 0));
+    }
+
+    /// Ends a request that waits: a receive is answered with nothing, an accept with
+    /// `OperationCancelled`.
+    pub fn withdraw(&mut self, id: u32) {
+        let Some((call, link)) = self.waits.remove(&id) else { return };
+        let slot = self.expect(0, link, Expect::Unheard, None);
+        self.submit(link, Command::CancelReceive { call }, correlation(slot, 0));
+    }
+
+    /// The same for all.
+    pub fn withdraw_all(&mut self) {
+        let ids: Vec<u32> = self.waits.keys().copied().collect();
+        for id in ids {
+            self.withdraw(id);
+        }
+    }
+
+    /// What was received or looked at is here.
+    pub(super) fn received(
+        &mut self,
+        id: u32,
+        number: u32,
+        promised: u64,
+        path: Arc<str>,
+        result: Result<Outcome, Rejection>,
+    ) -> Event {
+        self.promised_bytes = self.promised_bytes.saturating_sub(promised);
+        self.waits.remove(&id);
+        let (result, taken_count) = match result {
+            Ok(Outcome::Received(messages)) => {
+                let taken = messages.iter().filter(|it| it.facts.lock.is_none()).count();
+                (Ok(messages), taken as u64)
+            }
+            Ok(Outcome::Peeked(messages)) => (Ok(messages), 0),
+            Ok(_) => (Err(unexpected()), 0),
+            Err(rejection) => (Err(rejection), 0),
+        };
+        Event::Messages { id, link: number, path, result, taken_count }
+    }
+}

@@ -1,0 +1,57 @@
+//! What links ask of a broker; tests put another in its place.
+
+use peeklock_core::ids::{ReceiverId, Ticket};
+use peeklock_core::path::SubQueue;
+use peeklock_core::request::{Request, Way};
+use peeklock_core::{Broker, Entity};
+
+/// Where requests go in.
+pub trait Inlet: Clone {
+    /// The sub-queue that it stands for.
+    fn sub_queue(&self) -> SubQueue;
+
+    /// Hands requests in, in order, and returns at once.
+    fn submit(&self, group: Vec<Request>);
+
+    /// The same for the holder of a session.
+    #[must_use]
+    fn by_way_of(&self, way: Option<Way>) -> Self;
+}
+
+/// What gives names to commands and receivers.
+pub trait Engine {
+    /// Where requests go in.
+    type Entity: Inlet;
+
+    /// The first of so many consecutive names for commands.
+    fn tickets(&self, count: u64) -> Ticket;
+
+    /// A name for a receiver link, never given before.
+    fn receiver_id(&self) -> ReceiverId;
+}
+
+impl Inlet for Entity {
+    fn sub_queue(&self) -> SubQueue {
+        Self::sub_queue(self)
+    }
+
+    fn submit(&self, group: Vec<Request>) {
+        Self::submit(self, group);
+    }
+
+    fn by_way_of(&self, way: Option<Way>) -> Self {
+        Self::by_way_of(self, way)
+    }
+}
+
+impl Engine for Broker {
+    type Entity = Entity;
+
+    fn tickets(&self, count: u64) -> Ticket {
+        Self::tickets(self, count)
+    }
+
+    fn receiver_id(&self) -> ReceiverId {
+        Self::receiver_id(self)
+    }
+}

@@ -1,0 +1,72 @@
+//! Links that are bound to a session.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::error::Rejection;
+use peeklock_core::permits::Permit;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::{Engine, Event, Expect, Inlet, Links, unexpected};
+use crate::credit::Flow;
+use crate::link::Source;
+use crate::pending::correlation;
+
+impl<G: Engine, T> Links<G, T> {
+    /// Locks a session for a link that was just attached, or waits for one.
+    pub fn accept(
+        &mut self,
+        number: u32,
+        session: Option<Box<str>>,
+        wait: TimeSpan,
+        credit: u32,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+    ) {
+        let Some(link) = self.links.get_mut(&number) else { return };
+        link.source = Source::Awaited;
+        let (receiver, mode) = (link.receiver, link.mode);
+        let command = Command::AcceptSession { session, receiver, mode, wait };
+        let waits = wait > TimeSpan::ZERO;
+        let permit = permit.filter(|_| !waits);
+        let slot = self.expect(id, number, Expect::Accepted(credit), permit);
+        let ticket = self.submit(number, command, correlation(slot, 0));
+        if waits {
+            self.waits.insert(id, (ticket, number));
+        }
+    }
+
+    /// A session lock was prolonged, and with it all locks under it (SES-14).
+    pub fn session_renewed(&mut self, number: u32, until: Timestamp) {
+        self.unsettled.renewed_all(number, until);
+    }
+
+    /// An accept is answered: there is a link now, or none.
+    pub(super) fn accepted(
+        &mut self,
+        id: u32,
+        number: u32,
+        credit: u32,
+        path: Arc<str>,
+        result: Result<Outcome, Rejection>,
+    ) -> Event {
+        self.waits.remove(&id);
+        let result = match result {
+            Ok(Outcome::SessionAccepted { session, locked_until, way, .. }) => {
+                if let Some(link) = self.links.get_mut(&number) {
+                    link.entity = link.entity.by_way_of(way);
+                    link.source = Source::Session((*session).into());
+                    link.up_to = credit;
+                    link.flow = Some(Flow::new(link.last));
+                }
+                self.limit(number);
+                Ok((session, locked_until))
+            }
+            other => {
+                self.remove(number);
+                Err(other.err().unwrap_or_else(unexpected))
+            }
+        };
+        Event::Accepted { id, path, result }
+    }
+}
