@@ -32,8 +32,7 @@ use Face::{Only, PartlyInProcess};
 
 const SOCKETS: &[Transport] = &[Http, WebSocket, WebSocketJson];
 const WITH_LINKS: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
-const BY_WAY: &str =
-    "sends by way of an entity, which only handles in process have outside of transactions";
+const BY_WAY: &str = "sends by way of an entity, for which HTTP has no operation";
 
 #[rustfmt::skip]
 const EXCEPTIONS: &[Exception] = &[
@@ -43,18 +42,17 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "sessions::sessions_are_listed_by_id", face: PartlyInProcess(SOCKETS), why: "who holds the sessions that are listed" },
     Exception { what: "topics::a_copy_without_session_goes_to_the_dead_letter_queue", face: PartlyInProcess(&[Http]), why: "the sessions are received" },
     Exception { what: "forwarding::a_full_destination_and_a_small_one_dead_letter_at_the_source", face: PartlyInProcess(&[Http]), why: "a message above a mebibyte, which HTTP does not take" },
-    Exception { what: "forwarding::a_full_destination_can_hold_messages_up", face: PartlyInProcess(SOCKETS), why: BY_WAY },
-    Exception { what: "forwarding::a_message_can_be_sent_by_way_of_a_queue", face: PartlyInProcess(SOCKETS), why: BY_WAY },
-    Exception { what: "forwarding::what_cannot_be_sent_on_is_dead_lettered_on_the_way", face: PartlyInProcess(SOCKETS), why: BY_WAY },
-    Exception { what: "forwarding::a_message_on_its_way_outlives_a_restart", face: PartlyInProcess(SOCKETS), why: BY_WAY },
-    Exception { what: "forwarding::rules_see_where_a_forwarded_message_comes_from", face: PartlyInProcess(SOCKETS), why: BY_WAY },
-    Exception { what: "via", face: PartlyInProcess(SOCKETS), why: BY_WAY },
-    Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
-    Exception { what: "via::what_one_of_them_cannot_do_none_does", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
-    Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one", face: Only(&[Inproc]), why: "what handles in process tell of each part" },
+    Exception { what: "forwarding::a_full_destination_can_hold_messages_up", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::a_message_can_be_sent_by_way_of_a_queue", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::what_cannot_be_sent_on_is_dead_lettered_on_the_way", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::a_message_on_its_way_outlives_a_restart", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::rules_see_where_a_forwarded_message_comes_from", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "via", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "via::what_one_of_them_cannot_do_none_does", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "transactions::nothing_else_can_be_part_of_one", face: Only(&[Inproc]), why: "commands that no transport can say" },
-    Exception { what: "transactions::a_sender_by_way_of_the_queue_needs_no_transaction_across_entities", face: Only(&[Inproc]), why: BY_WAY },
     Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },
     Exception { what: "transactions::messages_of_a_session_are_settled_in_a_transaction_while_it_is_held", face: Only(&[Inproc]), why: "a session and a transaction at once, which the suite asks of no other transport" },
 ];
@@ -113,6 +111,8 @@ const LISTS: &[(Transport, &[&str])] = &[
     crate::websocket_via::LIST,
     crate::websocket_json_via::LIST,
     crate::inproc_via_transactions::LIST,
+    crate::websocket_via_transactions::LIST,
+    crate::websocket_json_via_transactions::LIST,
     crate::http_requests::LIST,
 ];
 

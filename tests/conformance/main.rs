@@ -489,11 +489,12 @@ transactions! {
     a_transaction_across_entities_settles_at_the_first_and_sends_to_others,
     the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by,
     a_transfer_that_fails_does_not_undo_its_transaction,
+    a_sender_by_way_of_the_queue_needs_no_transaction_across_entities,
+    a_batch_of_one_is_told_as_a_message,
 ] }
 
 scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     nothing_else_can_be_part_of_one,
-    a_sender_by_way_of_the_queue_needs_no_transaction_across_entities,
     a_dropped_transaction_is_rolled_back,
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
@@ -522,7 +523,10 @@ via! {
     what_is_sent_by_way_of_a_topic_outlives_a_restart with that_holds,
 ] }
 
-scenarios_of! { inproc_via_transactions, Inproc, via: [
+via! {
+    inproc_via_transactions on Inproc,
+    websocket_via_transactions on WebSocket,
+    websocket_json_via_transactions on WebSocketJson: [
     a_settlement_in_a_subscription_and_sends_to_others_are_one,
     what_one_of_them_cannot_do_none_does,
     a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one,

@@ -10,12 +10,13 @@ use std::time::Duration;
 use peeklock_core::Broker;
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Counts, DescribedTopic, Outcome, ReceiveMode};
+use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_inproc::Client;
+use peeklock_inproc::{Client, Sender};
 
 use crate::faces;
 use crate::subject::{Answer, Decision, Refusal, Seen, Subject};
@@ -124,6 +125,22 @@ impl Stage {
     pub fn in_process(&self) -> Client {
         self.in_process.set(true);
         Client::new(&self.broker)
+    }
+
+    /// Handles over the transport of the scenario; in this process if it has none.
+    pub fn client(&self) -> Client {
+        self.subject.client().unwrap_or_else(|| self.in_process())
+    }
+
+    /// A sender by way of an entity, attached: over a network its first request does that, which cancels what
+    /// nobody has scheduled.
+    pub async fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, Condition> {
+        let sender = self.client().sender_via(destination, via);
+        let sender = sender.map_err(|error| error.condition())?;
+        match sender.cancel_scheduled(vec![SequenceNumber(u64::MAX)]).await {
+            Err(error) if error.condition() != Condition::MessageNotFound => Err(error.condition()),
+            Err(_) | Ok(()) => Ok(sender),
+        }
     }
 
     /// Ends transport and broker; a second call does nothing.

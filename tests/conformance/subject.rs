@@ -14,6 +14,7 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::PartOutcome;
+use peeklock_inproc::Client;
 
 pub use topics::Topics;
 
@@ -86,6 +87,11 @@ pub enum Extra {
 pub trait Subject: Topics {
     /// Whether the transport has an operation that not every one has.
     fn offers(&self, extra: Extra) -> bool;
+
+    /// Handles over the transport; none if it has none.
+    fn client(&self) -> Option<Client> {
+        None
+    }
 
     async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described>;
     async fn update(&self, path: &str, properties: QueueUpdate) -> Answer<Described>;

@@ -162,6 +162,9 @@ fn the_shell_knows_no_actix_no_threads_and_no_clock() {
     }
 }
 
+/// Where a program that has the broker in it gets its client.
+const CLIENT_OF_THE_PROCESS: &str = "transports/client/src/in_process.rs";
+
 /// What below `transports` is no transport, but a part that several of them share.
 const SHARED_BY_TRANSPORTS: [&str; 3] = ["client", "json", "link"];
 
@@ -181,6 +184,55 @@ fn no_transport_knows_another() {
                 let name = format!("peeklock_{other}");
                 assert!(!code(&path).contains(&name), "{} uses {name}", place(&path));
             }
+        }
+    }
+}
+
+/// What a broker does for whoever holds it, and `Access` for who may: to transports only the second is open.
+#[test]
+fn no_transport_goes_round_the_door() {
+    let mut unchecked: Vec<String> =
+        ["entity", "full_access", "as_the_broker", "delete_entity"].map(str::to_owned).into();
+    for file in ["manage", "list"] {
+        let code = code(&root().join(format!("broker-core/src/access/{file}.rs")));
+        let names = code.split("pub async fn ").skip(1).filter_map(|text| text.split_once('('));
+        unchecked.extend(names.map(|(name, _)| name.to_owned()));
+    }
+    assert!(unchecked.len() > 20, "{unchecked:?}");
+    let paths = files("transports", "rs");
+    let sources = paths.iter().filter(|path| place(path).split('/').nth(2) == Some("src"));
+    let mut clients_of_the_process = 0;
+    for path in sources {
+        let code: String = code(path).split_whitespace().collect();
+        for name in &unchecked {
+            let ways =
+                ["broker.", "broker().", "Broker::"].map(|holder| format!("{holder}{name}("));
+            if !ways.iter().any(|way| code.contains(way)) {
+                continue;
+            }
+            // A program that has the broker in it may do everything (SEC-17).
+            let is_its_own = name == "full_access" && place(path) == CLIENT_OF_THE_PROCESS;
+            assert!(is_its_own, "{} asks the broker for `{name}`, past `Access`", place(path));
+            clients_of_the_process += 1;
+        }
+    }
+    assert_eq!(clients_of_the_process, 1);
+    // The engine below the broker is named by no transport at all.
+    for manifest in fs::read_dir(root().join("transports")).unwrap().flatten() {
+        let manifest = manifest.path().join("Cargo.toml");
+        for engine in ["machine", "model", "record", "store", "words"] {
+            let needs = read(&manifest);
+            assert!(
+                !needs.contains(&format!("peeklock-{engine}")),
+                "{} knows it",
+                place(&manifest)
+            );
+        }
+    }
+    for path in &paths {
+        for module in ["actor", "shell", "access"] {
+            let name = format!("peeklock_core::{module}::");
+            assert!(!code(path).contains(&name), "{} uses {name}", place(path));
         }
     }
 }

@@ -512,8 +512,7 @@ pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
         s.send("a", sized(bytes, id)).await.unwrap();
     }
     s.until("a", |counts| counts.active == 2).await;
-    let client = s.in_process();
-    client.sender_via("b", "via").unwrap().send(sized(600 << 10, "4")).await.unwrap();
+    s.sender_via("b", "via").await.unwrap().send(sized(600 << 10, "4")).await.unwrap();
     s.advance(seconds(1)).await;
     assert_eq!(s.counts("a").await.transfer_dead_letter, 0);
     s.purge("b").await.unwrap();
@@ -539,8 +538,7 @@ pub fn that_holds() -> Setup {
 pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("via").await;
-    let client = s.in_process();
-    let sender = client.sender_via("B", "via").unwrap();
+    let sender = s.sender_via("B", "via").await.unwrap();
     s.put("via", "own").await;
     let number = sender.send(message("1").with_session_id("s")).await.unwrap();
     assert_eq!(number.0, 2);
@@ -564,17 +562,13 @@ pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
 /// later goes into the transfer dead-letter queue of the queue on the way.
 pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
     s.open_queue("via").await;
-    let client = s.in_process();
-    let condition = |error: peeklock_core::error::BrokerError| error.condition();
     use peeklock_core::condition::Condition;
-    let absent = client.sender_via("b", "via").map(|_| ()).map_err(condition);
-    assert_eq!(absent, Err(Condition::EntityNotFound));
+    let refused = async |destination, via| s.sender_via(destination, via).await.map(drop);
+    assert_eq!(refused("b", "via").await, Err(Condition::EntityNotFound));
     s.open_queue("b").await;
-    let absent = client.sender_via("b", "absent").map(|_| ()).map_err(condition);
-    assert_eq!(absent, Err(Condition::EntityNotFound));
-    let itself = client.sender_via("via", "via").map(|_| ()).map_err(condition);
-    assert_eq!(itself, Err(Condition::InvalidOperation));
-    let sender = client.sender_via("b", "via").unwrap();
+    assert_eq!(refused("b", "absent").await, Err(Condition::EntityNotFound));
+    assert_eq!(refused("via", "via").await, Err(Condition::InvalidOperation));
+    let sender = s.sender_via("b", "via").await.unwrap();
     let status = Some(EntityStatus::SendDisabled);
     update(s, "b", QueueUpdate { status, ..QueueUpdate::default() }).await;
     sender.send(message("1")).await.unwrap();
@@ -594,8 +588,7 @@ pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
     s.open_queue_with("b", small).await;
     s.open_queue("via").await;
     s.send("b", sized(1_000 << 10, "full")).await.unwrap();
-    let client = s.in_process();
-    let sender = client.sender_via("b", "via").unwrap();
+    let sender = s.sender_via("b", "via").await.unwrap();
     let waits = sized(100 << 10, "waits").with_time_to_live(seconds(10));
     sender.send(waits).await.unwrap();
     s.advance(seconds(60)).await;
@@ -743,7 +736,7 @@ pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
     s.dead_letter("dead", &seen).await;
     s.put("plain", "forwarded").await;
     s.put(EVENTS, "sent").await;
-    let sender = s.in_process().sender_via(EVENTS, "via").unwrap();
+    let sender = s.sender_via(EVENTS, "via").await.unwrap();
     sender.schedule(message("later"), s.now().plus(minutes(5))).await.unwrap();
     for source in ["dead", "plain", "via"] {
         s.until(source, |counts| counts.total() == 0).await;

@@ -723,13 +723,30 @@ pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reache
 pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
-    let client = s.in_process();
-    let via = client.sender_via("done", ORDERS).unwrap();
-    let transaction = client.begin_transaction().await.unwrap();
+    let via = s.sender_via("done", ORDERS).await.unwrap();
+    let transaction = s.client().begin_transaction().await.unwrap();
     transaction.send(&via, message("via")).await.unwrap();
     transaction.commit().await.unwrap();
     s.until(ORDERS, |counts| counts.total() == 0).await;
     assert_eq!(bodies(s, "done").await, ["via"]);
+}
+
+/// TXN-13: one message is told as a message, also if it was to be a batch; over every transport.
+pub async fn a_batch_of_one_is_told_as_a_message(s: &Stage) {
+    open(s).await;
+    let client = s.client();
+    let (transaction, sender) =
+        (client.begin_transaction().await.unwrap(), client.sender(ORDERS).unwrap());
+    transaction.send_batch(&sender, vec![message("alone")]).await.unwrap();
+    transaction.send_batch(&sender, vec![message("one"), message("two")]).await.unwrap();
+    let committed = transaction.commit().await.unwrap();
+    assert!(
+        matches!(
+            committed.parts(),
+            [PartOutcome::Accepted(_), PartOutcome::AcceptedBatch(numbers)] if numbers.len() == 2
+        ),
+        "{committed:?}"
+    );
 }
 
 /// TXN-10, VIA-03, VIA-06: a transfer that fails later does not undo what was committed, and is counted.

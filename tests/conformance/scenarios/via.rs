@@ -1,6 +1,6 @@
 //! Sends by way of a topic, and its transfer dead-letter queue (VIA-01 to VIA-06).
 //!
-//! Only an in-process client sends by way of another entity; every transport sees what becomes of it.
+//! Every transport with links sends by way of another entity, and every transport sees what becomes of it.
 
 use peeklock_core::condition::Condition;
 use peeklock_core::description::TopicUpdate;
@@ -19,11 +19,7 @@ async fn open(s: &Stage) -> Sender {
     s.create_topic(EVENTS).await.unwrap();
     s.create_subscription(EVENTS, "audit").await.unwrap();
     s.open_queue("b").await;
-    sender(s)
-}
-
-fn sender(s: &Stage) -> Sender {
-    s.in_process().sender_via("B", "Events").unwrap()
+    s.sender_via("B", "Events").await.unwrap()
 }
 
 /// As [`open`], with messages that could not be sent on.
@@ -79,8 +75,7 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     // To a topic, too; not to itself, to nothing, or to what is no queue or topic.
     s.create_topic("news").await.unwrap();
     s.create_subscription("news", "all").await.unwrap();
-    let client = s.in_process();
-    let to_topic = client.sender_via("news", EVENTS).unwrap();
+    let to_topic = s.sender_via("news", EVENTS).await.unwrap();
     to_topic.send(message("published")).await.unwrap();
     s.until_topic(EVENTS, |_| true).await;
     assert_eq!(s.drain("news/Subscriptions/all").await, ["published"]);
@@ -89,11 +84,10 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
         ("absent", Condition::EntityNotFound),
         (AUDIT, Condition::ArgumentError),
     ] {
-        let refused = client.sender_via(path, EVENTS).map(drop).map_err(|error| error.condition());
-        assert_eq!(refused, Err(condition), "{path}");
+        assert_eq!(s.sender_via(path, EVENTS).await.map(drop), Err(condition), "{path}");
     }
     // By way of the topic, not of a subscription.
-    let by_subscription = client.sender_via("b", AUDIT).unwrap();
+    let by_subscription = s.client().sender_via("b", AUDIT).unwrap();
     let refused = by_subscription.send(message("x")).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::InvalidOperation);
 }
@@ -330,7 +324,7 @@ pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
     s.open_queue("c").await;
-    let to_c = s.in_process().sender_via("c", EVENTS).unwrap();
+    let to_c = s.sender_via("c", EVENTS).await.unwrap();
     s.delete("c").await.unwrap();
     s.send("b", sized(1_000 << 10, "full")).await.unwrap();
     sender.send(sized(100 << 10, "waits").with_time_to_live(seconds(10))).await.unwrap();
@@ -380,7 +374,7 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
     s.create_subscription(EVENTS, "billing").await.unwrap();
     s.open_queue("c").await;
     s.put(EVENTS, "order").await;
-    let client = s.in_process();
+    let client = s.client();
     let (audit, b, c) =
         (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap(), client.sender("c").unwrap());
     let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
@@ -422,7 +416,7 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
 pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
-    let client = s.in_process();
+    let client = s.client();
     let audit = client.receiver(AUDIT).unwrap();
     let (b, events) = (client.sender("b").unwrap(), client.sender(EVENTS).unwrap());
     let begin = async || {
@@ -471,7 +465,7 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
 pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
-    let client = s.in_process();
+    let client = s.client();
     let (audit, b) = (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap());
     let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
     let transaction = client.begin_cross_entity_transaction().await.unwrap();

@@ -182,6 +182,10 @@ fn numbers(sequences: &[u64]) -> Vec<SequenceNumber> {
 
 #[async_trait(?Send)]
 impl Subject for Handles {
+    fn client(&self) -> Option<Client> {
+        self.client.borrow().clone()
+    }
+
     fn offers(&self, extra: Extra) -> bool {
         match extra {
             Extra::VersionedUpdate => true,

@@ -42,9 +42,8 @@ impl Client {
     /// dead-letter queue of `via` (VIA-03).
     ///
     /// # Errors
-    /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one,
-    /// `NotImplemented` where the transport has no such senders. Over a network they are told by the first
-    /// send.
+    /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one. Over a
+    /// network they are told by the first send.
     pub fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, BrokerError> {
         Ok(Sender::new(self.port.sender(destination, Some(via))?))
     }

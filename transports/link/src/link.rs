@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, LinkEnd, ReceiveMode, SessionCommand};
+use peeklock_core::command::{Command, InboundMessage, LinkEnd, ReceiveMode, SessionCommand};
 use peeklock_core::ids::{LockToken, ReceiverId};
 
 use crate::credit::{Bounds, Flow, Limits};
@@ -26,6 +26,8 @@ pub struct Link<E> {
     pub role: Role,
     /// How received messages leave the entity.
     pub mode: ReceiveMode,
+    /// Where messages go that are only stored at the entity (VIA-01).
+    pub destination: Option<Arc<str>>,
     /// What it receives from.
     pub source: Source,
     /// Holds the locks.
@@ -76,6 +78,7 @@ impl<E> Link<E> {
             path,
             role,
             mode,
+            destination: None,
             source: Source::Queue,
             receiver,
             last: 0,
@@ -105,6 +108,24 @@ impl<E> Link<E> {
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.closing.is_none() && !matches!(self.source, Source::Awaited)
+    }
+
+    /// What sends a message over it: to the entity, or by way of it.
+    pub fn send(&self, message: InboundMessage) -> Command {
+        match &self.destination {
+            None => Command::Send { message },
+            Some(_) => self.send_batch(vec![message]),
+        }
+    }
+
+    /// The same for messages of which all are stored or none.
+    pub fn send_batch(&self, messages: Vec<InboundMessage>) -> Command {
+        match &self.destination {
+            None => Command::SendBatch { messages },
+            Some(destination) => {
+                Command::SendVia { destination: Arc::clone(destination), messages }
+            }
+        }
     }
 
     /// Something that only the holder of its session may ask.

@@ -135,7 +135,6 @@ impl<G: Engine, T> Links<G, T> {
         self.links.get(&number)
     }
 
-
     /// The link of a receiver.
     #[must_use]
     pub fn of_receiver(&self, receiver: ReceiverId) -> Option<u32> {
@@ -170,6 +169,13 @@ impl<G: Engine, T> Links<G, T> {
             self.receivers.insert(link.receiver, number);
         }
         self.links.insert(number, link);
+    }
+
+    /// Has what is sent over a link go by way of its entity to another (VIA-01).
+    pub fn send_on(&mut self, number: u32, destination: Arc<str>) {
+        if let Some(link) = self.links.get_mut(&number) {
+            link.destination = Some(destination);
+        }
     }
 
     /// A delivery is settled, or its lock is over; there may be room for more.

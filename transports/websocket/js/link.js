@@ -32,7 +32,7 @@ export class Link {
       answer = resolve;
     });
     return {
-      name: "attach",
+      name: this.attachName(),
       write: () => JSON.stringify({ link: number, path: this.#path, ...this.attachProperties() }),
       resolve: () => answer(undefined),
       reject: (error) => {
@@ -43,6 +43,10 @@ export class Link {
         }
       },
     };
+  }
+
+  attachName() {
+    return "attach";
   }
 
   /** The broker knows this number, though not by an attachment. */

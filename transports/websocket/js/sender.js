@@ -9,23 +9,32 @@ import { instant } from "./value.js";
 const LIST_COUNT_MAX = 4096;
 const PART_CHARS = 128 << 10;
 
-/** Sends to one queue; messages are numbered in the order of the calls. */
+/**
+ * Sends to one queue or topic; messages are numbered in the order of the calls. With `via` they are stored at
+ * that queue or topic first and moved on by the broker (VIA-01); their numbers are those given there.
+ */
 export class Sender extends Link {
   #inFlightMax;
   #inFlight = 0;
   #waiting = [];
+  #destination;
 
   /** `inFlightMax`: so many requests are under way at once, further ones wait for their turn (SND-13). */
-  constructor(connection, path, { inFlightMax = 1024 } = {}) {
-    super(connection, path);
+  constructor(connection, path, { inFlightMax = 1024, via } = {}) {
+    super(connection, via ?? path);
+    this.#destination = via === undefined ? undefined : path;
     if (!(Number.isInteger(inFlightMax) && inFlightMax >= 1)) {
       throw argument("inFlightMax is a whole number from 1");
     }
     this.#inFlightMax = inFlightMax;
   }
 
+  attachName() {
+    return this.#destination === undefined ? "attach" : "attachVia";
+  }
+
   attachProperties() {
-    return { role: "sender" };
+    return this.#destination === undefined ? { role: "sender" } : { destination: this.#destination };
   }
 
   /** Sends a message; resolves to its sequence number, 0 for a duplicate that was dropped (DUP-02). */

@@ -6,6 +6,7 @@
 
 mod accept_session;
 mod attach;
+mod attach_via;
 mod cancel_scheduled;
 mod credit;
 mod delete;
@@ -37,10 +38,10 @@ use peeklock_core::error::Rejection;
 use peeklock_link::Pending;
 
 pub(crate) use self::{
-    accept_session::*, attach::*, cancel_scheduled::*, credit::*, delete::*, deliver::*,
-    explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*, peek::*, queues::*,
-    receive::*, renew::*, rules::*, send::*, session::*, settle::*, subscriptions::*, topics::*,
-    transaction::*,
+    accept_session::*, attach::*, attach_via::*, cancel_scheduled::*, credit::*, delete::*,
+    deliver::*, explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*, peek::*,
+    queues::*, receive::*, renew::*, rules::*, send::*, session::*, settle::*, subscriptions::*,
+    topics::*, transaction::*,
 };
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::{Empty, Run, WireError, schema};
@@ -144,6 +145,8 @@ schema! {
         55 "explain" Explain(Explain),
         /// Hands messages over that another broker forwards.
         60 "forward" Forward(Forward),
+        /// Opens a link that sends to one queue or topic by way of another.
+        61 "attachVia" AttachVia(AttachVia),
         /// Begins a transaction.
         70 "beginTransaction" BeginTransaction(BeginTransaction),
         /// Sends messages in a transaction.
@@ -316,6 +319,7 @@ impl Conversation {
             Operation::ListRules(it) => self.list_rules(asked, it),
             Operation::Explain(it) => self.explain(asked, it),
             Operation::Forward(it) => self.forward(asked, it),
+            Operation::AttachVia(it) => self.attach_via(asked, it).await,
             Operation::BeginTransaction(it) => self.begin_transaction(&asked, &it),
             Operation::SendIn(it) => self.send_in(asked, it).await,
             Operation::SettleIn(it) => self.settle_in(asked, it).await,
@@ -391,6 +395,7 @@ impl Operation {
             | Self::Purge(Purge { link, .. })
             | Self::DeleteDeferred(DeleteDeferred { link, .. }) => Subject::Link(*link),
             Self::Attach(Attach { path, .. })
+            | Self::AttachVia(AttachVia { path, .. })
             | Self::AcceptSession(AcceptSession { path, .. })
             | Self::ListSessions(ListSessions { path, .. })
             | Self::DeleteUnlocked(DeleteUnlocked { path, .. })

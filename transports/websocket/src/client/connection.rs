@@ -34,11 +34,10 @@ impl Port for Connection {
     }
 
     fn sender(&self, path: &str, via: Option<&str>) -> Result<Arc<dyn Link>, BrokerError> {
-        if via.is_some() {
-            let rejection = Rejection::not_implemented("a sender by way of another entity here");
-            return Err(self.refuse(rejection, path));
-        }
-        Ok(Arc::new(self.core.attach(path, Role::Sender, ReceiveMode::PeekLock)?))
+        Ok(Arc::new(match via {
+            Some(via) => self.core.attach_via(path, via)?,
+            None => self.core.attach(path, Role::Sender, ReceiveMode::PeekLock)?,
+        }))
     }
 
     fn receiver(&self, path: &str, mode: ReceiveMode) -> Result<Arc<dyn Link>, BrokerError> {

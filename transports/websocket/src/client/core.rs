@@ -18,7 +18,7 @@ use super::backoff::random_bits;
 use crate::frame::message::Outgoing;
 use crate::frame::text::Token;
 use crate::operation::{
-    AcceptSession, Attach, Credit, Detach, Notice, Operation, Role, SessionAccepted,
+    AcceptSession, Attach, AttachVia, Credit, Detach, Notice, Operation, Role, SessionAccepted,
 };
 
 /// The answer to a call.
@@ -44,7 +44,7 @@ pub(super) enum Ask {
 pub(super) struct LinkState {
     /// How it is attached again on a new connection; none if it is bound to a session, whose lock is
     /// gone then.
-    pub(super) attach: Option<Attach>,
+    pub(super) attach: Option<Operation>,
     /// Where pushed deliveries go.
     pub(super) pushed: Option<mpsc::UnboundedSender<Pushed>>,
 }
@@ -308,6 +308,30 @@ impl Lifeline {
         let (credit, pushed) = pushed.unzip();
         let attach =
             Attach { link: number, path: path.to_owned(), role, mode: mode.into(), credit };
+        self.keep(number, path, Operation::Attach(attach), pushed)?;
+        Ok(self.link(number, path, mode, role == Role::Receiver))
+    }
+
+    /// A new link that sends to one entity by way of another (VIA-01).
+    pub(super) fn attach_via(
+        self: &Arc<Self>,
+        destination: &str,
+        via: &str,
+    ) -> Result<Link, BrokerError> {
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let (path, destination) = (via.to_owned(), destination.to_owned());
+        let attach = Operation::AttachVia(AttachVia { link: number, path, destination });
+        self.keep(number, via, attach, None)?;
+        Ok(self.link(number, via, ReceiveMode::PeekLock, false))
+    }
+
+    fn keep(
+        &self,
+        number: u32,
+        path: &str,
+        attach: Operation,
+        pushed: Option<mpsc::UnboundedSender<Pushed>>,
+    ) -> Result<(), BrokerError> {
         let mut state = self.lock();
         if let Some(rejection) = state.closed.clone() {
             drop(state);
@@ -317,7 +341,7 @@ impl Lifeline {
         state.links.insert(number, LinkState { attach: Some(attach), pushed });
         drop(state);
         self.waker.wake();
-        Ok(self.link(number, path, mode, role == Role::Receiver))
+        Ok(())
     }
 
     fn link(

@@ -260,13 +260,13 @@ impl Conversation {
             Err(refusal) => return Err(refusal.map_or(Ended::Lost(None), Ended::Refused)),
         };
         // What it asks for is known, and paid for, before any of it is made.
-        let cost = announced(self.encoding, &bytes);
-        if let Some(permit) = self.budget.try_acquire(cost) {
+        let (commands, cost) = announced(self.encoding, &bytes);
+        if let Some(permit) = self.budget.try_acquire_list(commands, cost) {
             return self.decode(&bytes, permit).await;
         }
         let budget = self.budget.clone();
         self.held = Some(Held::Frame(bytes));
-        self.acquiring = Some(Box::pin(async move { budget.acquire(cost).await }));
+        self.acquiring = Some(Box::pin(async move { budget.acquire_list(commands, cost).await }));
         Ok(())
     }
 

@@ -58,10 +58,14 @@ impl Allowance {
     }
 }
 
-/// What a frame costs of a budget: its bytes, or the room that its requests need if that is more.
-pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> u64 {
-    let mut room = 0_u64;
-    let mut add = |announced: Announced| room = room.saturating_add(announced.room());
+/// What a frame costs of a budget: its commands, and its bytes, or the room that its requests need if that is
+/// more.
+pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
+    let (mut commands, mut room) = (0_u64, 0_u64);
+    let mut add = |announced: Announced| {
+        commands = commands.saturating_add(announced.commands());
+        room = room.saturating_add(announced.room());
+    };
     match encoding {
         Encoding::Binary => {
             // What cannot be read is refused when it is decoded.
@@ -73,7 +77,7 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> u64 {
         }
         Encoding::Json => requests_of(bytes, add),
     }
-    room.max(bytes.len() as u64)
+    (commands.max(1), room.max(bytes.len() as u64))
 }
 
 /// What one request of a binary frame asks for.

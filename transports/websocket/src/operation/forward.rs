@@ -74,7 +74,10 @@ impl Conversation {
     /// Takes messages over from another broker. Who says how many hops they made must have the Manage
     /// right (FWD-13).
     pub(super) fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
-        self.sender(forward.link)?;
+        if self.sender(forward.link)?.destination.is_some() {
+            let detail = "what a broker forwards is not sent by way of another entity";
+            return Err(Rejection::invalid_operation(detail).into());
+        }
         let source = PeerSource {
             broker: forward.source.broker.0,
             entity: EntityId(forward.source.entity),

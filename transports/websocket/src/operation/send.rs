@@ -1,7 +1,5 @@
 //! Sending: messages each by itself, or all or none.
 
-use std::sync::Arc;
-
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::Ticket;
@@ -46,30 +44,28 @@ pub(crate) struct Sent {
 impl Conversation {
     pub(super) fn send(&mut self, asked: Asked, send: Send) -> Done {
         let number = send.link;
-        self.sender(number)?;
+        let link = self.sender(number)?;
         let count = send.messages.len();
         let mut failed = Vec::new();
-        let mut inbound = Vec::with_capacity(count);
-        let path = Arc::clone(&self.link(number)?.path);
+        let mut commands = Vec::with_capacity(count);
         for (index, message) in (0..).zip(send.messages) {
             match self.inbound(message) {
-                Ok(message) => inbound.push((index, message)),
+                Ok(message) => commands.push((index, link.send(message))),
                 Err(rejection) => {
-                    let error = self.wire_error(rejection, &path);
+                    let error = self.wire_error(rejection, &link.path);
                     failed.push(FailedSend { index, error });
                 }
             }
         }
-        if inbound.is_empty() {
+        if commands.is_empty() {
             let sequence_numbers = runs(vec![0; count]);
             self.say(asked.id, Notice::Accepted(Accepted { sequence_numbers, failed }));
             return Ok(());
         }
-        let sent = Sent { numbers: vec![0; count], left: inbound.len(), failed };
+        let sent = Sent { numbers: vec![0; count], left: commands.len(), failed };
         let slot = self.await_answer(asked, number, Expect::Sent(sent));
-        let mut ticket = self.links.tickets(inbound.len() as u64);
-        for (index, message) in inbound {
-            let command = Command::Send { message };
+        let mut ticket = self.links.tickets(commands.len() as u64);
+        for (index, command) in commands {
             self.links.submit_as(number, ticket, command, correlation(slot, place(index)));
             ticket = Ticket(ticket.0 + 1);
         }
@@ -77,23 +73,21 @@ impl Conversation {
     }
 
     pub(super) fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
-        self.sender(send.link)?;
-        let messages = send.messages.into_iter().map(|message| self.inbound(message));
-        let messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
-        let expect = Expect::One(Self::batch_sent);
-        self.command(asked, send.link, Command::SendBatch { messages }, expect)
+        let number = send.link;
+        let messages = self.all_inbound(send.messages)?;
+        let command = self.sender(number)?.send_batch(messages);
+        self.command(asked, number, command, Expect::One(Self::batch_sent))
     }
 
     /// What a transaction sends: several messages are a batch.
     pub(super) fn send_command(&self, send: Send) -> Result<Command, Rejection> {
-        self.sender(send.link)?;
-        let messages = send.messages.into_iter().map(|message| self.inbound(message));
-        let mut messages = messages.collect::<Result<Vec<InboundMessage>, Rejection>>()?;
+        let link = self.sender(send.link)?;
+        let mut messages = self.all_inbound(send.messages)?;
         Ok(match messages.pop() {
-            Some(message) if messages.is_empty() => Command::Send { message },
+            Some(message) if messages.is_empty() => link.send(message),
             last => {
                 messages.extend(last);
-                Command::SendBatch { messages }
+                link.send_batch(messages)
             }
         })
     }
@@ -103,12 +97,17 @@ impl Conversation {
         let Some((_, path, Expect::Sent(sent))) = self.links.asked_mut(slot) else { return };
         sent.left = sent.left.saturating_sub(1);
         match result {
-            Ok(Outcome::Accepted(number)) => {
-                if let Some(place) = sent.numbers.get_mut(index) {
+            Ok(outcome) => {
+                let number = match outcome {
+                    Outcome::Accepted(number) => Some(number),
+                    // By way of another entity each is a batch of one.
+                    Outcome::AcceptedBatch(numbers) => numbers.first().copied(),
+                    _ => None,
+                };
+                if let (Some(place), Some(number)) = (sent.numbers.get_mut(index), number) {
                     *place = number.0;
                 }
             }
-            Ok(_) => {}
             Err(rejection) => {
                 let error = (&self.broker.refuse(rejection, &path)).into();
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -128,6 +127,10 @@ impl Conversation {
         let Outcome::AcceptedBatch(numbers) = outcome else { return Err(unexpected()) };
         let sequence_numbers = runs(numbers.into_iter().map(|number| number.0));
         Ok(Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() }))
+    }
+
+    fn all_inbound(&self, messages: Vec<Outgoing>) -> Result<Vec<InboundMessage>, Rejection> {
+        messages.into_iter().map(|message| self.inbound(message)).collect()
     }
 
     pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {

@@ -305,3 +305,31 @@ fn links_of_one_connection_share_a_queue() {
         server.stop().await;
     });
 }
+
+/// QUO-02, DESIGN D6: a frame of several commands takes the room of as many among those that are on their way in,
+/// and waits until there is so much.
+#[test]
+fn a_frame_of_several_commands_waits_for_room_for_all_of_them() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.settings.limits.broker_inbound_count_max = 8;
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
+        let messages = |count: usize| json!({ "link": 1, "messages": vec![json!({}); count] });
+        // There is room for three more.
+        let held = server.broker.connection_budget().try_acquire_list(5, 1).unwrap();
+        let answer = client.ask("send", messages(3)).await;
+        assert_eq!(answer["accepted"]["sequenceNumbers"], json!([[1, 3]]));
+        let waiting = client.begin("send", messages(4)).await;
+        // Who waits has what is left.
+        while server.broker.connection_budget().try_acquire(1).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(server.counts().await.active, 3);
+        drop(held);
+        let answer = client.answer(waiting).await;
+        assert_eq!(answer["accepted"]["sequenceNumbers"], json!([[4, 4]]));
+        server.stop().await;
+    });
+}

@@ -188,7 +188,7 @@ impl Driver {
         let Some(attach) = attach else { return };
         self.attached.insert(number, Attached::Asked { held: VecDeque::new() });
         let id = self.wait(Waiting::Attach(number));
-        requests.push(Request { id, operation: Operation::Attach(attach) });
+        requests.push(Request { id, operation: attach });
     }
 
     /// Adds an ask to the requests; returns its bytes, about.
