@@ -47,11 +47,13 @@ struct State {
     is_registered: bool,
 }
 
-/// A receiver link that was opened under a grant.
+/// A link that was opened under a grant.
 struct OpenLink {
-    entity: Entity,
+    purpose: Action,
+    /// Where it is attached; none if nothing is pushed over it, so that its entity does not know it.
+    entity: Option<Entity>,
     outlet: Weak<dyn Outlet>,
-    /// It never came to be.
+    /// It never came to be; or it was told that it is over.
     has_failed: Arc<AtomicBool>,
 }
 
@@ -101,6 +103,10 @@ impl Held {
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
         state.refusal = None;
+        // Links that their entity does not know go on.
+        for link in state.links.values().filter(|link| link.entity.is_none()) {
+            link.has_failed.store(false, Ordering::Release);
+        }
         let is_limited = grant.until.is_some() || grant.epoch.is_some();
         self.is_limited.store(is_limited, Ordering::Relaxed);
         self.until.store(grant.until.map_or(NO_END, Timestamp::ticks), Ordering::Relaxed);
@@ -119,8 +125,8 @@ impl Held {
         } else if was_registered {
             self.lapses.forget(self.key);
         }
-        if has_open && !widened.contains(Action::Receive) {
-            self.close(&Rejection::unauthorized(rights::missing(Action::Receive)));
+        if has_open {
+            self.close_beyond(widened, |action| Rejection::unauthorized(rights::missing(action)));
         }
     }
 
@@ -272,12 +278,64 @@ impl Held {
         Some(tracked)
     }
 
-    /// Ends what was begun under it: calls that wait are answered with the reason, links are closed with it
-    /// once the entity delivers nothing more.
-    pub(super) fn close(&self, reason: &Rejection) {
+    /// Sees that a link is told when what it is for is not granted any more, although nothing is pushed over
+    /// it.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        purpose: Action,
+        receiver: ReceiverId,
+        outlet: &Arc<dyn Outlet>,
+        now: impl Fn() -> Timestamp,
+    ) {
+        let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::default());
         let mut state = self.lock();
-        let (links, waits) = (std::mem::take(&mut state.links), std::mem::take(&mut state.waits));
-        let was_registered = std::mem::take(&mut state.is_registered);
+        state.keep(receiver, OpenLink { purpose, entity: None, outlet, has_failed });
+        self.look_after(state, now);
+    }
+
+    /// Something was opened: its end is looked after.
+    fn look_after(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: impl Fn() -> Timestamp) {
+        let registers = self.is_limited.load(Ordering::Relaxed) && !state.is_registered;
+        state.is_registered |= registers;
+        drop(state);
+        if registers {
+            self.lapses.register(self, self.end());
+        }
+        // What was granted when it was asked may be so no more.
+        let Judgement { actions, reason } = self.judge(now);
+        self.close_beyond(actions, |action| {
+            self.refusal(Judgement { actions, reason: reason.clone() }, action)
+        });
+    }
+
+    /// Ends what was begun under it.
+    pub(super) fn close(&self, reason: &Rejection) {
+        self.close_beyond(Grant::nothing().actions(), |_| reason.clone());
+    }
+
+    /// Ends what was begun and is not granted: calls that wait are answered with the reason, links are closed
+    /// with it once the entity delivers nothing more. Those that it does not know are told, and go on with
+    /// what is granted later.
+    fn close_beyond(&self, granted: Actions, reason: impl Fn(Action) -> Rejection) {
+        let mut state = self.lock();
+        let mut waits = HashMap::new();
+        if !granted.contains(Action::Receive) {
+            waits = std::mem::take(&mut state.waits);
+        }
+        let mut closed = Vec::new();
+        state.links.retain(|receiver, link| {
+            let is_over = !granted.contains(link.purpose);
+            if is_over {
+                let (outlet, has_failed) =
+                    (Weak::clone(&link.outlet), Arc::clone(&link.has_failed));
+                let (receiver, reason) = (*receiver, reason(link.purpose));
+                let closing = Closing { outlet, receiver, reason, has_failed };
+                closed.push((link.entity.clone(), closing));
+            }
+            !is_over || link.entity.is_none()
+        });
+        let is_over = granted == Grant::nothing().actions();
+        let was_registered = is_over && std::mem::take(&mut state.is_registered);
         drop(state);
         if was_registered {
             self.lapses.forget(self.key);
@@ -285,10 +343,17 @@ impl Held {
         for (call, entity) in waits {
             submit(&entity, Command::CancelReceive { call }, Reply::nobody());
         }
-        for (receiver, OpenLink { entity, outlet, has_failed }) in links {
-            let closing = Closing { outlet, receiver, reason: reason.clone(), has_failed };
-            let detach = Command::Detach { receiver, end: LinkEnd::ByBroker };
-            submit(&entity, detach, Reply::new(Arc::new(closing), 0, None));
+        for (entity, closing) in closed {
+            let detach = Command::Detach { receiver: closing.receiver, end: LinkEnd::ByBroker };
+            match entity {
+                Some(entity) => {
+                    submit(&entity, detach, Reply::new(Arc::new(closing), 0, None));
+                }
+                None => {
+                    closing.release(Vec::new());
+                    closing.has_failed.store(true, Ordering::Release);
+                }
+            }
         }
     }
 }
@@ -305,6 +370,16 @@ impl Drop for Held {
 fn submit(entity: &Entity, command: Command, reply: Reply) {
     let (ticket, sub_queue) = (entity.broker().ticket(), entity.sub_queue());
     entity.submit(vec![Request { ticket, sub_queue, command, reply }]);
+}
+
+impl State {
+    fn keep(&mut self, receiver: ReceiverId, link: OpenLink) {
+        if self.links.len() == self.links.capacity() {
+            // Links that their entity has closed, and whose connection is gone.
+            self.links.retain(|_, link| link.outlet.strong_count() > 0);
+        }
+        self.links.insert(receiver, link);
+    }
 }
 
 impl Judgement {
@@ -327,30 +402,18 @@ impl Tracked {
         if let (Some(receiver), Some(outlet)) = (self.receiver, &self.outlet)
             && !self.has_failed.load(Ordering::Acquire)
         {
-            if state.links.len() == state.links.capacity() {
-                // Links that their entity has closed, and whose connection is gone.
-                state.links.retain(|_, link| link.outlet.strong_count() > 0);
-            }
             let link = OpenLink {
-                entity: self.entity.clone(),
+                purpose: Action::Receive,
+                entity: Some(self.entity.clone()),
                 outlet: Weak::clone(outlet),
                 has_failed: Arc::clone(&self.has_failed),
             };
-            state.links.insert(receiver, link);
+            state.keep(receiver, link);
         }
         if self.waits && !self.is_answered.load(Ordering::Acquire) {
             state.waits.insert(self.ticket, self.entity.clone());
         }
-        let registers = held.is_limited.load(Ordering::Relaxed) && !state.is_registered;
-        state.is_registered |= registers;
-        drop(state);
-        if registers {
-            held.lapses.register(held, held.end());
-        }
-        // What was granted when it was asked may be so no more.
-        if let Err(reason) = held.check(Action::Receive, || self.entity.broker().now()) {
-            held.close(&reason);
-        }
+        held.look_after(state, || self.entity.broker().now());
     }
 
     /// The command is answered: nothing waits any more, and what failed has opened nothing. A call that was

@@ -9,12 +9,13 @@ use crate::actor::directory::Entry;
 use crate::actor::inlet::Inlet;
 use crate::call::{Call, CallList};
 use crate::command::{Command, Cost, Outcome};
+use crate::contract::action::Action;
 use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
-use crate::ids::EntityId;
+use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
 use crate::permits::Permit;
-use crate::request::{Release, Request, Way, release_all};
+use crate::request::{Outlet, Release, Request, Way, release_all};
 
 /// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -209,6 +210,14 @@ impl Entity {
         self.hand_over(group);
         for tracked in tracked {
             tracked.opened();
+        }
+    }
+
+    /// Has a link told ([`crate::request::Released::Detached`]) when what it is for is not granted any more,
+    /// although nothing is pushed over it. Ends with the [`Command::Detach`] of that receiver.
+    pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) {
+        if let Some(pass) = &self.pass {
+            pass.held.watch(purpose, receiver, outlet, || self.handle.broker.now());
         }
     }
 

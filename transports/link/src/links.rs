@@ -60,7 +60,9 @@ pub struct Links<G: Engine, T> {
     engine: G,
     outlet: Arc<dyn Outlet>,
     links: HashMap<u32, Link<G::Entity>>,
+    /// By the names under which entities know them; senders have one as well.
     receivers: HashMap<ReceiverId, u32>,
+    receiver_count: u64,
     /// What was delivered and is not settled.
     pub unsettled: Unsettled,
     pending: PendingTable<Expect<T>>,
@@ -87,6 +89,7 @@ impl<G: Engine, T> Links<G, T> {
             outlet,
             links: HashMap::new(),
             receivers: HashMap::new(),
+            receiver_count: 0,
             unsettled: Unsettled::default(),
             pending: PendingTable::default(),
             waits: HashMap::new(),
@@ -165,9 +168,9 @@ impl<G: Engine, T> Links<G, T> {
         mode: ReceiveMode,
     ) {
         let link = Link::new(entity, path, role, mode, self.engine.receiver_id());
-        if role == Role::Receiver {
-            self.receivers.insert(link.receiver, number);
-        }
+        link.entity.watch(role, link.receiver, &self.outlet);
+        self.receivers.insert(link.receiver, number);
+        self.receiver_count += u64::from(role == Role::Receiver);
         self.links.insert(number, link);
     }
 

@@ -113,6 +113,9 @@ export class Link {
 
   attachFailed() {}
 
+  /** Nothing comes or goes over it: what was granted is over. Whoever asks for something is told. */
+  detached() {}
+
   /** The connection has ended. */
   fail() {
     this.isClosed = true;

@@ -227,7 +227,9 @@ impl Topic {
         }
     }
 
-    /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11).
+    /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11). Types do not tell: the sub-queue
+    /// of a topic takes the same commands ([`Topic::is_for_outbox`]), by the same handle and inbox, and which of
+    /// the two is meant is known here first.
     fn refuse_receiving(&self) -> Rejection {
         Rejection::invalid_operation(format!(
             "`{}` is a topic: its messages are in its subscriptions",

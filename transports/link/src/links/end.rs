@@ -7,7 +7,7 @@ use peeklock_core::request::Released;
 use super::flow::grant;
 use super::{Engine, Expect, Links};
 use crate::credit::Limits;
-use crate::link::Closing;
+use crate::link::{Closing, Role};
 use crate::pending::{correlation, place};
 
 impl<G: Engine, T> Links<G, T> {
@@ -109,6 +109,7 @@ impl<G: Engine, T> Links<G, T> {
     pub(super) fn remove(&mut self, number: u32) {
         if let Some(link) = self.links.remove(&number) {
             self.receivers.remove(&link.receiver);
+            self.receiver_count -= u64::from(link.role == Role::Receiver);
             self.unsettled.forget(number);
         }
     }

@@ -125,7 +125,7 @@ impl<G: Engine, T> Links<G, T> {
     }
 
     fn bounds(&self) -> Bounds {
-        let receivers = self.receivers.len().max(1) as u64;
+        let receivers = self.receiver_count.max(1);
         Bounds {
             window_bytes: (self.window_bytes / receivers).max(LINK_BYTES_MIN),
             unsettled_max: self.unsettled_max,

@@ -1,9 +1,14 @@
 //! What links ask of a broker; tests put another in its place.
 
+use std::sync::Arc;
+
+use peeklock_core::contract::Action;
 use peeklock_core::ids::{ReceiverId, Ticket};
 use peeklock_core::path::SubQueue;
-use peeklock_core::request::{Request, Way};
+use peeklock_core::request::{Outlet, Request, Way};
 use peeklock_core::{Broker, Entity};
+
+use crate::link::Role;
 
 /// Where requests go in.
 pub trait Inlet: Clone {
@@ -16,6 +21,9 @@ pub trait Inlet: Clone {
     /// The same for the holder of a session.
     #[must_use]
     fn by_way_of(&self, way: Option<Way>) -> Self;
+
+    /// Has a link told when its role is not granted any more, although nothing is pushed over it.
+    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>);
 }
 
 /// What gives names to commands and receivers.
@@ -37,6 +45,14 @@ impl Inlet for Entity {
 
     fn submit(&self, group: Vec<Request>) {
         Self::submit(self, group);
+    }
+
+    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) {
+        let purpose = match role {
+            Role::Sender => Action::Send,
+            Role::Receiver => Action::Receive,
+        };
+        Self::watch(self, purpose, receiver, outlet);
     }
 
     fn by_way_of(&self, way: Option<Way>) -> Self {

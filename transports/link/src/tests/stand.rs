@@ -62,6 +62,8 @@ impl Inlet for Asked {
     fn by_way_of(&self, _: Option<Way>) -> Self {
         self.clone()
     }
+
+    fn watch(&self, _: Role, _: ReceiverId, _: &Arc<dyn Outlet>) {}
 }
 
 /// Links over one entity, and the entity.

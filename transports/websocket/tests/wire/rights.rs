@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::error::Rejection;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -53,6 +54,11 @@ fn requests() -> Vec<(&'static str, Value, Action)> {
         ("deleteDeferred", json!({ "link": 2, "sequenceNumber": 99 }), Action::DeleteDeferred),
         ("attach", json!({ "link": 3, "path": "absent", "role": "sender" }), Action::Send),
         ("attach", json!({ "link": 4, "path": "absent", "role": "receiver" }), Action::Receive),
+        (
+            "attachVia",
+            json!({ "link": 6, "path": "absent", "destination": "absent too" }),
+            Action::SendVia,
+        ),
         (
             "acceptSession",
             json!({ "link": 5, "path": "absent", "sessionId": "s" }),
@@ -112,6 +118,56 @@ fn every_request_asks_for_its_right() {
                 let refused = answer.to_string().contains("\"Unauthorized\"");
                 assert_eq!(refused, !one_of.meets(rights), "{operation} with {token}: {answer}");
             }
+        }
+        server.stop().await;
+    });
+}
+
+/// Grants everything for a minute.
+struct ForAMinute(Timestamp);
+
+#[async_trait]
+impl Authorizer for ForAMinute {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        let grant = Grant::of(Right::ALL.into_iter().collect::<Rights>());
+        Ok(match principal.token.as_deref() {
+            Some("a minute") => grant.until(self.0.plus(TimeSpan::from_minutes(1))),
+            _ => grant.until(self.0.plus(TimeSpan::from_minutes(2))),
+        })
+    }
+}
+
+/// SEC-15: a link over which nothing is pushed is told, too, when what was granted is over; with a newer token it
+/// goes on, up to the end of that.
+#[test]
+fn links_without_deliveries_are_told_that_what_was_granted_is_over() {
+    run(async {
+        let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+        let mut plan = Plan::new();
+        plan.authorizer = Arc::new(ForAMinute(begin));
+        let server = plan.start().await;
+        let mut client = Client::hello(server.address, json!({ "token": "a minute" })).await;
+        for (link, role) in [(1, "sender"), (2, "receiver")] {
+            client.ask("attach", json!({ "link": link, "path": "q", "role": role })).await;
+        }
+        let via = json!({ "link": 3, "path": "q", "destination": "other" });
+        server.broker.create_queue("other", Default::default()).await.unwrap();
+        assert!(client.ask("attachVia", via).await.get("done").is_some());
+        for token in [None, Some("longer")] {
+            if let Some(token) = token {
+                client.ask("authenticate", json!({ "token": token })).await;
+                let send = json!({ "link": 1, "messages": [{}] });
+                assert_eq!(client.ask("send", send).await["accepted"]["failed"], json!(null));
+            }
+            server.clock.advance(TimeSpan::from_minutes(1));
+            let mut told = Vec::new();
+            for _ in 0..3 {
+                let detached = client.pushed("detached").await;
+                assert_eq!(detached["error"]["condition"], "Unauthorized", "{detached}");
+                told.push(detached["link"].as_u64().unwrap());
+            }
+            told.sort_unstable();
+            assert_eq!(told, [1, 2, 3]);
         }
         server.stop().await;
     });
