@@ -47,6 +47,8 @@ pub struct PeerArrival {
     pub enqueued_sequence: SequenceNumber,
     /// Transfers so far, this one included (FWD-13).
     pub hops: u8,
+    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    pub copies_spent: u16,
     /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
 }

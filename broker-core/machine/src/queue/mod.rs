@@ -64,7 +64,7 @@ use super::intake::Intake;
 use super::lock_table::LockTable;
 use super::peers::Peers;
 use super::sequence_set::SequenceSet;
-use super::slot::{Slot, SlotState, SlotTable};
+use super::slot::{Mark, Slot, SlotState, SlotTable};
 use super::usage::Usage;
 use super::{CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
@@ -458,7 +458,7 @@ impl Machine for Queue {
             }
             self.in_flight.pop_front();
             if let Some(slot) = self.slots.get_mut(sequence) {
-                slot.in_flight = false;
+                slot.marks.clear(Mark::InFlight);
                 self.offer(sequence);
             }
         }

@@ -50,7 +50,7 @@ use super::family::{CopySettings, Family};
 use super::intake::Intake;
 use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
-use super::slot::{SlotState, SlotTable};
+use super::slot::{Mark, SlotState, SlotTable};
 use super::usage::Usage;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
@@ -327,7 +327,7 @@ impl Machine for Topic {
             }
             self.in_flight.pop_front();
             if let Some(slot) = self.slots.get_mut(sequence) {
-                slot.in_flight = false;
+                slot.marks.clear(Mark::InFlight);
                 let at = slot.enqueued_at;
                 self.watch_schedule(sequence, at);
             }
@@ -347,7 +347,7 @@ impl Machine for Topic {
             Change::Accepted { sequence, slot, dead_letter_source, .. } => {
                 self.insert(*sequence, *slot, dead_letter_source.clone());
                 if let Some(slot) = self.slots.get_mut(*sequence) {
-                    slot.in_flight = true;
+                    slot.marks.set(Mark::InFlight);
                 }
                 self.in_flight.push_back((stage, *sequence));
             }
@@ -562,6 +562,6 @@ impl Topic {
     fn is_waiting(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)
-            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.in_flight)
+            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())
     }
 }

@@ -28,13 +28,15 @@
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
-//! All types are of version 1 but the slot, which has four: 1 for a message without session, 2 for one
+//! All types are of version 1 but the slot, which has five: 1 for a message without session, 2 for one
 //! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
 //! with the path of its destination. A store without sessions has no version 2 in it, one without
 //! send-via no version 3. At a topic, where nothing is in a session, version 2 is one that comes from a
 //! dead-letter queue, and ends with the path of where it was dead-lettered. Version 4 is any of these
 //! whose sender gave no message id: it ends with a byte that says whether there is such a text, and with
-//! the text if there is.
+//! the text if there is. Version 5 is any of these whose publish has made copies (FWD-33): behind the fields that all
+//! have come how many are spent (2), a byte that says in its lowest bit whether there is such a text and in the next
+//! whether its sender gave no message id, and the text.
 
 mod description;
 mod key;

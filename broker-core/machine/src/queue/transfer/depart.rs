@@ -114,7 +114,7 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Next {
-        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.transferring) else {
+        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.is_transferring()) else {
             return Next::GoOn;
         };
         match departure {
@@ -175,6 +175,7 @@ impl Queue {
                 | Condition::MessageSizeExceeded
                 | Condition::ArgumentError
                 | Condition::InvalidOperation
+                | Condition::MaxTransferCopiesExceeded
         );
         let is_held =
             condition == Condition::QuotaExceeded && self.config.forwarding.holds_when_full;
@@ -183,9 +184,12 @@ impl Queue {
             return Next::After(RETRY);
         }
         if *exit == Exit::DeadLetters {
-            // It is dead-lettered already (FWD-28). One that is too large will never be taken; the
-            // others are not held up by it.
-            if condition == Condition::MessageSizeExceeded {
+            // It is dead-lettered already (FWD-28). One that is too large, or would become too many copies,
+            // will never be taken; the others are not held up by it.
+            if matches!(
+                condition,
+                Condition::MessageSizeExceeded | Condition::MaxTransferCopiesExceeded
+            ) {
                 self.keep_for_good(sequence);
                 return Next::GoOn;
             }

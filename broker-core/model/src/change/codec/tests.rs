@@ -1,7 +1,7 @@
 //! Golden records: what was written once is read for ever.
 
 use super::*;
-use crate::change::slot::{Slot, SlotState};
+use crate::change::slot::{Marks, Slot, SlotState};
 use crate::description::{EntityStatus, SubscriptionDescription, TopicDescription};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
@@ -21,9 +21,8 @@ fn slot() -> Slot {
         state: SlotState::Deferred,
         sub_queue: SubQueue::Main,
         hops: 3,
-        in_flight: false,
-        transferring: false,
-        never_duplicate: false,
+        marks: Marks::NONE,
+        copies_spent: 0,
     }
 }
 
@@ -69,7 +68,7 @@ fn a_slot_of_version_3_stays_readable() {
 /// DESIGN D11, DUP-14: one whose sender gave no message id is of version 4, whatever else it is.
 #[test]
 fn a_slot_of_version_4_stays_readable() {
-    let fresh = Slot { never_duplicate: true, ..slot() };
+    let fresh = Slot { marks: Marks::never_duplicate(true), ..slot() };
     let pending = Slot { state: SlotState::Pending, ..fresh };
     let pending_fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
     for (slot, text, fields, end) in [
@@ -91,6 +90,40 @@ fn a_slot_of_version_4_stays_readable() {
         (SLOT_FIELDS, b"\x00\x00"),
     ] {
         assert!(read_slot(&[b"\x04", fields, end].concat()).is_err());
+    }
+}
+
+/// DESIGN D11, FWD-33: one whose publish has made copies is of version 5, whatever else it is.
+#[test]
+fn a_slot_of_version_5_stays_readable() {
+    let copied = Slot { copies_spent: 0x0142, ..slot() };
+    let fresh = Slot { marks: Marks::never_duplicate(true), ..copied };
+    let pending = Slot { state: SlotState::Pending, ..copied };
+    let pending_fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    for (slot, text, fields, end) in [
+        (copied, None, SLOT_FIELDS, &b"\x01\x42\x00"[..]),
+        (copied, Some("s1"), SLOT_FIELDS, b"\x01\x42\x01\x00\x00\x00\x02s1"),
+        (fresh, None, SLOT_FIELDS, b"\x01\x42\x02"),
+        (fresh, Some("s1"), SLOT_FIELDS, b"\x01\x42\x03\x00\x00\x00\x02s1"),
+        (pending, Some("a/b"), &pending_fields, b"\x01\x42\x01\x00\x00\x00\x03a/b"),
+    ] {
+        let golden = [b"\x05", fields, end].concat();
+        let mut written = Vec::new();
+        write_slot(&slot, text, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_slot(&golden), Ok((slot, text)));
+    }
+    for (fields, end) in [
+        (&pending_fields[..], &b"\x01\x42\x00"[..]),
+        (SLOT_FIELDS, b""),
+        (SLOT_FIELDS, b"\x01"),
+        (SLOT_FIELDS, b"\x00\x00\x00"),
+        (SLOT_FIELDS, b"\x01\x42"),
+        (SLOT_FIELDS, b"\x01\x42\x04"),
+        (SLOT_FIELDS, b"\x01\x42\x01"),
+        (SLOT_FIELDS, b"\x01\x42\x00\x00"),
+    ] {
+        assert!(read_slot(&[b"\x05", fields, end].concat()).is_err());
     }
 }
 

@@ -26,6 +26,7 @@ fn arrival(bytes: usize) -> PeerArrival {
         enqueued_at: Timestamp::NONE,
         enqueued_sequence: SequenceNumber(1),
         hops: 1,
+        copies_spent: 0,
         dead_letter_source: None,
     }
 }
