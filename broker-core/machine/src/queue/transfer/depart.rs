@@ -114,7 +114,8 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Next {
-        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.is_transferring()) else {
+        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.is_transferring())
+        else {
             return Next::GoOn;
         };
         match departure {

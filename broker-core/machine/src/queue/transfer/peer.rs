@@ -40,7 +40,13 @@ impl Queue {
         step: &mut Step,
     ) -> Result<(), Rejection> {
         let PeerArrival {
-            message, sequence, enqueued_at, enqueued_sequence, hops, copies_spent, ..
+            message,
+            sequence,
+            enqueued_at,
+            enqueued_sequence,
+            hops,
+            copies_spent,
+            ..
         } = arrival;
         if self.peers.knows(&source, sequence, enqueued_at) {
             return Ok(());

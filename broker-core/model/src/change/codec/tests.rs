@@ -247,6 +247,25 @@ fn the_key_of_a_rule_stays_the_same() {
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
 }
 
+/// DESIGN D11, CNT-10: what is known of the namespace itself.
+#[test]
+fn the_facts_of_the_namespace_stay_readable() {
+    let golden = b"\x01\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
+        \x00\x00\x00\x04shop\x00\x00\x00\x07Premium";
+    let facts = NamespaceFacts {
+        created_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        modified_at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+        name: "shop".into(),
+        tier: "Premium".into(),
+    };
+    let mut written = Vec::new();
+    write_namespace_facts(&facts, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_namespace_facts(golden), Ok(facts));
+    assert!(read_namespace_facts(&golden[..golden.len() - 1]).is_err());
+    assert_eq!(namespace_facts_key().as_bytes(), b"\x80\0\0\0\0\0\0\0\x01");
+}
+
 /// DESIGN D11: what the namespace notes of each kind of entity.
 #[test]
 fn the_entries_of_the_namespace_stay_readable() {
