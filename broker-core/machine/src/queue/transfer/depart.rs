@@ -318,10 +318,18 @@ impl Queue {
             delivery_count,
             properties: None,
             verdict,
-            cause: DeadLetterCause::Forwarding,
+            cause: cause_of(reason),
         };
         self.change(change, Durability::Sync, ctx, step);
     }
+}
+
+/// What the metrics count it as.
+fn cause_of(reason: &str) -> DeadLetterCause {
+    if reason == Condition::MaxTransferCopiesExceeded.reason_code() {
+        return DeadLetterCause::CopyCount;
+    }
+    DeadLetterCause::Forwarding
 }
 
 /// The head of a text.
