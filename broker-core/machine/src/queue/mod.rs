@@ -66,7 +66,7 @@ use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Mark, Slot, SlotState, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{
     Command, Counts, Described, MessageFacts, MessageState, Outcome, ReceiveMode,
@@ -390,7 +390,7 @@ impl Machine for Queue {
                 self.peek_session(sub_queue, &session, from, count_max, ctx)
             }
             Command::ListSessions { which, skip, top } => {
-                self.list_sessions(sub_queue, which, skip, top, ctx)
+                self.list_sessions(ticket, sub_queue, (which, skip, top), ctx)
             }
             Command::DeleteBatchUnlocked { count_max, enqueued_before } => {
                 self.delete_batch_unlocked(sub_queue, count_max, enqueued_before, ctx, step)
@@ -426,6 +426,14 @@ impl Machine for Queue {
                 Ok(Answer::after_commit(Outcome::Described(Box::new(self.describe()))))
             }
         }
+    }
+
+    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+        let Ahead::Command { ticket, command: Command::ListSessions { which, skip, top } } = ahead
+        else {
+            return true;
+        };
+        self.list_ahead(ticket, (*which, *skip, *top), ctx)
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {

@@ -94,6 +94,8 @@ pub struct Topic {
     /// What was judged ahead for the next command.
     ahead: Option<Box<ahead::JudgedAhead>>,
     subscriptions: BTreeMap<EntityId, Subscription>,
+    /// How many of them require sessions.
+    session_subscription_count: usize,
     usage: Usage,
     /// What the subscriptions have told: their last use, whether one is in use all the time, and the
     /// bytes of the whole tree.
@@ -106,6 +108,11 @@ struct Subscription {
     /// The highest number given there so far.
     last_sequence: SequenceNumber,
     settings: CopySettings,
+}
+
+/// What counts of a subscription for [`Topic::session_subscription_count`].
+fn sessions_of(subscription: Option<&Subscription>) -> usize {
+    subscription.map_or(0, |one| usize::from(one.settings.rules.requires_session))
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,6 +154,7 @@ impl Topic {
             matcher: Matcher::new(),
             ahead: None,
             subscriptions: BTreeMap::new(),
+            session_subscription_count: 0,
             usage: Usage::starting(now),
             relatives: Relatives::default(),
         }
@@ -453,7 +461,7 @@ impl Machine for Topic {
     }
 
     fn send_overhead(&self) -> u64 {
-        publish::copies_bytes(self.subscriptions.len())
+        publish::copies_bytes(self.subscriptions.len(), self.session_subscription_count)
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {
@@ -516,7 +524,8 @@ impl Topic {
                 }
             }
             TopicChange::SubscriptionRemoved { id } => {
-                self.subscriptions.remove(id);
+                let gone = self.subscriptions.remove(id);
+                self.session_subscription_count -= sessions_of(gone.as_ref());
                 self.matcher.remove_subscription(*id);
             }
             TopicChange::RuleSet { subscription, rule, .. } => {

@@ -26,6 +26,8 @@ use crate::{Ctx, Step, admission};
 
 /// What the record of one copy needs in the store.
 const COPY_RECORD_BYTES: u64 = 128;
+/// What it needs in addition in a session: an id of as many letters as it may have.
+const SESSION_TEXT_BYTES: u64 = 160;
 
 /// What a message has behind it that comes from another entity; nothing for one that a client sends.
 #[derive(Clone, Debug, Default)]
@@ -50,9 +52,10 @@ pub(super) enum Plan {
     Publish(Selection),
 }
 
-/// What the records of so many copies need in the store.
-pub(super) fn copies_bytes(count: usize) -> u64 {
-    COPY_RECORD_BYTES.saturating_mul(count as u64)
+/// What the records of so many copies need in the store, of which so many are in sessions.
+pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
+    let in_sessions = SESSION_TEXT_BYTES.saturating_mul(in_session_count as u64);
+    COPY_RECORD_BYTES.saturating_mul(count as u64).saturating_add(in_sessions)
 }
 
 impl Topic {
@@ -450,6 +453,10 @@ impl Intake for Topic {
 
     fn history(&self) -> Option<&DuplicateHistory> {
         self.duplicates.as_deref()
+    }
+
+    fn history_mut(&mut self) -> Option<&mut DuplicateHistory> {
+        self.duplicates.as_deref_mut()
     }
 
     fn window(&self) -> TimeSpan {
