@@ -64,7 +64,7 @@ fn a_command_costs_what_it_brings() {
             Command::SendVia { destination: Arc::from("b"), messages: vec![message(100); 2] },
             2,
             2 * one,
-            Some((2 * (one + 256), 0)),
+            Some((2 * (one + 256 + 1), 0)),
         ),
         // A topic publishes what another broker forwards, and remembers it.
         (
