@@ -75,8 +75,8 @@ async fn received(broker: &Broker, path: &str, count: usize) -> Vec<ReceivedMess
 }
 
 async fn property(message: &ReceivedMessage, name: &str) -> String {
-    let loaded = message.clone().load().await.unwrap();
-    let message = loaded.message().unwrap();
+    let loaded = message.load().await.unwrap();
+    let message = loaded.message;
     match message.application_property(name) {
         Some(Value::String(text)) => text.clone(),
         other => panic!("{name}: {other:?}"),
