@@ -29,6 +29,7 @@ use crate::error::{BrokerError, Rejection};
 use crate::forwarders::Forwarders;
 use crate::ids::{ReceiverId, Ticket, TrackingId};
 use crate::inbound::Edge;
+use crate::limits::Tier;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
 use crate::permits::Budget;
@@ -40,6 +41,7 @@ use crate::transaction::Room;
 /// What all handles of one broker share.
 pub struct Shared {
     pub(crate) settings: Settings,
+    pub(crate) namespace: Namespace,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) directory: Directory,
@@ -69,6 +71,19 @@ impl Shared {
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// What is told of a namespace (CNT-10).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Namespace {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its tier.
+    pub tier: Tier,
+    /// When it was created: when the first entity was, or, of a namespace in memory, when the broker was started.
+    pub created_at: Timestamp,
+    /// When name or tier were last changed, which is at a start.
+    pub modified_at: Timestamp,
 }
 
 /// Whether the broker can do its work.
@@ -127,6 +142,12 @@ impl Broker {
         &self.shared.settings
     }
 
+    /// Name, tier and instants of the namespace (CNT-10).
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.shared.namespace
+    }
+
     /// Names this broker among all others, for as long as its data exists: random, and the same after
     /// every start on the same data. What its forwarders tell others of its messages begins with it.
     #[must_use]
@@ -182,12 +203,25 @@ impl Broker {
         self.find(path).map_err(|rejection| self.refuse(rejection, path))
     }
 
+    /// The entity or sub-queue whose management node a path names, `orders/$management` for `orders` (ADR-13).
+    ///
+    /// # Errors
+    /// `EntityNotFound`, for a path that names no such node too.
+    pub fn managed_at(&self, path: &str) -> Result<Entity, BrokerError> {
+        self.find_at(&Node::Management, path).map_err(|rejection| self.refuse(rejection, path))
+    }
+
     pub(crate) fn find(&self, path: &str) -> Result<Entity, Rejection> {
+        self.find_at(&Node::Entity, path)
+    }
+
+    fn find_at(&self, wanted: &Node, path: &str) -> Result<Entity, Rejection> {
         let address = EntityAddress::parse(path)?;
         let absent = || Rejection::entity_not_found(path);
-        let EntityAddress { sub_queue, node: Node::Entity, .. } = &address else {
+        let EntityAddress { sub_queue, node, .. } = &address;
+        if node != wanted {
             return Err(absent());
-        };
+        }
         let key = address.entity.key();
         let entry = self.shared.directory.get(&key).ok_or_else(absent)?;
         // A topic has no dead-letter queue (ADR-14).

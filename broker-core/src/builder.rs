@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
-use crate::broker::{Broker, Engine, Health, Shared};
+use crate::broker::{Broker, Engine, Health, Namespace, Shared};
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Authorizer, Forwarder};
 use crate::description::Settings;
@@ -146,11 +146,18 @@ impl BrokerBuilder {
         let limits = self.settings.limits.clone();
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
-        let loaded = namespace::load(&*store, entropy()?.next_u128().to_be_bytes())?;
+        let fresh_key = entropy()?.next_u128().to_be_bytes();
+        let loaded = namespace::load(&*store, &self.settings, now, fresh_key)?;
         let budget =
             Budget::of_broker(limits.broker_inbound_bytes_max, limits.broker_inbound_count_max);
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
+            namespace: Namespace {
+                name: self.settings.name.clone(),
+                tier: limits.tier,
+                created_at: loaded.facts.created_at,
+                modified_at: loaded.facts.modified_at,
+            },
             settings: self.settings,
             clock,
             store,

@@ -49,5 +49,5 @@ mod forwarders;
 pub use peeklock_store::testing;
 
 pub use access::Access;
-pub use broker::{Broker, Entity, Stalled};
+pub use broker::{Broker, Entity, Namespace, Stalled};
 pub use builder::{BrokerBuilder, StartError};

@@ -14,6 +14,8 @@ pub struct PinnedMessage {
     pub message: ReceivedMessage,
     /// Transfers so far, the one to come not included.
     pub hops: u8,
+    /// Copies that are not its own to make any more (FWD-33).
+    pub copies_spent: u16,
     /// Whether it is never a duplicate (DUP-14).
     pub never_duplicate: bool,
     /// Where it lies.

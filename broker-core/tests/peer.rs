@@ -44,6 +44,7 @@ fn arrival(broker: &Broker, number: u64, message: Message) -> PeerArrival {
         enqueued_at: instant(1),
         enqueued_sequence: SequenceNumber(number + 100),
         hops: 2,
+        copies_spent: 0,
         dead_letter_source: None,
     }
 }

@@ -91,6 +91,7 @@ limits! {
     dead_letter_reason_chars_max: usize,
     dead_letter_description_chars_max: usize,
     hop_count_max: u8,
+    message_copy_count_max: u16,
     filter_chars_max: usize,
     action_chars_max: usize,
     action_statement_count_max: usize,

@@ -21,6 +21,8 @@ pub struct QueueConfig {
 pub struct ForwardingConfig {
     /// Transfers of a message at most (FWD-12).
     pub hop_count_max: u8,
+    /// Copies that one message becomes over all its hops (FWD-33).
+    pub copy_count_max: u16,
     /// Where messages go that cannot be forwarded (FWD-18).
     pub failures_into: SubQueue,
     /// Whether a message stays while its destination is full (VIA-03).
@@ -31,6 +33,7 @@ impl Default for ForwardingConfig {
     fn default() -> Self {
         Self {
             hop_count_max: 4,
+            copy_count_max: 10_000,
             failures_into: SubQueue::TransferDeadLetter,
             holds_when_full: false,
         }
@@ -47,6 +50,7 @@ impl QueueConfig {
             duplicate_key,
             forwarding: ForwardingConfig {
                 hop_count_max: settings.limits.hop_count_max,
+                copy_count_max: settings.limits.message_copy_count_max,
                 failures_into: match settings.forwarding_failure_target {
                     FailureTarget::TransferDeadLetter => SubQueue::TransferDeadLetter,
                     FailureTarget::DeadLetter => SubQueue::DeadLetter,

@@ -12,12 +12,16 @@ use crate::message::Envelope;
 use crate::time::{TimeSpan, Timestamp};
 
 const BUCKETS_PER_WINDOW: i64 = 8;
+/// So many ids of forgotten buckets give their memory back in one step, which takes about a millisecond.
+const SHED_PER_STEP: usize = 10_000;
 
 /// The ids accepted within the window, oldest bucket first.
 #[derive(Debug, Default)]
 pub(crate) struct DuplicateHistory {
     buckets: VecDeque<Bucket>,
     count: usize,
+    /// Ids of buckets that are forgotten, which give their memory back a part at a time.
+    shed: Vec<BTreeMap<u128, Acceptance>>,
 }
 
 #[derive(Debug)]
@@ -149,21 +153,117 @@ impl DuplicateHistory {
         }
     }
 
+    /// Forgets a bucket. What its ids take in memory is given back by [`Self::shed`].
     pub(crate) fn forget(&mut self, start: Timestamp) {
-        self.buckets.retain(|bucket| {
-            if bucket.start == start {
-                self.count -= bucket.ids.len();
-            }
-            bucket.start != start
-        });
+        let Some(place) = self.buckets.iter().position(|bucket| bucket.start == start) else {
+            return;
+        };
+        if let Some(bucket) = self.buckets.remove(place) {
+            self.count -= bucket.ids.len();
+            self.shed.push(bucket.ids);
+        }
     }
 
-    /// When the oldest bucket is outside the window.
+    /// Gives memory of forgotten buckets back, within the budget of a step.
+    pub(crate) fn shed(&mut self) {
+        let mut left = SHED_PER_STEP;
+        while let Some(ids) = self.shed.last_mut() {
+            while left > 0 && ids.pop_first().is_some() {
+                left -= 1;
+            }
+            if left == 0 {
+                return;
+            }
+            self.shed.pop();
+        }
+    }
+
+    /// When the oldest bucket is outside the window; at once while memory of forgotten ones is to be given back.
     pub(crate) fn next_deadline(&self, window: TimeSpan) -> Option<Timestamp> {
+        if !self.shed.is_empty() {
+            return Some(Timestamp::NONE);
+        }
         self.buckets.front().map(|bucket| bucket.last_at.plus(window))
     }
 
     pub(crate) const fn len(&self) -> usize {
         self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: TimeSpan = TimeSpan::from_seconds(80);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix_ms(1_800_000_000_000).plus(TimeSpan::from_seconds(seconds))
+    }
+
+    fn accept(history: &mut DuplicateHistory, id_hash: u128, now: Timestamp) {
+        let change = history.remember(id_hash, None, now, WINDOW);
+        if let Change::IdRecorded { bucket, id_hash, at, sequence } = change {
+            history.record(bucket, id_hash, at, sequence);
+        }
+    }
+
+    fn forget(history: &mut DuplicateHistory, now: Timestamp) {
+        while let Some(Change::IdsForgotten { bucket }) = history.forget_oldest(now, WINDOW) {
+            history.forget(bucket);
+        }
+    }
+
+    /// DUP-01, DUP-05: a large bucket is forgotten at once, and its memory is given back in steps of which each
+    /// is bounded, while it is asked for one after the other.
+    #[test]
+    fn the_memory_of_a_bucket_is_given_back_in_steps() {
+        let mut history = DuplicateHistory::default();
+        for id_hash in 0..25_000 {
+            accept(&mut history, id_hash, at(0));
+        }
+        accept(&mut history, 25_000, at(40));
+        forget(&mut history, at(80));
+        assert_eq!(history.len(), 1);
+        assert_eq!(history.find(7, at(80), WINDOW), None);
+        let held = |history: &DuplicateHistory| history.shed.iter().map(BTreeMap::len).sum();
+        for left in [25_000_usize, 15_000, 5_000] {
+            assert_eq!(held(&history), left);
+            assert_eq!(history.next_deadline(WINDOW), Some(Timestamp::NONE), "a step is wanted");
+            history.shed();
+        }
+        assert_eq!((held(&history), history.shed.len()), (0, 0));
+        assert_eq!(history.next_deadline(WINDOW), Some(at(120)));
+    }
+
+    /// DUP-01, DUP-05: whenever ids come and time passes, the history knows those of the window, and no others.
+    #[test]
+    fn it_knows_the_ids_of_the_window_whenever_memory_is_given_back() {
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let mut history = DuplicateHistory::default();
+        let mut plain: BTreeMap<u128, Timestamp> = BTreeMap::new();
+        let mut now = at(0);
+        for _ in 0..20_000 {
+            now = now.plus(TimeSpan::from_ms(i64::try_from(random(400)).unwrap()));
+            forget(&mut history, now);
+            if random(3) == 0 {
+                history.shed();
+            }
+            let id_hash = u128::from(random(600));
+            let is_known = plain.get(&id_hash).is_some_and(|at| at.plus(WINDOW) > now);
+            assert_eq!(history.find(id_hash, now, WINDOW).is_some(), is_known, "{id_hash}");
+            if !is_known {
+                accept(&mut history, id_hash, now);
+                plain.insert(id_hash, now);
+            }
+            let stored: usize = history.buckets.iter().map(|bucket| bucket.ids.len()).sum();
+            assert_eq!(history.len(), stored);
+        }
     }
 }

@@ -64,6 +64,8 @@ pub struct CopySettings {
     pub rules: SubscriptionSettings,
     /// Its own ceiling of the time to live (EXP-07).
     pub default_message_time_to_live: TimeSpan,
+    /// Whether its messages go on to another entity (FWD-33).
+    pub forwards: bool,
 }
 
 impl CopySettings {
@@ -76,6 +78,7 @@ impl CopySettings {
         Self {
             rules: SubscriptionSettings { dead_lettering_on_filter_errors, requires_session },
             default_message_time_to_live: description.default_message_time_to_live,
+            forwards: description.forward_to.is_some(),
         }
     }
 }

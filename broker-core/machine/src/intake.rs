@@ -28,6 +28,9 @@ pub(crate) trait Intake {
     /// The ids that were accepted of late, where duplicates are detected.
     fn history(&self) -> Option<&DuplicateHistory>;
 
+    /// The same, to give memory back.
+    fn history_mut(&mut self) -> Option<&mut DuplicateHistory>;
+
     /// DuplicateDetectionHistoryTimeWindow.
     fn window(&self) -> TimeSpan;
 
@@ -94,6 +97,9 @@ pub(crate) trait Intake {
             self.history().and_then(|history| history.forget_oldest(ctx.now, window))
         {
             self.note(change, Durability::Lazy, ctx, step);
+        }
+        if let Some(history) = self.history_mut() {
+            history.shed();
         }
     }
 }

@@ -11,6 +11,7 @@
 )]
 
 mod admission;
+mod allowance;
 pub mod any;
 pub mod config;
 pub mod due;

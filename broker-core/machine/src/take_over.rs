@@ -93,6 +93,7 @@ mod tests {
             overlays: Vec::new(),
             enqueued_sequence: SequenceNumber(1),
             hops: letter,
+            copies_spent: 0,
             dead_letter_source: None,
             origin: Origin { key, overlays: Vec::new() },
         });

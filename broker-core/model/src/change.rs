@@ -327,6 +327,8 @@ pub enum DeadLetterCause {
     NoSession,
     /// It could not be forwarded, or not without losing what it says (FWD-15, DLQ-20, DLQ-21).
     Forwarding,
+    /// One message would have become more copies than it may over all its hops (FWD-33).
+    CopyCount,
 }
 
 impl Removal {
@@ -345,7 +347,7 @@ impl Removal {
 
 impl DeadLetterCause {
     /// How many causes there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
     /// All causes with their names in metrics, in the order of [`DeadLetterCause::place`].
     pub const NAMES: [&'static str; Self::COUNT] = [
         "expired",
@@ -355,6 +357,7 @@ impl DeadLetterCause {
         "header_size",
         "no_session",
         "forwarding",
+        "copy_count",
     ];
 
     /// The place of the cause in a table of counts.

@@ -5,25 +5,32 @@
 //! that owns the entity applies it. Who may ask what is decided before, by the authorizer.
 
 mod cost;
+mod described;
+mod outcome;
+mod session;
+mod topic;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use crate::description::{QueueDescription, SubscriptionDescription};
 use crate::error::Rejection;
-use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
+use crate::ids::{LockToken, ReceiverId, SequenceNumber};
 use crate::limits::Limits;
 use crate::message::{Content, Envelope, Overlay, Value};
-use crate::path::SubQueue;
-use crate::rule::{Explanation, RuleDescription};
-use crate::store::Key;
 use crate::time::{TimeSpan, Timestamp};
-use crate::transaction::{Operation, Part, PartOutcome};
+use crate::transaction::{Operation, Part};
 use crate::transfer::peer::PeerSource;
-use crate::transfer::{Admission, Arrival, Departure, ListNumber, WhenFull};
+use crate::transfer::{Arrival, Departure, ListNumber, WhenFull};
 
 pub use self::cost::{Cost, Stored};
+pub use self::described::{
+    Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,
+};
+pub use self::outcome::{
+    LockGrant, MachineOutcome, MessageFacts, MessageState, Outcome, StateFacts,
+};
+pub use self::session::{SessionCommand, SessionFilter};
+pub use self::topic::{RuleCommand, TopicCommand};
 
 /// A message on its way in: its bytes, and the facts that admission needs of them.
 #[derive(Clone, Debug)]
@@ -47,6 +54,8 @@ pub struct PeerArrival {
     pub enqueued_sequence: SequenceNumber,
     /// Transfers so far, this one included (FWD-13).
     pub hops: u8,
+    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    pub copies_spent: u16,
     /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
 }
@@ -347,119 +356,6 @@ pub enum Command {
     Describe,
 }
 
-/// What only topics are asked: about themselves, and about their subscriptions.
-#[derive(Clone, Debug)]
-pub enum TopicCommand {
-    /// Replaces the description of the topic; it was validated before (ENT-17). Answer: [`Outcome::Done`].
-    Update {
-        /// The new description.
-        description: Box<TopicDescription>,
-        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
-        read_at: Option<Timestamp>,
-    },
-    /// Stores a new subscription with its rules, which are judged here (TOP-17); for the namespace, which
-    /// has given it its identity. Answer: [`Outcome::Done`].
-    CreateSubscription {
-        /// Its identity.
-        id: EntityId,
-        /// Its description, validated before.
-        description: Box<SubscriptionDescription>,
-        /// Its rules; with none it gets `$Default` (TOP-12).
-        rules: Vec<RuleDescription>,
-    },
-    /// Removes a subscription with everything in it (ENT-14); for the namespace, which has retired it.
-    /// Answer: [`Outcome::Done`].
-    RemoveSubscription {
-        /// Its identity.
-        id: EntityId,
-    },
-    /// Asked about the rules of one of its subscriptions.
-    InSubscription {
-        /// The subscription.
-        subscription: EntityId,
-        /// What is asked.
-        command: RuleCommand,
-    },
-}
-
-impl From<TopicCommand> for Command {
-    fn from(command: TopicCommand) -> Self {
-        Self::OfTopic(command)
-    }
-}
-
-/// What can be asked about the rules of a subscription.
-#[derive(Clone, Debug)]
-pub enum RuleCommand {
-    /// Adds a rule (TOP-13). Answer: [`Outcome::Done`].
-    Create(Box<RuleDescription>),
-    /// Replaces filter and action of a rule (TOP-24). Answer: [`Outcome::Done`].
-    Update(Box<RuleDescription>),
-    /// Removes a rule (TOP-13). Answer: [`Outcome::Done`].
-    Delete(Box<str>),
-    /// Reads one rule. Answer: [`Outcome::Rules`] with one.
-    Get(Box<str>),
-    /// Reads rules in the order of their names (ENT-30). Answer: [`Outcome::Rules`].
-    List {
-        /// So many of the first are left out.
-        skip: usize,
-        /// At most this many.
-        top: usize,
-    },
-    /// Tells which rules select a message, and why; nothing is stored. Answer: [`Outcome::Explained`].
-    Explain(Box<InboundMessage>),
-}
-
-/// What the holder of a session may ask.
-#[derive(Clone, Debug)]
-pub enum SessionCommand {
-    /// Opens the link again, without credit, after the entity has closed it and left the session to
-    /// its holder (ENT-24, ENT-25). Answer: [`Outcome::Done`].
-    Attach,
-    /// As [`Command::Receive`], from the session, in the mode of its receiver (SES-21).
-    Receive {
-        /// At least 1 and at most this many messages.
-        count_max: u32,
-        /// No further message once this many bytes are taken; the first always fits (RCV-13).
-        bytes_max: u64,
-        /// How long to wait for the first message; zero never waits (RCV-10).
-        wait: TimeSpan,
-    },
-    /// As [`Command::ReceiveDeferred`]; the messages must be of the session (DEF-08).
-    ReceiveDeferred {
-        /// The numbers.
-        sequences: Vec<SequenceNumber>,
-    },
-    /// Prolongs the session lock, and with it all message locks under it (SES-12, SES-14).
-    /// Answer: [`Outcome::Renewed`].
-    Renew,
-    /// Reads the state of the session (SES-24). Answer: [`Outcome::SessionState`].
-    GetState,
-    /// Replaces the state of the session, or clears it (SES-24). Answer: [`Outcome::Done`].
-    SetState {
-        /// The new state.
-        state: Option<Bytes>,
-    },
-    /// As [`Command::DeleteBatch`], in the session (DEL-07). Answer: [`Outcome::Deleted`].
-    DeleteBatch {
-        /// At most this many.
-        count_max: u32,
-        /// Only messages enqueued before this instant; `None` is now (DEL-03).
-        enqueued_before: Option<Timestamp>,
-    },
-}
-
-/// Which sessions are listed (SES-29).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SessionFilter {
-    /// All that exist (SES-04).
-    All,
-    /// Those that have active messages.
-    WithActiveMessages,
-    /// Those whose state was set after this instant.
-    StateSetAfter(Timestamp),
-}
-
 /// What becomes of credit that cannot be used at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drain {
@@ -467,238 +363,4 @@ pub enum Drain {
     No,
     /// It is given back (RCV-18).
     Yes,
-}
-
-/// The answer to a command that was not rejected. Of messages and states it holds what `M` and `S`
-/// say: a machine names them, a shell adds references to their contents. What `W` says of a session that
-/// was accepted is the shell's to add.
-#[derive(Clone, Debug)]
-pub enum Outcome<M, S, W> {
-    /// It is done; there is nothing more to say.
-    Done,
-    /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or, if it
-    /// was to be scheduled, the number of the scheduled message that it repeats (DUP-12).
-    Accepted(SequenceNumber),
-    /// The numbers of a batch, in its order, each as in [`Outcome::Accepted`].
-    AcceptedBatch(Vec<SequenceNumber>),
-    /// Received messages; empty when none came in time (RCV-11).
-    Received(Vec<M>),
-    /// Messages looked at, ascending by number.
-    Peeked(Vec<M>),
-    /// The new end of the lock.
-    Renewed(Timestamp),
-    /// How much of the credit is left unused; with a drain, all that was given back.
-    Granted {
-        /// Unused credit.
-        unused: u64,
-    },
-    /// How many messages were removed.
-    Deleted(u64),
-    /// The description with its runtime part.
-    Described(Box<Described>),
-    /// The description of a topic with its runtime part.
-    TopicDescribed(Box<DescribedTopic>),
-    /// The description of a subscription with its runtime part.
-    SubscriptionDescribed(Box<DescribedSubscription>),
-    /// Rules, in the order of their names (ENT-30).
-    Rules(Vec<RuleDescription>),
-    /// What each rule makes of a message, in the order of their names.
-    Explained(Vec<Explanation>),
-    /// A session is locked for the receiver (SES-10).
-    SessionAccepted {
-        /// The session.
-        session: Arc<str>,
-        /// The receiver that holds it.
-        receiver: ReceiverId,
-        /// When the lock ends, unless renewed.
-        locked_until: Timestamp,
-        /// The way in to the session; see `Entity::by_way_of` of `peeklock-core`.
-        way: W,
-    },
-    /// The state of a session, if it has one (SES-24).
-    SessionState(Option<S>),
-    /// Session ids, ascending (SES-29).
-    Sessions(Vec<Arc<str>>),
-    /// What became of the parts of a transaction, in their order.
-    Committed(Vec<PartOutcome>),
-    /// What became of each message of a list that came in from another entity.
-    Admitted(Vec<Admission>),
-    /// Which messages of another broker are here now, from the first on as far as they were looked at.
-    TakenOver(Vec<Result<(), Rejection>>),
-}
-
-/// An outcome as a machine tells it.
-pub type MachineOutcome = Outcome<MessageFacts, StateFacts, ()>;
-
-/// Where the state of a session is.
-#[derive(Clone, Debug)]
-pub enum StateFacts {
-    /// In the store, as the content of this key.
-    Stored(Key),
-    /// Here: it was set a moment ago and is not durable yet.
-    Fresh(Bytes),
-}
-
-/// State of a message as receivers see it (PEK-05).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum MessageState {
-    /// Available or locked.
-    Active,
-    /// Set aside by a receiver.
-    Deferred,
-    /// Waiting for its instant.
-    Scheduled,
-}
-
-/// The lock of a delivered message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LockGrant {
-    /// Names the lock.
-    pub token: LockToken,
-    /// When it ends, unless renewed (SET-16).
-    pub until: Timestamp,
-}
-
-/// What the broker says about a message beside its content (file 02, "Properties set by the broker").
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MessageFacts {
-    /// Identity in the entity (MSG-12).
-    pub sequence: SequenceNumber,
-    /// Number at the original point of submission, else 0 (MSG-15).
-    pub enqueued_sequence: SequenceNumber,
-    /// When it was enqueued in this entity; for a scheduled message when it will be.
-    pub enqueued_at: Timestamp,
-    /// When it expires; `None` where it is not computed (EXP-11).
-    pub expires_at: Option<Timestamp>,
-    /// The TTL to show (EXP-14): effective on receive; own, possibly lowered, on peek.
-    pub time_to_live: Option<TimeSpan>,
-    /// The stored count (SET-29). A peek-lock delivery shows one more (SET-30).
-    pub delivery_count: u32,
-    /// Active, deferred or scheduled.
-    pub state: MessageState,
-    /// Where the message is.
-    pub sub_queue: SubQueue,
-    /// The lock, only on messages received under one (MSG-19).
-    pub lock: Option<LockGrant>,
-    /// Stored size in bytes, overlays included.
-    pub size: u32,
-    /// How many overlays its content has.
-    pub overlay_count: u16,
-}
-
-impl MessageFacts {
-    /// The count that a receiver is shown (SET-29, SET-30).
-    #[must_use]
-    pub const fn shown_delivery_count(&self) -> u32 {
-        match self.lock {
-            Some(_) => self.delivery_count.saturating_add(1),
-            None => self.delivery_count,
-        }
-    }
-}
-
-/// Message counts of an entity (CNT-01 to CNT-05).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Active messages of the main queue, locked ones included (CNT-02).
-    pub active: u64,
-    /// Deferred messages of the main queue.
-    pub deferred: u64,
-    /// Scheduled messages.
-    pub scheduled: u64,
-    /// Messages in the dead-letter queue, deferred ones included.
-    pub dead_letter: u64,
-    /// Messages waiting to be moved to another entity (CNT-05).
-    pub transfer: u64,
-    /// Messages in the transfer dead-letter queue.
-    pub transfer_dead_letter: u64,
-}
-
-impl Counts {
-    /// The sum of all (CNT-03).
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.active
-            + self.deferred
-            + self.scheduled
-            + self.dead_letter
-            + self.transfer
-            + self.transfer_dead_letter
-    }
-}
-
-/// How many sessions an entity has (CNT-11).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SessionCounts {
-    /// Those that exist (SES-04).
-    pub existing: u64,
-    /// Those that a receiver holds.
-    pub locked: u64,
-}
-
-/// A description with its runtime part (ENT-31, file 17).
-#[derive(Clone, Debug)]
-pub struct Described {
-    /// All settable properties with their effective values.
-    pub description: QueueDescription,
-    /// Message counts.
-    pub counts: Counts,
-    /// Sum of stored sizes (CNT-08).
-    pub size_bytes: u64,
-    /// The highest sequence number given so far, 0 if none (CNT-13).
-    pub last_sequence: SequenceNumber,
-    /// When the entity was created.
-    pub created_at: Timestamp,
-    /// Last change of the description.
-    pub updated_at: Timestamp,
-    /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
-    pub accessed_at: Timestamp,
-    /// Counts of sessions, if the entity requires them (CNT-11).
-    pub sessions: Option<SessionCounts>,
-}
-
-/// A topic's description with its runtime part (ENT-31, CNT-04).
-#[derive(Clone, Debug)]
-pub struct DescribedTopic {
-    /// All settable properties with their effective values.
-    pub description: TopicDescription,
-    /// How many subscriptions it has.
-    pub subscription_count: u64,
-    /// How many messages wait for their instant.
-    pub scheduled: u64,
-    /// How many messages wait for their transfer to another entity, or are on their way (VIA-06).
-    pub transfer: u64,
-    /// How many messages are in its transfer dead-letter queue (VIA-06).
-    pub transfer_dead_letter: u64,
-    /// Sum of stored sizes, over its subscriptions too (CNT-08, TOP-10).
-    pub size_bytes: u64,
-    /// The highest sequence number given so far, 0 if none (CNT-13).
-    pub last_sequence: SequenceNumber,
-    /// When the topic was created.
-    pub created_at: Timestamp,
-    /// Last change of the description.
-    pub updated_at: Timestamp,
-    /// Last activity, on its subscriptions too, [`Timestamp::NONE`] if none yet (CNT-09).
-    pub accessed_at: Timestamp,
-}
-
-/// A subscription's description with its runtime part (ENT-31, CNT-01).
-#[derive(Clone, Debug)]
-pub struct DescribedSubscription {
-    /// All settable properties with their effective values.
-    pub description: SubscriptionDescription,
-    /// Message counts.
-    pub counts: Counts,
-    /// Sum of stored sizes, which count for the topic's quota.
-    pub size_bytes: u64,
-    /// The highest sequence number given so far, 0 if none (CNT-13).
-    pub last_sequence: SequenceNumber,
-    /// When the subscription was created.
-    pub created_at: Timestamp,
-    /// Last change of the description.
-    pub updated_at: Timestamp,
-    /// Last activity, [`Timestamp::NONE`] if none yet (CNT-09).
-    pub accessed_at: Timestamp,
-    /// Counts of sessions, if the subscription requires them (CNT-11).
-    pub sessions: Option<SessionCounts>,
 }

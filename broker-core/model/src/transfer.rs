@@ -59,6 +59,8 @@ pub struct Arrival {
     pub enqueued_sequence: SequenceNumber,
     /// Transfers so far, this one included (FWD-13).
     pub hops: u8,
+    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    pub copies_spent: u16,
     /// The entity in which it was dead-lettered, if it is forwarded from there (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
     /// What is removed when it has arrived.
@@ -153,6 +155,8 @@ pub struct HandedOver {
     pub facts: MessageFacts,
     /// Transfers so far, the one to come not included.
     pub hops: u8,
+    /// Copies that are not its own to make any more (FWD-33).
+    pub copies_spent: u16,
     /// Whether it is never a duplicate (DUP-14).
     pub never_duplicate: bool,
 }

@@ -2,6 +2,7 @@
 //! by the methods of [`Broker`](crate::Broker) of the same name.
 
 use super::Access;
+use crate::broker::Namespace;
 use crate::command::{Described, DescribedSubscription, DescribedTopic, InboundMessage};
 use crate::contract::action::Action;
 use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
@@ -11,6 +12,15 @@ use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 
 impl Access {
+    /// Name, tier and instants of the namespace, for who may manage it (CNT-10, CNT-12).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn namespace(&self) -> Result<Namespace, BrokerError> {
+        self.allow(Action::Describe, "").await?;
+        Ok(self.broker.namespace().clone())
+    }
+
     /// Creates a queue, for who may create it and forward to the destinations that it names.
     ///
     /// # Errors

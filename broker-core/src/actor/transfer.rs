@@ -295,6 +295,7 @@ fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
         content: arrival.message.content.clone(),
         overlays: arrival.overlays.clone(),
         hops: arrival.hops,
+        copies_spent: arrival.copies_spent,
         dead_letter_source: arrival.dead_letter_source.clone().or(carried),
         never_duplicate: arrival.message.envelope.never_duplicate(),
     }

@@ -79,6 +79,9 @@ pub struct Outgoing {
     pub overlays: Vec<Overlay>,
     /// Transfers so far, this one included; never more than the limit (FWD-13).
     pub hops: u8,
+    /// Of the copies that one message may become over all its hops, those that are not its own to make any
+    /// more; 0 for one that was in no topic (FWD-33).
+    pub copies_spent: u16,
     /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
     /// Whether it is never a duplicate: its sender gave it no id, and that which it has was made by a

@@ -59,7 +59,7 @@ impl<M: Machine> Shell<M> {
             .pin(facts)?
             .into_iter()
             .zip(messages)
-            .map(|(message, HandedOver { hops, never_duplicate, .. })| {
+            .map(|(message, HandedOver { hops, copies_spent, never_duplicate, .. })| {
                 let MessageFacts { sequence, overlay_count, .. } = message.facts;
                 let origin = Origin {
                     key: self.machine.content_key(sequence),
@@ -67,7 +67,7 @@ impl<M: Machine> Shell<M> {
                         .map(|index| self.machine.overlay_key(sequence, index))
                         .collect(),
                 };
-                PinnedMessage { message, hops, never_duplicate, origin }
+                PinnedMessage { message, hops, copies_spent, never_duplicate, origin }
             })
             .collect();
         Ok(HandOver { list, sub_queue, destination, source, when_full, messages })

@@ -21,7 +21,7 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
     let dead_letter_source =
         (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
     let mut arrivals = Vec::with_capacity(list.messages.len());
-    for PinnedMessage { message, hops, never_duplicate, origin } in &list.messages {
+    for PinnedMessage { message, hops, copies_spent, never_duplicate, origin } in &list.messages {
         let content = Content::parse(message.content.load().await?)
             .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
         let overlays = load_overlays(&message.overlays).await?;
@@ -33,6 +33,7 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
                 original => original,
             },
             hops: hops.saturating_add(1),
+            copies_spent: *copies_spent,
             dead_letter_source: dead_letter_source.clone(),
             origin: origin.clone(),
         });

@@ -38,6 +38,8 @@ pub struct Record {
     pub state: SlotState,
     pub count: u32,
     pub hops: u8,
+    /// Copies that are not its own to make any more (FWD-33).
+    pub spent: u16,
     /// The number it was first given, 0 if that is its own (MSG-15).
     pub first: u64,
     pub enqueued_at: Timestamp,
@@ -108,6 +110,7 @@ impl Image {
                 state: slot.state,
                 count: slot.delivery_count,
                 hops: slot.hops,
+                spent: slot.copies_spent,
                 first: slot.enqueued_sequence.0,
                 enqueued_at: slot.enqueued_at,
                 expires_at: slot.expires_at,

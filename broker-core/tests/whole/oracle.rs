@@ -83,6 +83,20 @@ pub struct Card {
     pub is_frozen: bool,
     /// The store has it no more, though its destination has not been heard of.
     pub has_vanished: bool,
+    /// A dead letter that its destination will never take; receivers can have it (FWD-28).
+    pub stays: bool,
+    /// Of one that waits for its instant: when it is tried again.
+    pub not_before: Timestamp,
+}
+
+/// What a message has behind it that comes from elsewhere.
+#[derive(Clone, Copy, Default)]
+pub struct Journey {
+    pub hops: u8,
+    /// Copies that are not its own to make any more.
+    pub spent: u16,
+    /// The number it was first given.
+    pub first: u64,
 }
 
 /// What comes to the store next, in this order.
@@ -199,6 +213,8 @@ pub struct Oracle {
     pub groups: BTreeMap<u64, usize>,
     pub expires_whole_sessions: bool,
     pub failures_into: SubQueue,
+    /// Copies of one message over all its hops (FWD-33).
+    pub copy_count_max: u16,
     pub next_name: u64,
     pub ticket: u64,
     /// The session locks that tokens belong to.

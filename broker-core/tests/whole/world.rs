@@ -73,6 +73,7 @@ impl Seen {
             ("lists", self.lists, 1_000),
             ("looked", self.looked, 5_000),
             ("committed", self.committed, 1_000),
+            ("FWD-33", self.reached.get("FWD-33").copied().unwrap_or(0), 20),
         ];
         for (what, count, least) in least {
             assert!(count >= least, "only {count} times {what}: the seeds prove too little");

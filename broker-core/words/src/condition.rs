@@ -60,6 +60,9 @@ pub enum Condition {
     RuleActionException,
     /// A forwarder failed repeatedly; only as a dead-letter reason.
     ForwarderFailed,
+    /// A message would become more copies than its publish may; only between brokers and as a dead-letter
+    /// reason (FWD-33).
+    MaxTransferCopiesExceeded,
     /// The connection was lost; raised by clients.
     CommunicationProblem,
     /// A bug or a failure of the store.
@@ -106,7 +109,7 @@ use Retry::{CanSucceed, IsFutile};
 
 /// The catalogue, in the order of spec file 19 and of the enum.
 #[rustfmt::skip]
-static ROWS: [Row; 26] = [
+static ROWS: [Row; 27] = [
     row(Condition::ArgumentError,         "ArgumentError",         IsFutile,   Some("com.microsoft:argument-error"),            Http::Status(400)),
     row(Condition::ArgumentOutOfRange,    "ArgumentOutOfRange",    IsFutile,   Some("com.microsoft:argument-out-of-range"),     Http::Status(400)),
     row(Condition::InvalidOperation,      "InvalidOperation",      IsFutile,   Some("amqp:not-allowed"),                        Http::Status(400)),
@@ -131,6 +134,7 @@ static ROWS: [Row; 26] = [
     row(Condition::FilterException,       "FilterException",       IsFutile,   None,                                            Http::Never),
     row(Condition::RuleActionException,   "RuleActionException",   IsFutile,   None,                                            Http::Never),
     row(Condition::ForwarderFailed,       "ForwarderFailed",       IsFutile,   None,                                            Http::Never),
+    row(Condition::MaxTransferCopiesExceeded, "MaxTransferCopiesExceeded", IsFutile, None,                                       Http::Never),
     row(Condition::CommunicationProblem,  "CommunicationProblem",  CanSucceed, None,                                            Http::Never),
     row(Condition::InternalError,         "InternalError",         CanSucceed, Some("amqp:internal-error"),                     Http::Status(500)),
 ];

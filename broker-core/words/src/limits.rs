@@ -107,6 +107,8 @@ pub struct Limits {
     pub dead_letter_description_chars_max: usize,
     /// Hops of a message; may be set from 1 to 16 (QUO-02, FWD-12).
     pub hop_count_max: u8,
+    /// Copies that one message becomes over all its hops (QUO-02, FWD-33).
+    pub message_copy_count_max: u16,
 
     /// Characters of a filter's text (SQL-02).
     pub filter_chars_max: usize,
@@ -285,6 +287,7 @@ impl Limits {
             dead_letter_reason_chars_max: 4_096,
             dead_letter_description_chars_max: 4_096,
             hop_count_max: 4,
+            message_copy_count_max: 10_000,
 
             filter_chars_max: 1_024,
             action_chars_max: 1_024,
@@ -385,7 +388,7 @@ impl Limits {
 
     /// Refuses a number that no broker can work with, or that would be no bound; with its range.
     fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 31] = [
+        let counts: [(&str, usize, usize, usize); 32] = [
             ("path_chars_max", self.path_chars_max, 1, 1_024),
             ("name_chars_max", self.name_chars_max, 1, 1_024),
             ("entity_count_max", self.entity_count_max, 1, 1_000_000),
@@ -407,6 +410,7 @@ impl Limits {
             ("filter_chars_max", self.filter_chars_max, 1, 65_536),
             ("action_chars_max", self.action_chars_max, 1, 65_536),
             ("action_statement_count_max", self.action_statement_count_max, 1, 1_024),
+            ("message_copy_count_max", self.message_copy_count_max.into(), 1, u16::MAX.into()),
             ("publish_copy_count_max", self.publish_copy_count_max, 1, 1_000_000),
             ("transaction_message_count_max", self.transaction_message_count_max, 0, 100_000),
             ("transaction_open_count_max", self.transaction_open_count_max, 0, 1_000_000),

@@ -20,9 +20,19 @@ const RULES: &str = "Rules";
 const DEAD_LETTER_QUEUE: &str = "$deadletterqueue";
 const TRANSFER: &str = "$Transfer";
 const MANAGEMENT: &str = "$management";
+const TOKENS: &str = "$cbs";
 const DEFAULT_RULE: &str = "$Default";
 /// What may stand before the host of an absolute address of this broker (ADR-15).
 const SCHEMES: [&str; 5] = ["sb", "amqp", "amqps", "http", "https"];
+
+/// What any address names: the token node of the namespace, or something at an entity (ADR-13).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// Where clients put tokens, `$cbs`.
+    Tokens,
+    /// An entity, a sub-queue, or a node of either.
+    Entity(EntityAddress),
+}
 
 /// An entity, one of its sub-queues, or a node of either, as an address names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +88,18 @@ pub enum Node {
 /// A clone shares the text. A look-up by `&str` needs text that is folded already.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathKey(Arc<str>);
+
+impl Address {
+    /// Reads any address; of the namespace there is `$cbs`, in any case.
+    pub fn parse(text: &str) -> Result<Self, Rejection> {
+        let path = path_part(text);
+        let path = path.strip_prefix(is_separator).unwrap_or(path);
+        if same(path.strip_suffix(is_separator).unwrap_or(path), TOKENS) {
+            return Ok(Self::Tokens);
+        }
+        EntityAddress::parse(text).map(Self::Entity)
+    }
+}
 
 impl EntityAddress {
     /// Reads any address, relative or absolute, in any case, with `/` or `\` (ADR-01 to ADR-15).

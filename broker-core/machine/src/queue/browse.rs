@@ -42,7 +42,7 @@ impl Queue {
         let mut messages = Vec::new();
         for sequence in sequences {
             let Some(slot) = self.slots.get(sequence) else { continue };
-            if slot.in_flight || slot.transferring {
+            if slot.is_in_flight() || slot.is_transferring() {
                 continue;
             }
             bytes += u64::from(slot.size);

@@ -114,7 +114,7 @@ impl Queue {
             slot.state == SlotState::Deferred
                 && slot.sub_queue == sub_queue
                 && slot.lock.is_none()
-                && !slot.in_flight
+                && !slot.is_in_flight()
         })
     }
 

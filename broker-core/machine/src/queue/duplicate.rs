@@ -29,6 +29,10 @@ impl Intake for Queue {
         self.duplicates.as_deref()
     }
 
+    fn history_mut(&mut self) -> Option<&mut DuplicateHistory> {
+        self.duplicates.as_deref_mut()
+    }
+
     fn window(&self) -> TimeSpan {
         self.description.duplicate_detection_history_time_window
     }

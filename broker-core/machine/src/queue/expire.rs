@@ -23,7 +23,7 @@ impl Queue {
     pub(super) fn is_expired(&self, slot: &Slot, now: Timestamp) -> bool {
         slot.sub_queue == SubQueue::Main
             && !matches!(slot.state, SlotState::Scheduled | SlotState::Pending)
-            && !slot.transferring
+            && !slot.is_transferring()
             && self.expires_at(slot) <= now
     }
 

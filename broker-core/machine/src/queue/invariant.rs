@@ -43,8 +43,8 @@ impl Queue {
             }
             let offered = slot.state == SlotState::Active
                 && slot.lock.is_none()
-                && !slot.in_flight
-                && !slot.transferring;
+                && !slot.is_in_flight()
+                && !slot.is_transferring();
             let offered = offered && !doomed.remove(&sequence);
             if self.is_available(sequence, slot.sub_queue) != offered {
                 return broken(format!(
@@ -58,7 +58,7 @@ impl Queue {
                     return broken(format!("lock of {sequence} names another message (LIF-03)"));
                 }
                 let is_offered = matches!(slot.state, SlotState::Active | SlotState::Deferred);
-                if slot.in_flight || slot.transferring || !is_offered {
+                if slot.is_in_flight() || slot.is_transferring() || !is_offered {
                     return broken(format!("{sequence} is locked while it is offered to nobody"));
                 }
             }
@@ -109,7 +109,7 @@ impl Queue {
         }
         for (sequence, slot) in self.slots.iter() {
             // A list may name messages that are gone; a frozen one is on a list.
-            if slot.transferring && !under_way.contains(&sequence) {
+            if slot.is_transferring() && !under_way.contains(&sequence) {
                 return broken(format!("{sequence} is transferring and on no list"));
             }
             let pending = slot.state == SlotState::Pending;

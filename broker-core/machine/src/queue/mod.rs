@@ -64,9 +64,9 @@ use super::intake::Intake;
 use super::lock_table::LockTable;
 use super::peers::Peers;
 use super::sequence_set::SequenceSet;
-use super::slot::{Slot, SlotState, SlotTable};
+use super::slot::{Mark, Slot, SlotState, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{
     Command, Counts, Described, MessageFacts, MessageState, Outcome, ReceiveMode,
@@ -390,7 +390,7 @@ impl Machine for Queue {
                 self.peek_session(sub_queue, &session, from, count_max, ctx)
             }
             Command::ListSessions { which, skip, top } => {
-                self.list_sessions(sub_queue, which, skip, top, ctx)
+                self.list_sessions(ticket, sub_queue, (which, skip, top), ctx)
             }
             Command::DeleteBatchUnlocked { count_max, enqueued_before } => {
                 self.delete_batch_unlocked(sub_queue, count_max, enqueued_before, ctx, step)
@@ -428,6 +428,14 @@ impl Machine for Queue {
         }
     }
 
+    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+        let Ahead::Command { ticket, command: Command::ListSessions { which, skip, top } } = ahead
+        else {
+            return true;
+        };
+        self.list_ahead(ticket, (*which, *skip, *top), ctx)
+    }
+
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         self.end_locks(ctx, step);
         self.end_session_locks(ctx, step);
@@ -458,7 +466,7 @@ impl Machine for Queue {
             }
             self.in_flight.pop_front();
             if let Some(slot) = self.slots.get_mut(sequence) {
-                slot.in_flight = false;
+                slot.marks.clear(Mark::InFlight);
                 self.offer(sequence);
             }
         }

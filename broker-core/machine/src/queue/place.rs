@@ -6,7 +6,7 @@ use crate::StageNumber;
 use crate::ids::SequenceNumber;
 use crate::lock_table::LockTable;
 use crate::path::SubQueue;
-use crate::slot::{LockIndex, Slot, SlotState};
+use crate::slot::{LockIndex, Mark, Slot, SlotState};
 
 impl Queue {
     /// Adds a message to the table, its sub-queue, its session and the tally.
@@ -24,7 +24,7 @@ impl Queue {
 
     /// Takes a message out of the table, its sub-queue, its session, its lock and the tally.
     pub(super) fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
-        let slot = self.slots.remove(sequence)?;
+        let mut slot = self.slots.remove(sequence)?;
         self.tally.subtract(&slot);
         if let Some(lock) = slot.lock {
             self.drop_lock(sequence, slot.sub_queue, lock);
@@ -36,7 +36,8 @@ impl Queue {
         if let Some(sessions) = &mut self.sessions {
             sessions.remove(sequence, slot.state);
         }
-        Some(Slot { lock: None, transferring: false, ..slot })
+        slot.marks.clear(Mark::Transferring);
+        Some(Slot { lock: None, ..slot })
     }
 
     /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
@@ -45,7 +46,7 @@ impl Queue {
         self.tally.subtract(slot);
         let before = *slot;
         slot.lock = None;
-        slot.transferring = false;
+        slot.marks.clear(Mark::Transferring);
         change(slot);
         self.tally.add(slot);
         let after = slot.state;
@@ -67,7 +68,7 @@ impl Queue {
     /// Keeps a message from everybody until the stage that carries its change is durable (DESIGN D5).
     pub(super) fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
-        slot.in_flight = true;
+        slot.marks.set(Mark::InFlight);
         let is_active = slot.state == SlotState::Active;
         self.in_flight.push_back((stage, sequence));
         if let Some(sessions) = &mut self.sessions
@@ -80,7 +81,7 @@ impl Queue {
     /// Puts a durable, unlocked message where its state belongs.
     pub(super) fn offer(&mut self, sequence: SequenceNumber) {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
-        if slot.in_flight {
+        if slot.is_in_flight() {
             return;
         }
         match slot.state {

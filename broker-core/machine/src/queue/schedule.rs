@@ -44,7 +44,7 @@ impl Queue {
     fn is_waiting(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)
-            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.in_flight)
+            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())
     }
 
     /// Remembers when a scheduled message is due.
@@ -56,7 +56,7 @@ impl Queue {
             let waiting = self
                 .slots
                 .iter()
-                .filter(|(_, slot)| slot.state == SlotState::Scheduled && !slot.in_flight);
+                .filter(|(_, slot)| slot.state == SlotState::Scheduled && !slot.is_in_flight());
             for (sequence, slot) in waiting {
                 self.schedule.insert(slot.enqueued_at, sequence);
             }

@@ -12,7 +12,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::intake::Intake;
 use crate::path::SubQueue;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Marks, Slot, SlotState};
 use crate::time::Timestamp;
 use crate::{Ctx, Step, admission};
 
@@ -183,7 +183,7 @@ impl Queue {
         let slot = Slot {
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
             state: if scheduled_at.is_some() { SlotState::Scheduled } else { SlotState::Active },
-            never_duplicate: envelope.never_duplicate(),
+            marks: Marks::never_duplicate(envelope.never_duplicate()),
             ..Slot::arriving(enqueued_at, envelope.size, envelope.header_size)
         };
         let id_hash = envelope.message_id_hash;

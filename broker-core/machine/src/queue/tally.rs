@@ -25,7 +25,7 @@ impl Tally {
 
     const fn count_of(&mut self, slot: &Slot) -> &mut u64 {
         // What is on its way to another entity counts as that, wherever it was (LIF-05).
-        if slot.transferring {
+        if slot.is_transferring() {
             return &mut self.counts.transfer;
         }
         match (slot.sub_queue, slot.state) {

@@ -297,3 +297,53 @@ impl Known {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, Overlay};
+
+    fn journey(first: u64, changes: Option<Overlay>) -> Journey {
+        Journey { first: SequenceNumber(first), changes, ..Journey::default() }
+    }
+
+    fn set(text: &str) -> Option<Overlay> {
+        Some(Overlay::encode(&[("p".to_owned(), text.into())]).unwrap())
+    }
+
+    /// What was judged ahead is found again for a message by its content, its first number and what was set on it.
+    /// Copies that share their content are told apart by the other two: rules see both (SQL-09).
+    #[test]
+    fn messages_that_are_judged_ahead_are_told_apart() {
+        let content = Message::new("x").encode();
+        let other = Message::new("x").encode();
+        let all = [
+            Known::of(&content, &journey(0, None)),
+            Known::of(&content, &journey(7, None)),
+            Known::of(&content, &journey(8, None)),
+            Known::of(&content, &journey(7, set("a"))),
+            Known::of(&content, &journey(7, set("b"))),
+            // Equal bytes elsewhere are another message.
+            Known::of(&other, &journey(7, set("a"))),
+        ];
+        for (place, known) in all.iter().enumerate() {
+            for (other_place, other) in all.iter().enumerate() {
+                assert_eq!(known == other, place == other_place, "{place} and {other_place}");
+                assert_eq!(
+                    known.cmp(other).is_eq(),
+                    place == other_place,
+                    "{place}, {other_place}"
+                );
+            }
+        }
+    }
+
+    /// The same message is found, whatever holds its bytes now, and whatever its rules do not see.
+    #[test]
+    fn the_same_message_is_found_again() {
+        let content = Message::new("x").encode();
+        let found = Known::of(&content, &journey(7, set("a")));
+        let journey = Journey { hops: 3, copies_spent: 9, ..journey(7, set("a")) };
+        assert!(found == Known::of(&content.clone(), &journey));
+    }
+}

@@ -45,7 +45,7 @@ impl Topic {
             }
         }
         for (stage, sequence) in &self.in_flight {
-            let held_back = self.slots.get(*sequence).is_none_or(|slot| slot.in_flight);
+            let held_back = self.slots.get(*sequence).is_none_or(|slot| slot.is_in_flight());
             if !held_back {
                 return broken(format!("{sequence} is in flight in {stage:?} and offered"));
             }

@@ -50,7 +50,7 @@ use super::family::{CopySettings, Family};
 use super::intake::Intake;
 use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
-use super::slot::{SlotState, SlotTable};
+use super::slot::{Mark, SlotState, SlotTable};
 use super::usage::Usage;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
@@ -94,6 +94,8 @@ pub struct Topic {
     /// What was judged ahead for the next command.
     ahead: Option<Box<ahead::JudgedAhead>>,
     subscriptions: BTreeMap<EntityId, Subscription>,
+    /// How many of them require sessions.
+    session_subscription_count: usize,
     usage: Usage,
     /// What the subscriptions have told: their last use, whether one is in use all the time, and the
     /// bytes of the whole tree.
@@ -106,6 +108,11 @@ struct Subscription {
     /// The highest number given there so far.
     last_sequence: SequenceNumber,
     settings: CopySettings,
+}
+
+/// What counts of a subscription for [`Topic::session_subscription_count`].
+fn sessions_of(subscription: Option<&Subscription>) -> usize {
+    subscription.map_or(0, |one| usize::from(one.settings.rules.requires_session))
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,6 +154,7 @@ impl Topic {
             matcher: Matcher::new(),
             ahead: None,
             subscriptions: BTreeMap::new(),
+            session_subscription_count: 0,
             usage: Usage::starting(now),
             relatives: Relatives::default(),
         }
@@ -329,7 +337,7 @@ impl Machine for Topic {
             }
             self.in_flight.pop_front();
             if let Some(slot) = self.slots.get_mut(sequence) {
-                slot.in_flight = false;
+                slot.marks.clear(Mark::InFlight);
                 let at = slot.enqueued_at;
                 self.watch_schedule(sequence, at);
             }
@@ -349,7 +357,7 @@ impl Machine for Topic {
             Change::Accepted { sequence, slot, dead_letter_source, .. } => {
                 self.insert(*sequence, *slot, dead_letter_source.clone());
                 if let Some(slot) = self.slots.get_mut(*sequence) {
-                    slot.in_flight = true;
+                    slot.marks.set(Mark::InFlight);
                 }
                 self.in_flight.push_back((stage, *sequence));
             }
@@ -455,7 +463,7 @@ impl Machine for Topic {
     }
 
     fn send_overhead(&self) -> u64 {
-        publish::copies_bytes(self.subscriptions.len())
+        publish::copies_bytes(self.subscriptions.len(), self.session_subscription_count)
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {
@@ -518,7 +526,8 @@ impl Topic {
                 }
             }
             TopicChange::SubscriptionRemoved { id } => {
-                self.subscriptions.remove(id);
+                let gone = self.subscriptions.remove(id);
+                self.session_subscription_count -= sessions_of(gone.as_ref());
                 self.matcher.remove_subscription(*id);
             }
             TopicChange::RuleSet { subscription, rule, .. } => {
@@ -564,6 +573,6 @@ impl Topic {
     fn is_waiting(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)
-            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.in_flight)
+            .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())
     }
 }

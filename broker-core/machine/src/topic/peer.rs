@@ -59,6 +59,7 @@ impl Topic {
 pub(super) fn journey_of_peer(arrival: &PeerArrival) -> Journey {
     Journey {
         hops: arrival.hops,
+        copies_spent: arrival.copies_spent,
         first: arrival.enqueued_sequence,
         changes: arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source),
         ..Journey::default()

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Topic;
+use crate::allowance::Allowance;
 use crate::change::{
     Change, DeadLetterCause, Durability, PublishedContent, SubscriptionCopy, TopicChange,
 };
 use crate::command::{InboundMessage, Outcome};
+use crate::condition::Condition;
 use crate::description::EntityStatus;
 use crate::duplicate_history::DuplicateHistory;
 use crate::effect::Answer;
@@ -18,24 +20,28 @@ use crate::intake::{Intake, Quota};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Excess, Facts, Published, Refusal, Selection};
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Marks, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, admission};
 
 /// What the record of one copy needs in the store.
 const COPY_RECORD_BYTES: u64 = 128;
+/// What it needs in addition in a session: an id of as many letters as it may have.
+const SESSION_TEXT_BYTES: u64 = 160;
 
 /// What a message has behind it that comes from another entity; nothing for one that a client sends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journey {
     /// Transfers so far; the way to the subscriptions is none (FWD-13).
     pub(super) hops: u8,
+    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    pub(super) copies_spent: u16,
     /// The number it was first given, 0 if that is the topic's (MSG-15).
     pub(super) first: SequenceNumber,
     /// What was set on it since it was sent, and where it was dead-lettered (FWD-26).
     pub(super) changes: Option<Overlay>,
     /// Whether it is never a duplicate (DUP-14), as its envelope says; for its copies.
-    pub(super) never_duplicate: bool,
+    pub(super) marks: Marks,
 }
 
 /// What is to become of an admitted message.
@@ -46,9 +52,10 @@ pub(super) enum Plan {
     Publish(Selection),
 }
 
-/// What the records of so many copies need in the store.
-pub(super) fn copies_bytes(count: usize) -> u64 {
-    COPY_RECORD_BYTES.saturating_mul(count as u64)
+/// What the records of so many copies need in the store, of which so many are in sessions.
+pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
+    let in_sessions = SESSION_TEXT_BYTES.saturating_mul(in_session_count as u64);
+    COPY_RECORD_BYTES.saturating_mul(count as u64).saturating_add(in_sessions)
 }
 
 impl Topic {
@@ -151,6 +158,7 @@ impl Topic {
             plans.push(plan);
         }
         refuse_excess(&plans, ctx)?;
+        self.refuse_copies(&plans, journey)?;
         self.refuse_over_quota(total, ctx)?;
         if changed > ctx.limits.atomic_bytes_max {
             return Err(Rejection::quota_exceeded(format!(
@@ -259,7 +267,7 @@ impl Topic {
         step: &mut Step,
     ) -> SequenceNumber {
         let InboundMessage { content, envelope } = message;
-        journey.never_duplicate = envelope.never_duplicate();
+        journey.marks = Marks::never_duplicate(envelope.never_duplicate());
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
             return DuplicateHistory::told(&envelope, kept);
         }
@@ -273,7 +281,8 @@ impl Topic {
                     enqueued_sequence: journey.first,
                     state: SlotState::Scheduled,
                     hops: journey.hops,
-                    never_duplicate: journey.never_duplicate,
+                    copies_spent: journey.copies_spent,
+                    marks: journey.marks,
                     ..Slot::arriving(at, envelope.size, envelope.header_size)
                 };
                 step.bytes_added += u64::from(slot.size);
@@ -349,7 +358,8 @@ impl Topic {
                 expires_at: own.map_or(Timestamp::NEVER, |own| ctx.now.plus(own.min(ceiling))),
                 enqueued_sequence: first,
                 hops: journey.hops,
-                never_duplicate: journey.never_duplicate,
+                marks: journey.marks,
+                copies_spent: u16::from(settings.forwards),
                 ..Slot::arriving(ctx.now, content.size(), content.header_size())
             };
             slot.add_overlay(changes.as_ref());
@@ -374,7 +384,56 @@ impl Topic {
                 refused: refusal.map(|refusal| cause(refusal.cause)),
             });
         }
+        self.divide_allowance(&mut copies, journey);
         copies
+    }
+
+    /// Leaves each copy its part of the copies that may still be made (FWD-33). Those that go on are marked
+    /// with a 1.
+    fn divide_allowance(&self, copies: &mut [SubscriptionCopy], journey: &Journey) {
+        let going_on = copies.iter().filter(|copy| copy.slot.copies_spent > 0).count();
+        let shares = self.allowance(journey).divide(going_on, copies.len() - going_on);
+        for copy in copies {
+            let goes_on = copy.slot.copies_spent > 0;
+            copy.slot.copies_spent = if goes_on { shares.going_on } else { shares.resting };
+        }
+    }
+
+    fn allowance(&self, journey: &Journey) -> Allowance {
+        Allowance::of(self.config.forwarding.copy_count_max, journey.copies_spent)
+    }
+
+    /// Whether a message may become all these copies.
+    pub(super) fn may_become(&self, selection: &Selection, journey: &Journey) -> bool {
+        self.allowance(journey).suffices(selection.copies.len())
+    }
+
+    /// Refuses a message that would become more copies than it may over all its hops (FWD-33): one that comes
+    /// from another entity, so that it rests there, and one that a client sends.
+    pub(super) fn refuse_copies(&self, plans: &[Plan], journey: &Journey) -> Result<(), Rejection> {
+        let counts = plans.iter().filter_map(|plan| match plan {
+            Plan::Publish(selection) => Some(selection.copies.len()),
+            Plan::Schedule(_) => None,
+        });
+        let (allowance, count) = (self.allowance(journey), counts.max().unwrap_or(0));
+        if allowance.suffices(count) {
+            return Ok(());
+        }
+        let copy_count_max = self.config.forwarding.copy_count_max;
+        if journey.hops == 0 {
+            return Err(Rejection::quota_exceeded(format!(
+                "the message would become {count} copies in the subscriptions, the limit over all its \
+                 hops, `message_copy_count_max`, is {copy_count_max}"
+            )));
+        }
+        let left = allowance.left();
+        Err(Rejection::new(
+            Condition::MaxTransferCopiesExceeded,
+            format!(
+                "it would become {count} copies in the subscriptions, and {left} are left to it of the \
+                 {copy_count_max} that one message becomes at most over all its hops"
+            ),
+        ))
     }
 }
 
@@ -394,6 +453,10 @@ impl Intake for Topic {
 
     fn history(&self) -> Option<&DuplicateHistory> {
         self.duplicates.as_deref()
+    }
+
+    fn history_mut(&mut self) -> Option<&mut DuplicateHistory> {
+        self.duplicates.as_deref_mut()
     }
 
     fn window(&self) -> TimeSpan {

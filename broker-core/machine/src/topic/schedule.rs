@@ -16,6 +16,7 @@ use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::{Content, Overlay};
+use crate::slot::Marks;
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
 
@@ -58,7 +59,7 @@ impl Topic {
         self.schedule.insert(at, sequence);
         if self.schedule.is_stale(self.slots.len()) {
             self.schedule.clear();
-            for (sequence, slot) in self.slots.iter().filter(|(_, slot)| !slot.in_flight) {
+            for (sequence, slot) in self.slots.iter().filter(|(_, slot)| !slot.is_in_flight()) {
                 if !self.loading.contains(&sequence) {
                     self.schedule.insert(slot.enqueued_at, sequence);
                 }
@@ -93,7 +94,8 @@ impl Topic {
             hops: slot.hops,
             first: slot.enqueued_sequence,
             changes: self.sources.get(&from).map(|path| Overlay::dead_letter_source(path)),
-            never_duplicate: slot.never_duplicate,
+            copies_spent: slot.copies_spent,
+            marks: Marks::never_duplicate(slot.is_never_duplicate()),
         })
     }
 
@@ -116,8 +118,8 @@ impl Topic {
             let sequence = self.last_sequence.next();
             let Some(journey) = self.journey_of_scheduled(from) else { continue };
             let selection = self.select(&content, &journey, sequence, ctx);
-            if selection.excess.is_some() {
-                // It waits until its rules allow it; nothing of it may be lost.
+            if selection.excess.is_some() || !self.may_become(&selection, &journey) {
+                // It waits until its rules or the limits allow it; nothing of it may be lost.
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
                 continue;
             }

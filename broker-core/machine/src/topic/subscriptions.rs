@@ -1,6 +1,6 @@
 //! Subscriptions come and go, as the namespace decides; the topic stores them (TOP-12, TOP-17).
 
-use super::{Subscription, Topic};
+use super::{Subscription, Topic, sessions_of};
 use crate::change::{Change, Durability, TopicChange};
 use crate::command::Outcome;
 use crate::description::SubscriptionDescription;
@@ -66,7 +66,10 @@ impl Topic {
         last_sequence: SequenceNumber,
     ) {
         self.matcher.restore_subscription(id, settings.rules);
-        self.subscriptions.insert(id, Subscription { last_sequence, settings });
+        let subscription = Subscription { last_sequence, settings };
+        self.session_subscription_count += sessions_of(Some(&subscription));
+        let before = self.subscriptions.insert(id, subscription);
+        self.session_subscription_count -= sessions_of(before.as_ref());
     }
 
     /// Takes back a subscription that the store has, with its rules. Part of opening, after the

@@ -9,6 +9,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::message::Overlay;
+use crate::slot::Marks;
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step, take_over};
 
@@ -91,6 +92,7 @@ impl Topic {
         }
         let plan = self.plan(message, journey, self.last_sequence.next(), ctx);
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
+        self.refuse_copies(std::slice::from_ref(&plan), journey)?;
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
         self.refuse_beyond_broker(std::slice::from_ref(message), ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;
@@ -107,7 +109,8 @@ pub(super) fn journey_of(arrival: &Arrival) -> Journey {
         hops: arrival.hops,
         first: arrival.enqueued_sequence,
         changes: overlays.reduce(|earlier, later| later.on_top_of(&earlier)),
-        never_duplicate: arrival.message.envelope.never_duplicate(),
+        copies_spent: arrival.copies_spent,
+        marks: Marks::never_duplicate(arrival.message.envelope.never_duplicate()),
     }
 }
 

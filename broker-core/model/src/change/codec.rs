@@ -25,16 +25,21 @@
 //! | 11 topic | id (8) | its path |
 //! | 12 subscription | id (8) | id of its topic (8), name |
 //!
+//! What is known of the namespace itself has a space of its own, 2^63, which version 0.1 never reads: table 01, without
+//! a rest, when it was created (8), when name or tier changed (8), name, tier.
+//!
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
-//! All types are of version 1 but the slot, which has four: 1 for a message without session, 2 for one
+//! All types are of version 1 but the slot, which has five: 1 for a message without session, 2 for one
 //! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
 //! with the path of its destination. A store without sessions has no version 2 in it, one without
 //! send-via no version 3. At a topic, where nothing is in a session, version 2 is one that comes from a
 //! dead-letter queue, and ends with the path of where it was dead-lettered. Version 4 is any of these
 //! whose sender gave no message id: it ends with a byte that says whether there is such a text, and with
-//! the text if there is.
+//! the text if there is. Version 5 is any of these whose publish has made copies (FWD-33): behind the fields that all
+//! have come how many are spent (2), a byte that says in its lowest bit whether there is such a text and in the next
+//! whether its sender gave no message id, and the text.
 
 mod description;
 mod key;
@@ -51,14 +56,15 @@ pub use description::{
 };
 pub use key::{NAMESPACE_SPACE, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
 pub use key::{
-    RecordKey, counters_key, description_key, id_bucket_key, id_key, overlay_key, overlays_key,
-    peer_key, peer_source_key, queue_entry_key, read_key, rule_key, session_state_key, slot_key,
-    space_key, subscription_entry_key, topic_entry_key,
+    RecordKey, counters_key, description_key, id_bucket_key, id_key, namespace_facts_key,
+    overlay_key, overlays_key, peer_key, peer_source_key, queue_entry_key, read_key, rule_key,
+    session_state_key, slot_key, space_key, subscription_entry_key, topic_entry_key,
 };
 use reader::{Reader, write_text};
 pub use record::{
-    Counters, SessionStateRecord, read_acceptance, read_counters, read_session_state,
-    read_subscription_entry, read_taking, write_acceptance, write_counters, write_session_state,
+    Counters, NamespaceFacts, SessionStateRecord, read_acceptance, read_counters,
+    read_namespace_facts, read_session_state, read_subscription_entry, read_taking,
+    write_acceptance, write_counters, write_namespace_facts, write_session_state,
     write_subscription_entry, write_taking,
 };
 pub use rule::{read_rule, write_rule};

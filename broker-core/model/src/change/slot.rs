@@ -44,13 +44,53 @@ pub struct Slot {
     pub sub_queue: SubQueue,
     /// Transfers so far (FWD-13).
     pub hops: u8,
-    /// Whether a synced change of it is not yet durable; until then it is offered to nobody.
-    pub in_flight: bool,
-    /// Whether it is on its way to another entity (LIF-05). Like a lock, this does not survive a
-    /// restart.
-    pub transferring: bool,
-    /// Whether it is never a duplicate, wherever it goes: the broker made its id (DUP-14).
-    pub never_duplicate: bool,
+    /// What else is so of it.
+    pub marks: Marks,
+    /// Of the copies that its publish may cause over all hops, those that are made, or are for others to make
+    /// (FWD-33).
+    pub copies_spent: u16,
+}
+
+/// What is so of a message, or is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// A synced change of it is not yet durable; until then it is offered to nobody.
+    InFlight = 1,
+    /// It is on its way to another entity (LIF-05). Like a lock, this does not survive a restart.
+    Transferring = 2,
+    /// It is never a duplicate, wherever it goes: the broker made its id (DUP-14).
+    NeverDuplicate = 4,
+}
+
+/// All marks of a message, in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// No mark.
+    pub const NONE: Self = Self(0);
+
+    /// The mark that a message brings along wherever it goes: whether it is never a duplicate.
+    #[must_use]
+    pub const fn never_duplicate(is_it: bool) -> Self {
+        if is_it { Self(Mark::NeverDuplicate as u8) } else { Self::NONE }
+    }
+
+    /// Whether a mark is set.
+    #[must_use]
+    pub const fn has(self, mark: Mark) -> bool {
+        self.0 & mark as u8 != 0
+    }
+
+    /// Sets a mark.
+    pub const fn set(&mut self, mark: Mark) {
+        self.0 |= mark as u8;
+    }
+
+    /// Takes a mark away.
+    pub const fn clear(&mut self, mark: Mark) {
+        self.0 &= !(mark as u8);
+    }
 }
 
 impl Slot {
@@ -70,10 +110,27 @@ impl Slot {
             state: SlotState::Active,
             sub_queue: SubQueue::Main,
             hops: 0,
-            in_flight: false,
-            transferring: false,
-            never_duplicate: false,
+            marks: Marks::NONE,
+            copies_spent: 0,
         }
+    }
+
+    /// Whether a synced change of it is not yet durable.
+    #[must_use]
+    pub const fn is_in_flight(&self) -> bool {
+        self.marks.has(Mark::InFlight)
+    }
+
+    /// Whether it is on its way to another entity.
+    #[must_use]
+    pub const fn is_transferring(&self) -> bool {
+        self.marks.has(Mark::Transferring)
+    }
+
+    /// Whether it is never a duplicate, wherever it goes.
+    #[must_use]
+    pub const fn is_never_duplicate(&self) -> bool {
+        self.marks.has(Mark::NeverDuplicate)
     }
 
     /// Counts an overlay in.

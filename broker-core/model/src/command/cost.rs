@@ -47,6 +47,13 @@ impl Cost {
         Self { count: if count == 0 { 1 } else { count as u64 }, ..Self::PLAIN }
     }
 
+    /// The same, if so many bytes more are stored.
+    fn and_stored(self, bytes: usize) -> Self {
+        let more =
+            |stored: Stored| Stored { bytes: stored.bytes.saturating_add(bytes as u64), ..stored };
+        Self { stored: self.stored.map(more), ..self }
+    }
+
     /// Messages of these sizes, each stored with so many records beside its content.
     fn of_messages(
         sizes: impl Iterator<Item = u64>,
@@ -86,9 +93,10 @@ impl Command {
             Self::SendBatch { messages } => {
                 Cost::of_messages(messages.iter().map(size), 1, Publishes::Yes)
             }
-            // They wait in an outbox, and are published elsewhere.
-            Self::SendVia { messages, .. } => {
+            // They wait in an outbox, each with the path of where it goes, and are published elsewhere.
+            Self::SendVia { messages, destination } => {
                 Cost::of_messages(messages.iter().map(size), 1, Publishes::No)
+                    .and_stored(destination.len().saturating_mul(messages.len()))
             }
             // Each is remembered beside its content.
             Self::TransferFromPeer { messages, .. } => {

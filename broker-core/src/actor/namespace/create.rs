@@ -2,7 +2,7 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::records::{TABLE_IDS, TABLE_SECRETS};
+use super::records::{TABLE_IDS, TABLE_SECRETS, write_facts};
 use super::{Answer, CreateSubscription, NamespaceActor, State, WaitsForId, refuse};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::{EntityKind, QueueDescription, TopicDescription};
@@ -60,7 +60,8 @@ impl Root {
 
 impl NamespaceActor {
     /// Takes a block of ids from the store; what waits for one is created when it is durable, so that
-    /// no id is ever given twice (DESIGN D4). The key of the message id hashes goes with it.
+    /// no id is ever given twice (DESIGN D4). The key of the message id hashes goes with it, and what is known
+    /// of the namespace: one without entities has nothing to tell of itself.
     fn take_id_block(&mut self, itself: Addr<Self>) {
         let limit = self.id_limit + ID_BLOCK;
         let mut batch = Batch::default();
@@ -71,6 +72,7 @@ impl NamespaceActor {
         batch.put(&space.then(&[TABLE_SECRETS]), |value| {
             value.extend_from_slice(&self.duplicate_key);
         });
+        write_facts(&self.facts, &mut batch);
         batch.require_sync();
         if let Some(writer) = self.writers.first() {
             let done = move |result| itself.do_send(IdBlockTaken { limit, result });

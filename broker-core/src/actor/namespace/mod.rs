@@ -33,6 +33,7 @@ use super::directory::{Directory, Entry};
 use super::entity::EntityActor;
 use super::inlet::Inlet;
 use crate::broker::Shared;
+use crate::change::codec::NamespaceFacts;
 use crate::description::EntityKind;
 use crate::entity::config::QueueConfig;
 use crate::error::Rejection;
@@ -86,6 +87,9 @@ pub struct NamespaceActor {
     next_id: u64,
     id_limit: u64,
     duplicate_key: [u8; 16],
+    /// What is known of the namespace itself (CNT-10).
+    facts: NamespaceFacts,
+    are_facts_new: bool,
     /// Creations that wait for a block of ids.
     waiting: Vec<WaitsForId>,
     opening: usize,
@@ -168,6 +172,8 @@ impl NamespaceActor {
             next_id: loaded.id_limit,
             id_limit: loaded.id_limit,
             duplicate_key: loaded.duplicate_key,
+            facts: loaded.facts,
+            are_facts_new: loaded.are_facts_new,
             waiting: Vec::new(),
             opening: 0,
             opened: Some(opened),
@@ -268,6 +274,9 @@ impl Actor for NamespaceActor {
     fn started(&mut self, context: &mut Self::Context) {
         let roots = self.entities.iter().filter(|(_, entity)| entity.topic.is_none());
         let ids: Vec<EntityId> = roots.map(|(id, _)| *id).collect();
+        if self.are_facts_new && !ids.is_empty() {
+            self.write_facts(context.address());
+        }
         self.opening = ids.len() + 1;
         for id in ids {
             self.open(id, context.address());

@@ -1,12 +1,16 @@
-//! The namespace's own records: the counter of ids, the key of hashes, and which entities there are.
+//! The namespace's own records: the counter of ids, the key of hashes, which entities there are, and what is known
+//! of it as such.
 
 use std::collections::HashMap;
 
-use crate::change::codec::{self, NAMESPACE_SPACE, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
-use crate::description::EntityKind;
+use crate::change::codec::{
+    self, NAMESPACE_SPACE, NamespaceFacts, QUEUE_ENTRY, RecordKey, SUBSCRIPTION_ENTRY, TOPIC_ENTRY,
+};
+use crate::description::{EntityKind, Settings};
 use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
-use crate::store::{Key, Store, StoreError};
+use crate::store::{Batch, Key, Store, StoreError};
+use crate::time::Timestamp;
 
 pub(super) const TABLE_IDS: u8 = 0x01;
 pub(super) const TABLE_SECRETS: u8 = 0x02;
@@ -15,6 +19,10 @@ pub(super) const TABLE_SECRETS: u8 = 0x02;
 pub(crate) struct Loaded {
     pub(crate) duplicate_key: [u8; 16],
     pub(super) id_limit: u64,
+    /// What is known of the namespace itself, as of this start (CNT-10).
+    pub(crate) facts: NamespaceFacts,
+    /// Whether the store has it otherwise.
+    pub(super) are_facts_new: bool,
     /// Queues and topics with their paths.
     pub(super) roots: Vec<(EntityId, EntityKind, Box<str>)>,
     /// Subscriptions with their topics and names.
@@ -22,10 +30,22 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the namespace's own records; makes the first ones in an empty store.
-pub(crate) fn load(store: &dyn Store, fresh_key: [u8; 16]) -> Result<Loaded, StoreError> {
+pub(crate) fn load(
+    store: &dyn Store,
+    settings: &Settings,
+    now: Timestamp,
+    fresh_key: [u8; 16],
+) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded {
         duplicate_key: fresh_key,
         id_limit: 1,
+        facts: NamespaceFacts {
+            created_at: now,
+            modified_at: now,
+            name: settings.name.clone(),
+            tier: settings.limits.tier.name().into(),
+        },
+        are_facts_new: true,
         roots: Vec::new(),
         subscriptions: Vec::new(),
     };
@@ -38,7 +58,50 @@ pub(crate) fn load(store: &dyn Store, fresh_key: [u8; 16]) -> Result<Loaded, Sto
         return Err(StoreError::Damaged("a record of the namespace cannot be read".into()));
     }
     check(&mut loaded)?;
+    load_facts(&mut loaded, store)?;
     Ok(loaded)
+}
+
+/// Reads what is known of the namespace itself. Where nothing is, it is as old as its oldest entity: the data
+/// is of a version that did not note it.
+fn load_facts(loaded: &mut Loaded, store: &dyn Store) -> Result<(), StoreError> {
+    let mut stored = None;
+    store.scan(codec::namespace_facts_key().as_bytes(), &mut |_, value| {
+        stored = Some(codec::read_namespace_facts(value));
+    })?;
+    let facts = &mut loaded.facts;
+    match stored {
+        Some(Ok(stored)) => {
+            let is_same = (&stored.name, &stored.tier) == (&facts.name, &facts.tier);
+            facts.created_at = stored.created_at;
+            if is_same {
+                facts.modified_at = stored.modified_at;
+            }
+            loaded.are_facts_new = !is_same;
+        }
+        Some(Err(what)) => {
+            let what = format!("what is known of the namespace cannot be read: {what}");
+            return Err(StoreError::Damaged(what.into()));
+        }
+        None => {
+            for (id, _, _) in &loaded.roots {
+                store.scan(codec::counters_key(*id).as_bytes(), &mut |key, value| {
+                    if let (Ok(RecordKey::Counters), Ok(counters)) =
+                        (codec::read_key(key), codec::read_counters(value))
+                    {
+                        facts.created_at = facts.created_at.min(counters.created_at);
+                    }
+                })?;
+            }
+            facts.modified_at = facts.created_at;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what is known of the namespace itself to what is written.
+pub(super) fn write_facts(facts: &NamespaceFacts, batch: &mut Batch) {
+    batch.put(&codec::namespace_facts_key(), |value| codec::write_namespace_facts(facts, value));
 }
 
 fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {

@@ -2,12 +2,17 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::{NamespaceActor, State, refuse};
+use super::{NamespaceActor, State, records, refuse};
 use crate::change::codec;
 use crate::description::EntityKind;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::store::{Batch, StoreError};
+
+/// What is known of the namespace itself is durable, or not.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct FactsWritten(Result<(), StoreError>);
 
 /// The records of a creation or deletion are durable, or not.
 #[derive(Message)]
@@ -18,6 +23,17 @@ struct Written {
 }
 
 impl NamespaceActor {
+    /// Stores what is known of the namespace itself, where there are entities already (CNT-10). Nobody waits for
+    /// it: if it is lost, the next start finds the same out.
+    pub(super) fn write_facts(&self, itself: Addr<Self>) {
+        let mut batch = Batch::default();
+        records::write_facts(&self.facts, &mut batch);
+        batch.require_sync();
+        if let Some(writer) = self.writers.first() {
+            writer.submit(batch, Box::new(move |result| itself.do_send(FactsWritten(result))));
+        }
+    }
+
     /// Writes records that are ordered with those of the entity.
     pub(super) fn write(&self, id: EntityId, mut batch: Batch, itself: Addr<Self>) {
         batch.require_sync();
@@ -39,6 +55,18 @@ impl NamespaceActor {
             batch.delete_prefix(&codec::space_key(id));
         }
         self.write(root, batch, itself);
+    }
+}
+
+impl Handler<FactsWritten> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, FactsWritten(result): FactsWritten, _: &mut Self::Context) {
+        let Err(error) = result else { return };
+        tracing::error!(%error, "what is known of the namespace could not be stored");
+        if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
+            self.shared.health.fail(&error.to_string());
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use peeklock_core::entity::slot::SlotState;
+use peeklock_core::time::Timestamp;
 
 use super::{Card, Doing, Incoming, Kind, Oracle};
 use crate::image::{Image, Record};
@@ -104,6 +105,8 @@ impl Oracle {
                         doing: None,
                         is_frozen: false,
                         has_vanished: false,
+                        stays: false,
+                        not_before: Timestamp::NONE,
                     };
                     let before = entity.cards.insert(sequence, card);
                     assert!(before.is_none(), "{id}/{sequence} is given twice (MSG-12)");
@@ -160,6 +163,8 @@ impl Oracle {
             for card in entity.cards.values_mut() {
                 card.count = card.record.count;
                 card.lock = None;
+                card.stays = false;
+                card.not_before = Timestamp::NONE;
                 card.doing = None;
                 // The list is on its way still, if it has vanished.
                 card.is_frozen = card.has_vanished;

@@ -5,24 +5,36 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 
 use super::send::expiry;
-use super::{Kind, Oracle, Reply};
+use super::{Journey, Kind, Oracle, Reply};
 use crate::image::{Bare, Record};
 use crate::rules::{Made, Matter, Rule, copies};
 
 impl Oracle {
     /// TOP-01 to TOP-08: what a message becomes in all subscriptions; the number that the topic gives it.
-    pub fn publish(&mut self, topic: u64, bare: &Bare, journey: Option<(u8, u64)>) -> u64 {
+    pub fn publish(&mut self, topic: u64, bare: &Bare, journey: Journey) -> u64 {
         let published_as = self.of(topic).number();
-        let (hops, first) = journey.unwrap_or_default();
+        let Journey { hops, spent, first } = journey;
         let first = if first == 0 { published_as } else { first };
-        let is_one = |id: &u64| self.entities[id].nature.kind == Kind::Subscription;
-        let subscriptions: Vec<u64> = self.entities.keys().copied().filter(is_one).collect();
-        let matter = Matter { number: bare.number, subject: bare.subject, session: bare.session };
-        for id in subscriptions {
+        let all = self.selected(bare);
+        let count_of = |goes_on: bool| {
+            let of_kind = all.iter().filter(|(id, _)| self.entities[id].forwards() == goes_on);
+            of_kind.map(|(_, made)| made.len()).sum::<usize>()
+        };
+        let (going_on, resting) = (count_of(true), count_of(false));
+        let left = self.left(spent).checked_sub(going_on + resting);
+        let left = left.expect("what may not become so many copies is refused (FWD-33)");
+        let for_resting = match resting {
+            0 => 0,
+            _ if going_on == 0 => left / resting,
+            _ => left / 2 / resting,
+        };
+        let for_going_on = (left - for_resting * resting) / going_on.max(1);
+        for (id, made) in all {
             let entity = &self.entities[&id];
             let nature = &entity.nature;
             let (requires_session, ceiling) = (nature.requires_session, nature.time_to_live);
-            let made = copies(&entity.rules, nature.dead_letters_errors, requires_session, matter);
+            let share = if entity.forwards() { for_going_on } else { for_resting };
+            let spent = self.copy_count_max - u16::try_from(share).unwrap();
             for Made { rule, mark, session, reason } in made {
                 self.reach(if reason.is_some() { "DLQ-23" } else { "TOP-01" });
                 let text = session.filter(|_| requires_session && reason.is_none());
@@ -38,6 +50,7 @@ impl Oracle {
                     state: SlotState::Active,
                     count: 0,
                     hops,
+                    spent,
                     first,
                     enqueued_at: self.now,
                     expires_at: expiry(bare.time_to_live, self.now, Some(ceiling)),
@@ -47,6 +60,31 @@ impl Oracle {
             }
         }
         published_as
+    }
+
+    /// The copies of each subscription.
+    fn selected(&self, bare: &Bare) -> Vec<(u64, Vec<Made>)> {
+        let matter = Matter { number: bare.number, subject: bare.subject, session: bare.session };
+        let is_one = |id: &u64| self.entities[id].nature.kind == Kind::Subscription;
+        let subscriptions = self.entities.keys().copied().filter(is_one);
+        let made = |id: u64| {
+            let entity = &self.entities[&id];
+            let nature = &entity.nature;
+            let (errors, session) = (nature.dead_letters_errors, nature.requires_session);
+            (id, copies(&entity.rules, errors, session, matter))
+        };
+        subscriptions.map(made).collect()
+    }
+
+    /// Copies that a message may still become (FWD-33).
+    fn left(&self, spent: u16) -> usize {
+        usize::from(self.copy_count_max.saturating_sub(spent))
+    }
+
+    /// FWD-33: whether a message may become all the copies that the rules make of it.
+    pub fn may_be_published(&self, bare: &Bare, spent: u16) -> bool {
+        let count: usize = self.selected(bare).iter().map(|(_, made)| made.len()).sum();
+        count <= self.left(spent)
     }
 
     /// TOP-09, TOP-13, TOP-24

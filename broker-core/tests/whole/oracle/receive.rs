@@ -23,7 +23,7 @@ impl Oracle {
             card.rests()
                 && card.record.sub_queue == which
                 && card.record.state == SlotState::Active
-                && !self.leaves(id, &card.record)
+                && (card.stays || !self.leaves(id, &card.record))
         };
         let cards = entity.cards.iter().filter(|(_, card)| is_available(card));
         cards.map(|(sequence, _)| *sequence).collect()
@@ -98,6 +98,8 @@ impl Oracle {
             let is_main = card.record.sub_queue == SubQueue::Main;
             let hold = session.filter(|_| is_main).map(|one| entity.holds[&one].name);
             let until = if hold.is_some() { Timestamp::NEVER } else { until };
+            // Given back, it is offered at its exit again.
+            card.stays = false;
             card.lock = Some(Lock { token: None, until, holder, hold });
         }
         Reply::Messages(shown)

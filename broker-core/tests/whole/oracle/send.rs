@@ -5,8 +5,11 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Call, Doing, Incoming, Kind, Lane, Mutable, NO_SESSION, Oracle, Reply};
+use super::{Call, Doing, Incoming, Journey, Kind, Lane, Mutable, NO_SESSION, Oracle, Reply};
 use crate::image::{Bare, Record};
+
+/// When a message is tried again that may not become so many copies.
+const AGAIN: TimeSpan = TimeSpan::from_minutes(1);
 
 /// When a message expires that is enqueued at this instant (EXP-02, EXP-05).
 pub fn expiry(own: Option<TimeSpan>, at: Timestamp, ceiling: Option<TimeSpan>) -> Timestamp {
@@ -43,24 +46,23 @@ impl Oracle {
         let schedule = bare.schedule.filter(|at| *at > self.now);
         let is_topic = self.entities[&id].nature.kind == Kind::Topic;
         let sequence = match schedule {
-            None if is_topic => self.publish(id, bare, None),
-            _ => self.store(id, bare, schedule, None),
+            None if is_topic => self.publish(id, bare, Journey::default()),
+            _ => self.store(id, bare, schedule, Journey::default()),
         };
         self.remember(id, bare.own_id(), sequence, schedule.is_some());
         sequence
     }
 
-    /// A new message of a queue, or a scheduled one of a topic. `journey` is what it has behind it: its
-    /// hops and its first number.
+    /// A new message of a queue, or a scheduled one of a topic.
     pub fn store(
         &mut self,
         id: u64,
         bare: &Bare,
         schedule: Option<Timestamp>,
-        journey: Option<(u8, u64)>,
+        journey: Journey,
     ) -> u64 {
         let nature = &self.entities[&id].nature;
-        let (hops, first) = journey.unwrap_or_default();
+        let Journey { hops, spent, first } = journey;
         let enqueued_at = schedule.unwrap_or(self.now);
         let ceiling = schedule.is_none().then_some(nature.time_to_live);
         let mut record = Record {
@@ -69,6 +71,7 @@ impl Oracle {
             state: if schedule.is_some() { SlotState::Scheduled } else { SlotState::Active },
             count: 0,
             hops,
+            spent,
             first,
             enqueued_at,
             expires_at: expiry(bare.time_to_live, enqueued_at, ceiling),
@@ -116,6 +119,7 @@ impl Oracle {
                 state: SlotState::Pending,
                 count: 0,
                 hops: 0,
+                spent: 0,
                 first: 0,
                 enqueued_at: self.now,
                 expires_at: Timestamp::NEVER,
@@ -132,22 +136,32 @@ impl Oracle {
             card.record.state == SlotState::Scheduled
                 && card.doing.is_none()
                 && card.record.enqueued_at <= self.now
+                && card.not_before <= self.now
         };
         let cards = self.entities[&id].cards.iter().filter(|(_, card)| is_due(card));
         let mut due: Vec<(Timestamp, u64)> =
             cards.map(|(sequence, card)| (card.record.enqueued_at, *sequence)).collect();
         due.sort_unstable();
         for (_, from) in due {
+            let record = self.entities[&id].cards[&from].record.clone();
+            let is_topic = self.entities[&id].nature.kind == Kind::Topic;
+            if is_topic && !self.may_be_published(&record.bare, record.spent) {
+                // It waits until rules or limits allow it (FWD-33).
+                self.reach("FWD-33 waits");
+                let again = self.now.plus(AGAIN);
+                self.of(id).cards.get_mut(&from).unwrap().not_before = again;
+                continue;
+            }
             self.reach("SCH-03");
             self.begin_own();
-            let record = self.entities[&id].cards[&from].record.clone();
             self.do_with(id, from, Doing::Gone("materialised"));
-            if self.entities[&id].nature.kind == Kind::Topic {
+            if is_topic {
                 if record.text.is_some() {
                     self.reach("FWD-26");
                 }
                 let bare = Bare { source: record.text, ..record.bare };
-                self.publish(id, &bare, Some((record.hops, record.first)));
+                let (hops, spent, first) = (record.hops, record.spent, record.first);
+                self.publish(id, &bare, Journey { hops, spent, first });
                 continue;
             }
             let ceiling = Some(self.entities[&id].nature.time_to_live);
@@ -190,6 +204,10 @@ impl Oracle {
             return Reply::Done;
         }
         entity.reset_ways();
+        if to.forward_dead.is_none() {
+            // Set again, it holds for those that stayed for good, too (FWD-28).
+            entity.cards.values_mut().for_each(|card| card.stays = false);
+        }
         let lanes = [(SubQueue::Main, to.forward_to), (SubQueue::DeadLetter, to.forward_dead)];
         for (which, destination) in lanes {
             if destination.is_some() {

@@ -6,11 +6,14 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Card, Doing, HOPS, Incoming, Kind, Oracle};
+use super::{Card, Doing, HOPS, Incoming, Journey, Kind, Oracle};
 use crate::image::{Bare, Record};
 
 /// Transfers of a message at most (FWD-12).
 const HOPS_MAX: u8 = 4;
+/// A list has at most so many messages, and is halved so often behind one that was cut short.
+const LIST_COUNT_MAX: usize = 256;
+const HALVINGS: u32 = 4;
 /// When a list is offered again of which nothing became known, and one of dead letters (FWD-28).
 const RETRY: TimeSpan = TimeSpan::from_seconds(1);
 const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
@@ -32,6 +35,8 @@ pub struct Way {
     /// before (FWD-10).
     pub gives_up: bool,
     pub settled_in: Option<StageNumber>,
+    /// How often the next list is halved, since one was cut short by a refusal.
+    pub halvings: u32,
 }
 
 /// What of a tree is the world's to choose: the stage that a turn adds to, the last that is durable, and
@@ -56,6 +61,8 @@ pub struct Handed {
 pub enum Fate {
     Taken,
     Refused(Condition),
+    /// One before it was refused (FWD-10).
+    NotTried,
     Kept,
 }
 
@@ -99,6 +106,7 @@ impl Oracle {
                     record.sub_queue == which
                         && is_active
                         && card.rests()
+                        && !card.stays
                         && self.leaves(id, record)
                 });
                 leaving.next().is_some_and(|(first, _)| *first > entity.proved)
@@ -153,6 +161,7 @@ impl Oracle {
         if way.list.is_some() || way.not_before > now || way.settled_in.is_some() {
             return None;
         }
+        let count_max = LIST_COUNT_MAX >> way.halvings;
         let waits = |card: &Card| {
             let of_exit = match &exit {
                 Exit::Pending(to) => {
@@ -163,7 +172,7 @@ impl Oracle {
                     card.record.state == SlotState::Active && card.record.sub_queue == sub_queue
                 }
             };
-            of_exit && card.rests()
+            of_exit && card.rests() && !card.stays
         };
         let waiting: Vec<(u64, u8)> = entity
             .cards
@@ -174,6 +183,9 @@ impl Oracle {
         let mut sequences = Vec::new();
         for (sequence, hops) in waiting {
             if hops < HOPS_MAX {
+                if sequences.len() == count_max {
+                    break;
+                }
                 sequences.push(sequence);
             } else if exit != Exit::DeadLetters {
                 self.reach("FWD-12");
@@ -200,14 +212,32 @@ impl Oracle {
     }
 
     /// What a destination does with a list: it is there, or not (FWD-09, FWD-13, FWD-21, FWD-22). Of the
-    /// source a message says where it was dead-lettered (FWD-26).
+    /// source a message says where it was dead-lettered (FWD-26). Nothing is taken behind one that is refused
+    /// (FWD-10), as one is that would become too many copies (FWD-33).
     pub fn arrive(&mut self, from: u64, list: &Handed, to: u64) -> Vec<Fate> {
         if let Err(condition) = self.check_send(to) {
             return vec![Fate::Refused(condition); list.sequences.len()];
         }
+        let is_topic = self.entities[&to].nature.kind == Kind::Topic;
+        let mut fates = Vec::with_capacity(list.sequences.len());
         for sequence in &list.sequences {
+            let record = self.entities[&from].cards[sequence].record.clone();
+            let is_now = record.bare.schedule.is_none_or(|at| at <= self.now);
+            if fates.last() == Some(&Fate::NotTried) {
+                fates.push(Fate::NotTried);
+                continue;
+            }
+            if is_topic && is_now && !self.may_be_published(&record.bare, record.spent) {
+                self.reach("FWD-33");
+                fates.push(Fate::Refused(Condition::MaxTransferCopiesExceeded));
+                continue;
+            }
+            if matches!(fates.last(), Some(Fate::Refused(_))) {
+                fates.push(Fate::NotTried);
+                continue;
+            }
+            fates.push(Fate::Taken);
             let source = &self.entities[&from];
-            let record = source.cards[sequence].record.clone();
             let path = source.nature.path.clone();
             let first = if record.first == 0 { *sequence } else { record.first };
             let is_dead = list.sub_queue == SubQueue::DeadLetter;
@@ -216,23 +246,23 @@ impl Oracle {
                 ..record.bare.clone()
             };
             self.begin_own();
-            self.arrive_one(to, &bare, record.hops + 1, first);
+            let journey = Journey { hops: record.hops + 1, spent: record.spent, first };
+            self.arrive_one(to, &bare, journey);
             let group = self.in_group();
             let left = Incoming::Left { from, sequence: *sequence, group };
             self.of(to).incoming.push_back(left);
         }
-        vec![Fate::Taken; list.sequences.len()]
+        fates
     }
 
     /// DUP-10, DUP-14: checked like a send.
-    fn arrive_one(&mut self, to: u64, bare: &Bare, hops: u8, first: u64) {
+    fn arrive_one(&mut self, to: u64, bare: &Bare, journey: Journey) {
         if self.find_duplicate(to, bare.own_id()).is_some() {
             self.reach("FWD-22");
             return;
         }
         self.reach("FWD-09");
         let schedule = bare.schedule.filter(|at| *at > self.now);
-        let journey = Some((hops, first));
         let is_topic = self.entities[&to].nature.kind == Kind::Topic;
         let sequence = match schedule {
             None if is_topic => self.publish(to, bare, journey),
@@ -264,6 +294,9 @@ impl Oracle {
                 },
             );
         let exit = found.expect("a list that is under way");
+        let is_cut = fates.contains(&Fate::NotTried);
+        let way = self.of(id).ways.get_mut(&exit).unwrap();
+        way.halvings = if is_cut { HALVINGS } else { way.halvings.saturating_sub(1) };
         let mut wait = None;
         for (sequence, fate) in sequences.iter().zip(fates) {
             let entity = self.of(id);
@@ -275,6 +308,8 @@ impl Oracle {
                         card.has_vanished = true;
                     }
                 }
+                // The one that was refused is out of its way.
+                Fate::NotTried => entity.cards.get_mut(sequence).unwrap().is_frozen = false,
                 Fate::Kept => {
                     entity.cards.get_mut(sequence).unwrap().is_frozen = false;
                     wait = wait.max(Some(RETRY));
@@ -282,6 +317,12 @@ impl Oracle {
                 }
                 Fate::Refused(condition) => {
                     entity.cards.get_mut(sequence).unwrap().is_frozen = false;
+                    let too_many = Condition::MaxTransferCopiesExceeded;
+                    if exit == Exit::DeadLetters && *condition == too_many {
+                        self.reach("FWD-33 stays");
+                        self.of(id).cards.get_mut(sequence).unwrap().stays = true;
+                        continue;
+                    }
                     if exit == Exit::DeadLetters {
                         self.reach("FWD-28");
                         wait = wait.max(Some(DEAD_LETTER_RETRY));
@@ -293,6 +334,7 @@ impl Oracle {
                     let reason = match condition {
                         Condition::EntityDisabled => "MessagingEntityDisabled",
                         Condition::EntityNotFound => "MessagingEntityNotFound",
+                        Condition::MaxTransferCopiesExceeded => "MaxTransferCopiesExceeded",
                         other => panic!("nobody refuses here with {other:?}"),
                     };
                     self.give_up(id, *sequence, reason);

@@ -364,6 +364,7 @@ impl World {
                 .map(|one| match one {
                     Departure::Taken => Fate::Taken,
                     Departure::NotAdmitted(why) => Fate::Refused(why.condition()),
+                    Departure::NotTried => Fate::NotTried,
                     _ => Fate::Kept,
                 })
                 .collect();

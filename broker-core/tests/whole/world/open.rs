@@ -40,11 +40,17 @@ impl World {
         let failures_into =
             if random.one_in(4) { SubQueue::DeadLetter } else { SubQueue::TransferDeadLetter };
         let expires_whole_sessions = !random.one_in(3);
+        // All that one publish can become here is 15 copies.
+        let copy_count_max = if seed % 2 == 0 { 16 } else { 10_000 };
         let config = QueueConfig {
             release_on_detach: false,
             expire_whole_sessions: expires_whole_sessions,
             duplicate_key: KEY,
-            forwarding: ForwardingConfig { failures_into, ..ForwardingConfig::default() },
+            forwarding: ForwardingConfig {
+                failures_into,
+                copy_count_max,
+                ..ForwardingConfig::default()
+            },
         };
         let odds = match random.below(4) {
             0 => Odds::default(),
@@ -81,6 +87,7 @@ impl World {
                 groups: BTreeMap::new(),
                 expires_whole_sessions,
                 failures_into,
+                copy_count_max,
                 next_name: 0,
                 ticket: 0,
                 token_holds: BTreeMap::new(),

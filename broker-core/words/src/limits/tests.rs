@@ -27,6 +27,7 @@ fn counts_are_those_of_the_tier() {
     check(|limits| limits.receiver_count_max as u64, [5_000; 3]);
     check(|limits| limits.connection_count_max as u64, [5_000; 3]);
     check(|limits| limits.hop_count_max.into(), [4; 3]);
+    check(|limits| limits.message_copy_count_max.into(), [10_000; 3]);
 }
 
 #[test]
@@ -87,6 +88,7 @@ fn a_limit_outside_its_range_is_refused_with_the_range() {
     check("`list_count_max` of 0", |limits| limits.list_count_max = 0);
     check("`connection_count_max`", |limits| limits.connection_count_max = usize::MAX);
     check("`atomic_bytes_max`", |limits| limits.atomic_bytes_max = u64::MAX);
+    check("`message_copy_count_max` of 0", |limits| limits.message_copy_count_max = 0);
     check("`publish_copy_count_max`", |limits| limits.publish_copy_count_max = 0);
     check("`header_bytes_max`", |limits| limits.header_bytes_max = 0);
 }

@@ -108,6 +108,24 @@ fn a_backslash_is_a_slash() {
     assert_eq!(validate_entity_path("eu\\orders", &limits()).unwrap().to_string(), "eu/orders");
 }
 
+/// ADR-13: the namespace has a node for tokens, which no entity can be named as.
+#[test]
+fn the_namespace_has_a_node_for_tokens() {
+    for text in ["$cbs", "$CBS", "/$cbs/", "sb://host/$cbs", "amqps://host:5671/$cbs"] {
+        assert_eq!(Address::parse(text), Ok(Address::Tokens), "{text}");
+        assert!(EntityAddress::parse(text).is_err(), "{text}");
+    }
+    for text in ["$cbs/q", "cbs", "a/$cbs", "$cbs/$management"] {
+        assert_ne!(Address::parse(text), Ok(Address::Tokens), "{text}");
+    }
+    let node = EntityAddress::parse("q/$management").unwrap();
+    assert_eq!(Address::parse("q/$management"), Ok(Address::Entity(node)));
+    for name in ["$cbs", "$management", "q/$management", "a/$cbs"] {
+        assert!(validate_entity_path(name, &limits()).is_err(), "{name}");
+    }
+}
+
+/// ADR-13
 #[test]
 fn every_entity_and_sub_queue_has_a_management_node() {
     check("q/$management", "q", SubQueue::Main, &Node::Management);

@@ -152,6 +152,7 @@ pub fn outgoing(sequence: u64, message: &Message) -> Outgoing {
         content,
         overlays: Vec::new(),
         hops: 1,
+        copies_spent: 0,
         dead_letter_source: None,
         never_duplicate: false,
     }

@@ -29,6 +29,7 @@ fn outgoing(message: &Message) -> Outgoing {
         content,
         overlays: Vec::new(),
         hops: 1,
+        copies_spent: 0,
         dead_letter_source: None,
         never_duplicate: false,
     }

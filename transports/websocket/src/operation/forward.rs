@@ -100,6 +100,7 @@ impl Conversation {
                 enqueued_at: one.enqueued_time_utc.0,
                 enqueued_sequence: SequenceNumber(one.enqueued_sequence_number),
                 hops: one.hops,
+                copies_spent: 0,
                 dead_letter_source: one.dead_letter_source.map(Arc::from),
             })
         });

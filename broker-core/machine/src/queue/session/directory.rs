@@ -3,11 +3,13 @@
 //! of their number.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::accept::Waiting;
+use super::list::Listing;
 use super::{Held, Session, SessionIndex, State};
 use crate::StageNumber;
 use crate::command::SessionCounts;
@@ -49,6 +51,8 @@ pub(in crate::queue) struct Sessions {
     /// How many sessions have a state.
     state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
+    /// The list that is being put together.
+    pub(super) listing: Option<Box<Listing>>,
     /// Who waits for a session.
     pub(super) waiting: Waiting,
     /// Sessions that expire; their messages are offered to nobody any more.
@@ -221,6 +225,12 @@ impl Sessions {
     /// Notes that demand of a session may meet a message.
     pub(in crate::queue) fn note_busy(&mut self, index: SessionIndex) {
         self.busy.insert(index);
+    }
+
+    /// The sessions from an id on, ascending.
+    pub(super) fn iter_from(&self, from: Bound<&str>) -> impl Iterator<Item = &Session> {
+        let range = self.by_name.range::<str, _>((from, Bound::Unbounded));
+        range.filter_map(|(_, index)| self.get(*index))
     }
 
     /// All sessions, ascending by id.

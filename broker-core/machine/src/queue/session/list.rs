@@ -1,44 +1,115 @@
 //! Looking at sessions from outside: their names, their messages, and the removal of messages (SES-29,
 //! PEK-07, DEL-07).
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use super::SessionIndex;
+use super::{Session, SessionIndex, Sessions};
 use crate::change::Removal;
 use crate::command::{Outcome, SessionFilter};
 use crate::effect::Answer;
 use crate::error::Rejection;
-use crate::ids::SequenceNumber;
+use crate::ids::{SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::queue::Queue;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
-impl Queue {
-    /// Names sessions, ascending by id.
-    pub(in crate::queue) fn list_sessions(
-        &mut self,
-        sub_queue: SubQueue,
-        which: SessionFilter,
-        skip: u64,
-        top: u32,
-        ctx: &Ctx<'_>,
-    ) -> Result<Answer, Rejection> {
-        self.refuse_without_sessions(sub_queue)?;
-        let Some(sessions) = &self.sessions else { return Ok(Answer::Later) };
-        let matching = sessions.iter().filter(|(_, session)| match which {
+/// So many sessions are looked at in a slice, which takes about a millisecond.
+const SLICE_SESSIONS: usize = 10_000;
+
+/// A list of sessions that is being put together. Where it goes on is a name, so that it does whatever becomes of
+/// sessions in between.
+#[derive(Debug)]
+pub(super) struct Listing {
+    ticket: Ticket,
+    which: SessionFilter,
+    /// The last session that was looked at.
+    behind: Option<Arc<str>>,
+    /// Matching sessions that are yet to be left out, and to be named.
+    skip: u64,
+    top: usize,
+    names: Vec<Arc<str>>,
+}
+
+impl Listing {
+    fn new(ticket: Ticket, which: SessionFilter, skip: u64, top: usize) -> Self {
+        Self { ticket, which, behind: None, skip, top, names: Vec::new() }
+    }
+
+    fn selects(&self, session: &Session) -> bool {
+        match self.which {
             SessionFilter::All => true,
             SessionFilter::WithActiveMessages => session.active > 0,
             SessionFilter::StateSetAfter(at) => {
                 session.state().is_some_and(|state| state.set_at > at)
             }
-        });
-        let names = matching
-            .skip(usize::try_from(skip).unwrap_or(usize::MAX))
-            .take((top as usize).min(ctx.limits.list_count_max))
-            .map(|(_, session)| Arc::clone(session.name()))
-            .collect();
-        Ok(Answer::after_commit(Outcome::Sessions(names)))
+        }
+    }
+
+    /// Looks at so many further sessions; returns whether the list is complete.
+    fn go_on(&mut self, sessions: &Sessions, count_max: usize) -> bool {
+        let behind = self.behind.take();
+        let from = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = sessions.iter_from(from);
+        for _ in 0..count_max {
+            if self.names.len() >= self.top {
+                return true;
+            }
+            let Some(session) = rest.next() else { return true };
+            if self.selects(session) {
+                match self.skip {
+                    0 => self.names.push(Arc::clone(session.name())),
+                    skip => self.skip = skip - 1,
+                }
+            }
+            self.behind = Some(Arc::clone(session.name()));
+        }
+        self.names.len() >= self.top
+    }
+}
+
+impl Queue {
+    /// Looks at a slice of the sessions that a list is to name; returns whether it can be given now.
+    pub(in crate::queue) fn list_ahead(
+        &mut self,
+        ticket: Ticket,
+        (which, skip, top): (SessionFilter, u64, u32),
+        ctx: &Ctx<'_>,
+    ) -> bool {
+        let Some(sessions) = &mut self.sessions else { return true };
+        let mut listing = match sessions.listing.take() {
+            Some(listing) if listing.ticket == ticket => listing,
+            Some(_) | None => {
+                let top = (top as usize).min(ctx.limits.list_count_max);
+                Box::new(Listing::new(ticket, which, skip, top))
+            }
+        };
+        let is_over = listing.go_on(sessions, SLICE_SESSIONS);
+        sessions.listing = Some(listing);
+        is_over
+    }
+
+    /// Names sessions, ascending by id: those that were found ahead, if this was asked ahead.
+    pub(in crate::queue) fn list_sessions(
+        &mut self,
+        ticket: Ticket,
+        sub_queue: SubQueue,
+        (which, skip, top): (SessionFilter, u64, u32),
+        ctx: &Ctx<'_>,
+    ) -> Result<Answer, Rejection> {
+        self.refuse_without_sessions(sub_queue)?;
+        let Some(sessions) = &mut self.sessions else { return Ok(Answer::Later) };
+        let listing = match sessions.listing.take() {
+            Some(listing) if listing.ticket == ticket => listing,
+            Some(_) | None => {
+                let top = (top as usize).min(ctx.limits.list_count_max);
+                let mut listing = Box::new(Listing::new(ticket, which, skip, top));
+                listing.go_on(sessions, usize::MAX);
+                listing
+            }
+        };
+        Ok(Answer::after_commit(Outcome::Sessions(listing.names)))
     }
 
     /// Shows messages of one session, whoever holds it (PEK-07).
@@ -111,5 +182,78 @@ impl Queue {
         }
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Deleted(count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StageNumber;
+    use crate::slot::SlotState;
+
+    fn names(sessions: &Sessions, which: SessionFilter, skip: u64, top: usize) -> Vec<Arc<str>> {
+        let listing = Listing::new(Ticket(1), which, 0, usize::MAX);
+        let matching = sessions.iter_from(Bound::Unbounded).filter(|one| listing.selects(one));
+        let skip = usize::try_from(skip).unwrap();
+        matching.skip(skip).take(top).map(|one| Arc::clone(one.name())).collect()
+    }
+
+    /// SES-29: a list that is put together in slices, of whatever size, is the list, and no slice looks at more
+    /// sessions than it may.
+    #[test]
+    fn what_is_listed_in_slices_is_what_is_listed_at_once() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        for _ in 0..400 {
+            let mut sessions = Sessions::default();
+            let count = random(60);
+            for number in 0..count {
+                let name = format!("s{}", random(1_000));
+                let at = Timestamp::from_ticks(i64::try_from(random(10)).unwrap());
+                if random(2) == 0 {
+                    sessions.set_state(&name, Some(bytes::Bytes::new()), at, StageNumber(1));
+                } else {
+                    let state =
+                        if random(2) == 0 { SlotState::Active } else { SlotState::Deferred };
+                    sessions.insert(SequenceNumber(number + 1), state, &name);
+                }
+            }
+            let which = match random(3) {
+                0 => SessionFilter::All,
+                1 => SessionFilter::WithActiveMessages,
+                _ => SessionFilter::StateSetAfter(Timestamp::from_ticks(4)),
+            };
+            let (skip, top) = (random(30), usize::try_from(random(30)).unwrap());
+            let slice = 1 + usize::try_from(random(12)).unwrap();
+            let mut listing = Listing::new(Ticket(1), which, skip, top);
+            let mut slices = 0;
+            while !listing.go_on(&sessions, slice) {
+                slices += 1;
+                assert!(slices <= 60 / slice + 1, "a slice looks at all it may");
+            }
+            assert_eq!(listing.names, names(&sessions, which, skip, top), "{which:?} {skip} {top}");
+        }
+    }
+
+    /// SES-29: of many sessions a slice at a time is looked at, whatever becomes of them in between.
+    #[test]
+    fn a_list_of_many_sessions_takes_several_turns() {
+        let mut sessions = Sessions::default();
+        for number in 0..25_000 {
+            sessions.insert(SequenceNumber(number + 1), SlotState::Active, &format!("{number:06}"));
+        }
+        let mut listing = Listing::new(Ticket(1), SessionFilter::All, 20_000, 2);
+        assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
+        // The last one that was looked at goes, and one before it comes.
+        sessions.remove(SequenceNumber(10_000), SlotState::Active);
+        sessions.insert(SequenceNumber(30_000), SlotState::Active, "000000 a");
+        assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
+        assert!(listing.go_on(&sessions, SLICE_SESSIONS));
+        assert_eq!(listing.names, [Arc::from("020000"), Arc::from("020001")]);
     }
 }

@@ -14,7 +14,7 @@ use crate::path::SubQueue;
 use crate::queue::Queue;
 use crate::queue::settle::overlay_bytes;
 use crate::rule::Refusal;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Marks, Slot, SlotState};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step, admission, take_over};
 
@@ -25,6 +25,7 @@ pub(super) struct Newcomer {
     pub(super) overlay_count: usize,
     pub(super) enqueued_sequence: SequenceNumber,
     pub(super) hops: u8,
+    pub(super) copies_spent: u16,
     pub(super) dead_letter_source: Option<Arc<str>>,
     pub(super) came: Came,
 }
@@ -36,6 +37,7 @@ impl From<Arrival> for Newcomer {
             overlay_count: arrival.overlays.len(),
             enqueued_sequence: arrival.enqueued_sequence,
             hops: arrival.hops,
+            copies_spent: arrival.copies_spent,
             dead_letter_source: arrival.dead_letter_source,
             came: Came::Here(arrival.origin),
         }
@@ -87,8 +89,15 @@ impl Queue {
     /// Gives an admitted message its number, or drops it as a duplicate; either removes it from where
     /// it was in this broker (FWD-22).
     pub(super) fn arrive(&mut self, newcomer: Newcomer, ctx: &Ctx<'_>, step: &mut Step) {
-        let Newcomer { envelope, overlay_count, enqueued_sequence, hops, dead_letter_source, came } =
-            newcomer;
+        let Newcomer {
+            envelope,
+            overlay_count,
+            enqueued_sequence,
+            hops,
+            copies_spent,
+            dead_letter_source,
+            came,
+        } = newcomer;
         if self.find_duplicate(envelope.message_id_hash, ctx.now).is_some() {
             if let Came::Here(origin) = came {
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
@@ -117,7 +126,8 @@ impl Queue {
             },
             sub_queue: if is_dead { SubQueue::DeadLetter } else { SubQueue::Main },
             hops,
-            never_duplicate: envelope.never_duplicate(),
+            copies_spent,
+            marks: Marks::never_duplicate(envelope.never_duplicate()),
             ..Slot::arriving(enqueued_at, envelope.size, envelope.header_size)
         };
         for overlay in &added {

@@ -114,7 +114,8 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Next {
-        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.transferring) else {
+        let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.is_transferring())
+        else {
             return Next::GoOn;
         };
         match departure {
@@ -175,6 +176,7 @@ impl Queue {
                 | Condition::MessageSizeExceeded
                 | Condition::ArgumentError
                 | Condition::InvalidOperation
+                | Condition::MaxTransferCopiesExceeded
         );
         let is_held =
             condition == Condition::QuotaExceeded && self.config.forwarding.holds_when_full;
@@ -183,9 +185,12 @@ impl Queue {
             return Next::After(RETRY);
         }
         if *exit == Exit::DeadLetters {
-            // It is dead-lettered already (FWD-28). One that is too large will never be taken; the
-            // others are not held up by it.
-            if condition == Condition::MessageSizeExceeded {
+            // It is dead-lettered already (FWD-28). One that is too large, or would become too many copies,
+            // will never be taken; the others are not held up by it.
+            if matches!(
+                condition,
+                Condition::MessageSizeExceeded | Condition::MaxTransferCopiesExceeded
+            ) {
                 self.keep_for_good(sequence);
                 return Next::GoOn;
             }
@@ -313,10 +318,18 @@ impl Queue {
             delivery_count,
             properties: None,
             verdict,
-            cause: DeadLetterCause::Forwarding,
+            cause: cause_of(reason),
         };
         self.change(change, Durability::Sync, ctx, step);
     }
+}
+
+/// What the metrics count it as.
+fn cause_of(reason: &str) -> DeadLetterCause {
+    if reason == Condition::MaxTransferCopiesExceeded.reason_code() {
+        return DeadLetterCause::CopyCount;
+    }
+    DeadLetterCause::Forwarding
 }
 
 /// The head of a text.

@@ -133,7 +133,8 @@ impl Queue {
             messages.push(HandedOver {
                 facts,
                 hops: slot.hops,
-                never_duplicate: slot.never_duplicate,
+                copies_spent: slot.copies_spent,
+                never_duplicate: slot.is_never_duplicate(),
             });
         }
         if messages.is_empty() {

@@ -29,7 +29,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::sequence_set::SequenceSet;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Mark, Slot, SlotState};
 use crate::time::Timestamp;
 use crate::transfer::ListNumber;
 
@@ -353,7 +353,7 @@ impl Queue {
     fn freeze(&mut self, sequence: SequenceNumber) {
         if let Some(slot) = self.slots.get_mut(sequence) {
             self.tally.subtract(slot);
-            slot.transferring = true;
+            slot.marks.set(Mark::Transferring);
             self.tally.add(slot);
         }
     }
@@ -361,10 +361,10 @@ impl Queue {
     /// Ends the freeze and puts the message where it belongs now.
     fn thaw(&mut self, sequence: SequenceNumber) {
         if let Some(slot) = self.slots.get_mut(sequence)
-            && slot.transferring
+            && slot.is_transferring()
         {
             self.tally.subtract(slot);
-            slot.transferring = false;
+            slot.marks.clear(Mark::Transferring);
             self.tally.add(slot);
             self.offer(sequence);
         }

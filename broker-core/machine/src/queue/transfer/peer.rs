@@ -39,7 +39,15 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<(), Rejection> {
-        let PeerArrival { message, sequence, enqueued_at, enqueued_sequence, hops, .. } = arrival;
+        let PeerArrival {
+            message,
+            sequence,
+            enqueued_at,
+            enqueued_sequence,
+            hops,
+            copies_spent,
+            ..
+        } = arrival;
         if self.peers.knows(&source, sequence, enqueued_at) {
             return Ok(());
         }
@@ -59,6 +67,7 @@ impl Queue {
             overlay_count: 0,
             enqueued_sequence,
             hops,
+            copies_spent,
             dead_letter_source: arrival.dead_letter_source,
             came: Came::Peer(message.content),
         };

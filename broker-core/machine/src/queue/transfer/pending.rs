@@ -9,7 +9,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::Queue;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Marks, Slot, SlotState};
 use crate::{Ctx, Step};
 
 impl Queue {
@@ -44,7 +44,7 @@ impl Queue {
         // It does not expire on the way (LIF-05), and lives anew at its destination (EXP-16).
         let slot = Slot {
             state: SlotState::Pending,
-            never_duplicate: message.envelope.never_duplicate(),
+            marks: Marks::never_duplicate(message.envelope.never_duplicate()),
             ..Slot::arriving(ctx.now, message.envelope.size, message.envelope.header_size)
         };
         step.bytes_added += u64::from(slot.size);

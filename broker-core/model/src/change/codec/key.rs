@@ -16,6 +16,11 @@ pub const TOPIC_ENTRY: u8 = 0x11;
 /// The table of subscriptions in it.
 pub const SUBSCRIPTION_ENTRY: u8 = 0x12;
 
+/// The space of what is known of the namespace itself. It is no entity's, since ids are given from 1 on, and not
+/// the namespace's own: brokers of version 0.1 refuse what they do not know there, and never look here.
+const NAMESPACE_FACTS_SPACE: u64 = 1 << 63;
+const FACTS: u8 = 0x01;
+
 const DESCRIPTION: u8 = 0x01;
 const COUNTERS: u8 = 0x02;
 const RULE: u8 = 0x03;
@@ -49,6 +54,12 @@ pub enum RecordKey {
     Peer(PeerSource),
     /// The state of a session.
     SessionState,
+}
+
+/// Where it lies what is known of the namespace itself (CNT-10).
+#[must_use]
+pub fn namespace_facts_key() -> Key {
+    Key::of_space(NAMESPACE_FACTS_SPACE).then(&[FACTS])
 }
 
 /// The space of an entity: the prefix of all its keys.

@@ -31,6 +31,46 @@ pub struct Counters {
     pub last_used_at: Timestamp,
 }
 
+/// What is stored of the namespace itself (CNT-10).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespaceFacts {
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When name or tier were last changed.
+    pub modified_at: Timestamp,
+    /// The name since then.
+    pub name: Box<str>,
+    /// The name of the tier since then.
+    pub tier: Box<str>,
+}
+
+/// Writes what is stored of the namespace itself.
+pub fn write_namespace_facts(facts: &NamespaceFacts, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    for at in [facts.created_at, facts.modified_at] {
+        value.extend_from_slice(&at.ticks().to_be_bytes());
+    }
+    write_text(&facts.name, value);
+    write_text(&facts.tier, value);
+}
+
+/// Reads what is stored of the namespace itself.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_namespace_facts(value: &[u8]) -> Read<NamespaceFacts> {
+    let mut reader = Reader::new(value);
+    reader.version()?;
+    let found = NamespaceFacts {
+        created_at: reader.instant()?,
+        modified_at: reader.instant()?,
+        name: reader.text()?,
+        tier: reader.text()?,
+    };
+    reader.end()?;
+    Ok(found)
+}
+
 /// Writes what the namespace notes of a subscription.
 pub fn write_subscription_entry(topic: EntityId, name: &str, value: &mut Vec<u8>) {
     value.push(VERSION);

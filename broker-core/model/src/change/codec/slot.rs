@@ -3,7 +3,7 @@
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};
 use super::record::sub_queue_code;
-use crate::change::slot::{Slot, SlotState};
+use crate::change::slot::{Marks, Slot, SlotState};
 use crate::ids::SequenceNumber;
 
 /// The version of a slot whose message belongs to a session.
@@ -12,6 +12,11 @@ const VERSION_IN_SESSION: u8 = 2;
 const VERSION_PENDING: u8 = 3;
 /// The version of a slot whose message is never a duplicate, whatever else it is (DUP-14).
 const VERSION_NEVER_DUPLICATE: u8 = 4;
+/// The version of a slot whose publish has made copies, whatever else it is (FWD-33).
+const VERSION_COPIED: u8 = 5;
+/// What is said of one of that version in a byte.
+const HAS_TEXT: u8 = 1;
+const IS_NEVER_DUPLICATE: u8 = 2;
 
 /// Writes a slot, and the session its message belongs to; of a pending one, its destination instead; of
 /// one that waits at a topic, the entity in which it was dead-lettered. Its lock does not survive a restart, and what is read was durable.
@@ -23,8 +28,10 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
         SlotState::Pending => 3,
     };
     let sub_queue = sub_queue_code(slot.sub_queue);
+    let never_duplicate = slot.is_never_duplicate();
     let version = match (slot.state, text) {
-        _ if slot.never_duplicate => VERSION_NEVER_DUPLICATE,
+        _ if slot.copies_spent > 0 => VERSION_COPIED,
+        _ if never_duplicate => VERSION_NEVER_DUPLICATE,
         (SlotState::Pending, _) => VERSION_PENDING,
         (_, Some(_)) => VERSION_IN_SESSION,
         (_, None) => VERSION,
@@ -41,6 +48,14 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
         VERSION => {}
         VERSION_NEVER_DUPLICATE => {
             value.push(u8::from(text.is_some()));
+            if let Some(text) = text {
+                write_text(text, value);
+            }
+        }
+        VERSION_COPIED => {
+            value.extend_from_slice(&slot.copies_spent.to_be_bytes());
+            let never_duplicate = if never_duplicate { IS_NEVER_DUPLICATE } else { 0 };
+            value.push(never_duplicate | text.map_or(0, |_| HAS_TEXT));
             if let Some(text) = text {
                 write_text(text, value);
             }
@@ -65,7 +80,7 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     };
     let sub_queue = reader.sub_queue()?;
     let hops = reader.u8()?;
-    let slot = Slot {
+    let mut slot = Slot {
         enqueued_at: reader.instant()?,
         expires_at: reader.instant()?,
         enqueued_sequence: SequenceNumber(reader.u64()?),
@@ -77,18 +92,20 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         state,
         sub_queue,
         hops,
-        in_flight: false,
-        transferring: false,
-        never_duplicate: version == VERSION_NEVER_DUPLICATE,
+        marks: Marks::never_duplicate(version == VERSION_NEVER_DUPLICATE),
+        copies_spent: 0,
     };
     let text = match version {
         VERSION => None,
+        VERSION_COPIED => read_copied(&mut slot, &mut reader)?,
         VERSION_NEVER_DUPLICATE if !reader.switch()? => None,
         VERSION_NEVER_DUPLICATE | VERSION_IN_SESSION | VERSION_PENDING => Some(reader.str()?),
         _ => return Err("version is not known"),
     };
     let has_destination = match version {
-        VERSION_NEVER_DUPLICATE => slot.state == SlotState::Pending && text.is_some(),
+        VERSION_NEVER_DUPLICATE | VERSION_COPIED => {
+            slot.state == SlotState::Pending && text.is_some()
+        }
         _ => version == VERSION_PENDING,
     };
     if (slot.state == SlotState::Pending) != has_destination {
@@ -96,4 +113,18 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     }
     reader.end()?;
     Ok((slot, text))
+}
+
+/// Reads what only a slot of version 5 has, and the text beside it.
+fn read_copied<'a>(slot: &mut Slot, reader: &mut Reader<'a>) -> Read<Option<&'a str>> {
+    slot.copies_spent = reader.u16()?;
+    if slot.copies_spent == 0 {
+        return Err("a slot of this version has made copies");
+    }
+    let said = reader.u8()?;
+    if said & !(HAS_TEXT | IS_NEVER_DUPLICATE) != 0 {
+        return Err("something unknown is said of a message");
+    }
+    slot.marks = Marks::never_duplicate(said & IS_NEVER_DUPLICATE != 0);
+    if said & HAS_TEXT == 0 { Ok(None) } else { reader.str().map(Some) }
 }

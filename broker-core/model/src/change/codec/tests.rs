@@ -1,7 +1,7 @@
 //! Golden records: what was written once is read for ever.
 
 use super::*;
-use crate::change::slot::{Slot, SlotState};
+use crate::change::slot::{Marks, Slot, SlotState};
 use crate::description::{EntityStatus, SubscriptionDescription, TopicDescription};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
@@ -21,9 +21,8 @@ fn slot() -> Slot {
         state: SlotState::Deferred,
         sub_queue: SubQueue::Main,
         hops: 3,
-        in_flight: false,
-        transferring: false,
-        never_duplicate: false,
+        marks: Marks::NONE,
+        copies_spent: 0,
     }
 }
 
@@ -69,7 +68,7 @@ fn a_slot_of_version_3_stays_readable() {
 /// DESIGN D11, DUP-14: one whose sender gave no message id is of version 4, whatever else it is.
 #[test]
 fn a_slot_of_version_4_stays_readable() {
-    let fresh = Slot { never_duplicate: true, ..slot() };
+    let fresh = Slot { marks: Marks::never_duplicate(true), ..slot() };
     let pending = Slot { state: SlotState::Pending, ..fresh };
     let pending_fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
     for (slot, text, fields, end) in [
@@ -91,6 +90,40 @@ fn a_slot_of_version_4_stays_readable() {
         (SLOT_FIELDS, b"\x00\x00"),
     ] {
         assert!(read_slot(&[b"\x04", fields, end].concat()).is_err());
+    }
+}
+
+/// DESIGN D11, FWD-33: one whose publish has made copies is of version 5, whatever else it is.
+#[test]
+fn a_slot_of_version_5_stays_readable() {
+    let copied = Slot { copies_spent: 0x0142, ..slot() };
+    let fresh = Slot { marks: Marks::never_duplicate(true), ..copied };
+    let pending = Slot { state: SlotState::Pending, ..copied };
+    let pending_fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
+    for (slot, text, fields, end) in [
+        (copied, None, SLOT_FIELDS, &b"\x01\x42\x00"[..]),
+        (copied, Some("s1"), SLOT_FIELDS, b"\x01\x42\x01\x00\x00\x00\x02s1"),
+        (fresh, None, SLOT_FIELDS, b"\x01\x42\x02"),
+        (fresh, Some("s1"), SLOT_FIELDS, b"\x01\x42\x03\x00\x00\x00\x02s1"),
+        (pending, Some("a/b"), &pending_fields, b"\x01\x42\x01\x00\x00\x00\x03a/b"),
+    ] {
+        let golden = [b"\x05", fields, end].concat();
+        let mut written = Vec::new();
+        write_slot(&slot, text, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_slot(&golden), Ok((slot, text)));
+    }
+    for (fields, end) in [
+        (&pending_fields[..], &b"\x01\x42\x00"[..]),
+        (SLOT_FIELDS, b""),
+        (SLOT_FIELDS, b"\x01"),
+        (SLOT_FIELDS, b"\x00\x00\x00"),
+        (SLOT_FIELDS, b"\x01\x42"),
+        (SLOT_FIELDS, b"\x01\x42\x04"),
+        (SLOT_FIELDS, b"\x01\x42\x01"),
+        (SLOT_FIELDS, b"\x01\x42\x00\x00"),
+    ] {
+        assert!(read_slot(&[b"\x05", fields, end].concat()).is_err());
     }
 }
 
@@ -212,6 +245,25 @@ fn the_key_of_a_rule_stays_the_same() {
     let key = rule_key(EntityId(7), 0x0f);
     assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f");
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
+}
+
+/// DESIGN D11, CNT-10: what is known of the namespace itself.
+#[test]
+fn the_facts_of_the_namespace_stay_readable() {
+    let golden = b"\x01\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
+        \x00\x00\x00\x04shop\x00\x00\x00\x07Premium";
+    let facts = NamespaceFacts {
+        created_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
+        modified_at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+        name: "shop".into(),
+        tier: "Premium".into(),
+    };
+    let mut written = Vec::new();
+    write_namespace_facts(&facts, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_namespace_facts(golden), Ok(facts));
+    assert!(read_namespace_facts(&golden[..golden.len() - 1]).is_err());
+    assert_eq!(namespace_facts_key().as_bytes(), b"\x80\0\0\0\0\0\0\0\x01");
 }
 
 /// DESIGN D11: what the namespace notes of each kind of entity.

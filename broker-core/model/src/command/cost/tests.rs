@@ -26,6 +26,7 @@ fn arrival(bytes: usize) -> PeerArrival {
         enqueued_at: Timestamp::NONE,
         enqueued_sequence: SequenceNumber(1),
         hops: 1,
+        copies_spent: 0,
         dead_letter_source: None,
     }
 }
@@ -63,7 +64,7 @@ fn a_command_costs_what_it_brings() {
             Command::SendVia { destination: Arc::from("b"), messages: vec![message(100); 2] },
             2,
             2 * one,
-            Some((2 * (one + 256), 0)),
+            Some((2 * (one + 256 + 1), 0)),
         ),
         // A topic publishes what another broker forwards, and remembers it.
         (

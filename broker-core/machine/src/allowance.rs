@@ -1,0 +1,133 @@
+//! How many copies one message becomes at most, over all its hops (FWD-33).
+//!
+//! A message does not know the others that its publish has made, so what may still be made is divided among
+//! them when they are made, and each goes on with its part. What is spent is stored with a message, not what is
+//! left: then most have nothing to store, and a limit that is raised holds for all.
+
+/// Copies that a message and all that comes of it may still become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allowance {
+    copy_count_max: u16,
+    left: u16,
+}
+
+/// What each copy of a publish has spent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shares {
+    /// One that goes on to another entity.
+    pub(crate) going_on: u16,
+    /// One that rests where it is. It may go on later, if it is dead-lettered or its subscription is changed.
+    pub(crate) resting: u16,
+}
+
+impl Allowance {
+    /// What is left to a message that has spent so many.
+    pub(crate) const fn of(copy_count_max: u16, spent: u16) -> Self {
+        Self { copy_count_max, left: copy_count_max.saturating_sub(spent) }
+    }
+
+    /// How many copies may still be made.
+    pub(crate) const fn left(self) -> u16 {
+        self.left
+    }
+
+    /// Whether so many copies may be made.
+    pub(crate) fn suffices(self, count: usize) -> bool {
+        count <= usize::from(self.left)
+    }
+
+    /// Makes so many copies, and divides what is left then: those that go on share one half, those that rest
+    /// the other, and if there are none of a kind, the others share all. A topic with 2,000 subscriptions of
+    /// which one forwards leaves that one 4,000, not 4.
+    pub(crate) fn divide(self, going_on: usize, resting: usize) -> Shares {
+        let left = usize::from(self.left).saturating_sub(going_on.saturating_add(resting));
+        let to_resting = match (going_on, resting) {
+            (_, 0) => 0,
+            (0, resting) => left / resting,
+            (_, resting) => left / 2 / resting,
+        };
+        let to_going_on = left.saturating_sub(to_resting * resting).checked_div(going_on);
+        Shares {
+            going_on: self.spent_with(to_going_on.unwrap_or(0)),
+            resting: self.spent_with(to_resting),
+        }
+    }
+
+    fn spent_with(self, left: usize) -> u16 {
+        self.copy_count_max.saturating_sub(u16::try_from(left).unwrap_or(u16::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u16 = 10_000;
+
+    fn left(spent: u16) -> u16 {
+        Allowance::of(MAX, spent).left()
+    }
+
+    /// FWD-33
+    #[test]
+    fn what_is_left_is_divided_among_the_copies() {
+        let whole = Allowance::of(MAX, 0);
+        // A circle of topics with 30 subscriptions each, which all forward.
+        let first = whole.divide(30, 0);
+        assert_eq!(left(first.going_on), 332);
+        let second = Allowance::of(MAX, first.going_on).divide(30, 0);
+        assert_eq!(left(second.going_on), 10);
+        assert!(!Allowance::of(MAX, second.going_on).suffices(30));
+        // One of many goes on.
+        let one = whole.divide(1, 1_999);
+        assert_eq!((left(one.going_on), left(one.resting)), (8_000 - 2 * 1_999, 2));
+        assert_eq!(left(whole.divide(0, 1).resting), 9_999);
+        assert_eq!(left(whole.divide(0, 10_000).resting), 0);
+        assert!(whole.suffices(10_000) && !whole.suffices(10_001));
+    }
+
+    /// FWD-33: a limit that was lowered leaves nothing to what had spent more, one that was raised leaves more.
+    #[test]
+    fn a_limit_that_is_changed_holds_for_what_is_stored() {
+        let spent = Allowance::of(MAX, 0).divide(100, 0).going_on;
+        assert_eq!(Allowance::of(5_000, spent).left(), 0);
+        assert_eq!(Allowance::of(20_000, spent).left(), 10_000 + left(spent));
+    }
+
+    /// What a message becomes by a path of publishes, in each of which one of its copies goes on, and the
+    /// others would do the same.
+    fn copies_of_all(allowance: Allowance, path: &[(usize, usize)]) -> u64 {
+        let Some(((going_on, resting), rest)) = path.split_first() else { return 0 };
+        if !allowance.suffices(going_on + resting) {
+            return 0;
+        }
+        let shares = allowance.divide(*going_on, *resting);
+        let of = |spent| copies_of_all(Allowance::of(allowance.copy_count_max, spent), rest);
+        let beyond = *going_on as u64 * of(shares.going_on) + *resting as u64 * of(shares.resting);
+        (going_on + resting) as u64 + beyond
+    }
+
+    /// FWD-33: however topics forward, and whatever rests and goes on later, one message becomes no more
+    /// copies than it may. Some come near to it.
+    #[test]
+    fn no_message_becomes_more_copies_than_it_may() {
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let mut nearest = 0.0_f64;
+        for _ in 0..20_000 {
+            let copy_count_max = u16::try_from(1 + random(u64::from(u16::MAX))).unwrap();
+            let wide = 1 + random(200);
+            let mut width = || usize::try_from(random(wide)).unwrap();
+            let path: Vec<(usize, usize)> = (0..5).map(|_| (width(), width())).collect();
+            let made = copies_of_all(Allowance::of(copy_count_max, 0), &path);
+            assert!(made <= u64::from(copy_count_max), "{made} of {copy_count_max}: {path:?}");
+            nearest = nearest.max(made as f64 / f64::from(copy_count_max));
+        }
+        assert!(nearest > 0.9, "{nearest}");
+    }
+}

@@ -1,0 +1,89 @@
+//! A process in which somebody else has all descriptors: the store uses those it has kept, waits when even these are
+//! gone, and goes on. In a process of its own, since the limit is the process's.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(unix)]
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use peeklock_record::{Batch, Key};
+use peeklock_store::journal::{Journal, JournalConfig};
+use peeklock_store::{BatchId, Shard, Store, Submission};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+const SEGMENT_BYTES: u64 = 256 << 10;
+const CONTENT_BYTES: usize = 100 << 10;
+/// Two of them fill a segment, so that there are far more rolls than descriptors that are kept.
+const BATCHES: u64 = 60;
+/// A store that has not answered for so long waits for a descriptor.
+const WAITS: Duration = Duration::from_secs(3);
+
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// DESIGN D11: a roll of the log for which there is no descriptor is no failure: what was submitted waits until there
+/// is one, and all of it is stored.
+#[test]
+fn the_log_rolls_on_when_descriptors_are_there_again() {
+    let place = Place(std::env::temp_dir().join(format!("descriptors-{}", std::process::id())));
+    let config = JournalConfig {
+        segment_bytes: SEGMENT_BYTES,
+        free_bytes_min: 0,
+        ..JournalConfig::default()
+    };
+    let journal: Arc<dyn Store> = Journal::open(&place.0, config).unwrap();
+    let (fence, BatchId(first)) = journal.acquire(Shard(0)).unwrap();
+    let before = getrlimit(Resource::Nofile);
+    let mut lowered = before;
+    lowered.current = Some(64);
+    setrlimit(Resource::Nofile, lowered).unwrap();
+    let mut others = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        others.push(file);
+    }
+    let (done, completed) = channel();
+    for number in 0..BATCHES {
+        let mut batch = Batch::default();
+        let key = Key::of_space(1).then(&number.to_be_bytes());
+        batch.put_with_content(&key, Bytes::from(vec![1; CONTENT_BYTES]), |_| {});
+        batch.require_sync();
+        let id = BatchId(first + number);
+        let submission = Submission { id, fences: vec![fence], batch: Arc::new(batch) };
+        let done = done.clone();
+        journal.submit(submission, Box::new(move |result| done.send(result).unwrap()));
+    }
+    let mut count = 0;
+    let mut had_to_wait = false;
+    while count < BATCHES {
+        match completed.recv_timeout(WAITS) {
+            Ok(result) => {
+                result.unwrap();
+                count += 1;
+            }
+            Err(RecvTimeoutError::Timeout) if !had_to_wait => {
+                had_to_wait = true;
+                others.clear();
+                setrlimit(Resource::Nofile, before).unwrap();
+            }
+            Err(error) => unreachable!("{count} of {BATCHES} are stored, then {error}"),
+        }
+    }
+    assert!(had_to_wait, "there were descriptors enough, so that this shows nothing");
+    journal.close().unwrap();
+    drop(journal);
+    let journal: Arc<dyn Store> = Journal::open(&place.0, JournalConfig::default()).unwrap();
+    let mut stored = 0;
+    journal.scan(Key::of_space(1).as_bytes(), &mut |_, _| stored += 1).unwrap();
+    assert_eq!(stored, BATCHES);
+    journal.close().unwrap();
+}
