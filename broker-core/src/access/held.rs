@@ -39,6 +39,8 @@ pub struct Held {
 #[derive(Default)]
 struct State {
     epoch: Option<Mark>,
+    /// The policy that it rests on, if there is one.
+    policy: Option<Arc<str>>,
     /// Why nothing is granted, if an authorizer said so.
     refusal: Option<Rejection>,
     links: HashMap<ReceiverId, OpenLink>,
@@ -100,6 +102,7 @@ impl Held {
         let seen = self.lapses.bell.count();
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
+        state.policy.clone_from(&grant.by);
         state.refusal = None;
         let is_limited = grant.until.is_some() || grant.epoch.is_some();
         self.is_limited.store(is_limited, Ordering::Relaxed);
@@ -120,7 +123,8 @@ impl Held {
             self.lapses.forget(self.key);
         }
         if has_open && !widened.contains(Action::Receive) {
-            self.close(&Rejection::unauthorized(rights::missing(Action::Receive)));
+            let policy = grant.by.as_deref();
+            self.close(&Rejection::unauthorized(rights::missing(Action::Receive, policy)));
         }
     }
 
@@ -211,10 +215,12 @@ impl Held {
             let detail = "this command is given by the broker itself, to its own entities";
             return Rejection::invalid_operation(detail);
         }
+        let state = self.lock();
+        let missing = || rights::missing(action, state.policy.as_deref());
         judgement
             .reason
-            .or_else(|| self.lock().refusal.clone())
-            .unwrap_or_else(|| Rejection::unauthorized(rights::missing(action)))
+            .or_else(|| state.refusal.clone())
+            .unwrap_or_else(|| Rejection::unauthorized(missing()))
     }
 
     /// Why a command is refused; of a commit, why one of its operations is.
