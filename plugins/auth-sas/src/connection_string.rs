@@ -239,7 +239,7 @@ mod tests {
         ConnectionString::parse(text).unwrap_err().detail().to_owned()
     }
 
-    /// SEC-18, SEC-21: keys ignore case, values may have `=`, unknown keys are ignored.
+    /// SEC-18: keys ignore case, values may have `=`, unknown keys are ignored.
     #[test]
     fn a_connection_string_is_pairs() {
         let read = ConnectionString::parse(WHOLE).unwrap();
@@ -287,7 +287,7 @@ mod tests {
         assert!(refusal("Endpoint=sb://a;hidden").contains("no Key=Value"));
     }
 
-    /// SEC-20: another entity than its own is refused.
+    /// Another entity than its own is refused.
     #[test]
     fn an_entity_path_restricts() {
         let read = ConnectionString::parse(WHOLE).unwrap();

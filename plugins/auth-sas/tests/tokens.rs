@@ -416,7 +416,7 @@ async fn a_list_holds_what_a_token_covers() {
     world.stop().await;
 }
 
-/// SEC-19, SEC-20: what a client makes of a connection string is let in, at its entity.
+/// SEC-19: what a client makes of a connection string is let in, at its entity.
 #[tokio::test]
 async fn a_connection_string_opens_the_door() {
     let world = World::with_policies().await;
