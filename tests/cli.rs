@@ -348,6 +348,8 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     );
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    let mode = std::fs::metadata(directory.join("kept")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "the journal has keys in it");
     assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "{}").0, 201);
     let (code, answer) =
         server.ask("PUT", "/$api/v1/queues/orders/policies/team", r#"{"rights": ["Send"]}"#);
