@@ -31,6 +31,7 @@ mod schedule;
 mod send;
 mod session;
 mod subscription;
+mod token;
 mod top;
 mod topic;
 
@@ -208,6 +209,9 @@ enum Command {
     /// Give brokers names, and choose one
     #[command(subcommand, after_help = context::HELP)]
     Context(context::ContextCommand),
+    /// Sign a token with the key of a connection string
+    #[command(after_help = token::HELP)]
+    Token(token::TokenFlags),
     /// Read everything that is stored, offline, and tell what is damaged
     #[command(after_help = VERIFY_HELP)]
     Verify(scrub::ScrubFlags),
@@ -367,6 +371,7 @@ pub fn run() -> ExitCode {
         Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Context(command)) => context::run(&command),
+        Some(Command::Token(flags)) => token::run(&flags),
         Some(Command::Completions(flags)) => completions::run(&flags),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };

@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
+use peeklock::contract::browser::split_host;
 use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
 use peeklock::forward_peeklock::PeerConfig;
 use peeklock::forward_webhook::WebhookConfig;
@@ -195,6 +196,8 @@ pub struct SecuritySection {
     pub allow_anonymous: Scalar<bool>,
     /// Whether that is meant on addresses that are not loopback too (SEC-17).
     pub i_know: Scalar<bool>,
+    /// Whether the host in a token has to be one by which this broker is known (SEC-13).
+    pub strict_audience: Scalar<bool>,
 }
 
 /// The log.
@@ -472,18 +475,28 @@ impl Config {
         [("http.address", self.http.address.0), ("websocket.address", self.websocket.address.0)]
     }
 
+    /// The hosts by which clients know this broker, as the configuration names them.
+    pub fn known_hosts(&self) -> Vec<String> {
+        let url = self.http.public_url.0.split_once("://").map_or("", |(_, rest)| rest);
+        let public = url.split('/').next().and_then(split_host).map(|(host, _)| host.to_owned());
+        let allowed = self.http.allowed_hosts.0.iter().chain(&self.websocket.allowed_hosts.0);
+        let hosts = allowed.filter_map(|host| split_host(host)).map(|(host, _)| host.to_owned());
+        hosts.chain(public).collect()
+    }
+
     /// Anonymous clients are served on loopback only, unless that is confirmed (SEC-17).
     fn judge_access(&self, address: SocketAddr) -> Result<(), String> {
-        let SecuritySection { allow_anonymous: Scalar(anonymous), i_know: Scalar(confirmed) } =
-            self.security;
+        let SecuritySection {
+            allow_anonymous: Scalar(anonymous), i_know: Scalar(confirmed), ..
+        } = self.security;
         if !anonymous || confirmed || address.ip().is_loopback() {
             return Ok(());
         }
         Err(format!(
             "`{address}` is not a loopback address, and security.allow_anonymous = true would let \
              everybody who reaches it read and delete every message; listen on 127.0.0.1, or confirm \
-             with security.i_know = true (security.allow_anonymous = false refuses everybody, as long as \
-             there are no policies)"
+             with security.i_know = true; with security.allow_anonymous = false only those are let in who show a \
+             token of a policy"
         ))
     }
 

@@ -1,6 +1,5 @@
 //! The program `peeklock`: a broker as a process, and its tools.
 
-mod access;
 mod bench;
 mod cli;
 mod config;

@@ -5,21 +5,22 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use peeklock::contract::{AllowAll, Authorizer, Forwarder, Transport};
+use peeklock::auth_sas::{SasAuthorizer, SasConfig};
+use peeklock::contract::{Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
+use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
 
-use crate::access::RefuseAll;
 use crate::config::{ConfigError, Loaded};
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
-/// Makes an authorizer, if the configuration asks for it.
-type MakeAuthorizer = fn(&Loaded) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
+/// Makes an authorizer over the policies of the broker, if the configuration asks for it.
+type MakeAuthorizer = fn(&Loaded, &Policies) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
 /// Makes a transport; the hook renders the metrics page.
 type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
 
@@ -30,8 +31,7 @@ type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
 
 /// The first that the configuration asks for decides who may do what; the last one always serves.
-pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
-    [("anonymous", authorize_everybody), ("nobody", authorize_nobody)];
+pub const AUTHORIZERS: [(&str, MakeAuthorizer); 1] = [("sas", authorize_by_policies)];
 
 /// All are started.
 pub const TRANSPORTS: [(&str, MakeTransport); 2] = [("http", http), ("websocket", websocket)];
@@ -57,12 +57,16 @@ fn memory(_: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)))
 }
 
-fn authorize_everybody(loaded: &Loaded) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
-    Ok(loaded.config.security.allow_anonymous.0.then(|| Arc::new(AllowAll) as Arc<dyn Authorizer>))
-}
-
-fn authorize_nobody(_: &Loaded) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
-    Ok(Some(Arc::new(RefuseAll)))
+fn authorize_by_policies(
+    loaded: &Loaded,
+    policies: &Policies,
+) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
+    let config = &loaded.config;
+    let mut sas = SasConfig::closed();
+    sas.allow_anonymous = config.security.allow_anonymous.0;
+    sas.beyond_loopback = config.security.i_know.0;
+    sas.audience_hosts = config.security.strict_audience.0.then(|| config.known_hosts());
+    Ok(Some(Arc::new(SasAuthorizer::new(policies, sas))))
 }
 
 /// Threads of a listener; zero is one per core.

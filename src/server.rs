@@ -1,6 +1,7 @@
 //! The life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
 
 mod banner;
+mod root_key;
 mod signals;
 
 use std::io::{self, Write as _};
@@ -13,12 +14,14 @@ use peeklock::contract::{RunningTransport, TransportError};
 use peeklock::description::QueueUpdate;
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
+use peeklock::policies::Policies;
 use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
 use crate::config::{ConfigError, Loaded, QueueDeclaration, differences};
 use crate::{files, memory, registry};
 use banner::{Banner, Listener};
+pub use root_key::FILE as ROOT_KEY_FILE;
 use signals::Signals;
 
 /// How long requests in progress may take after a signal (DESIGN section 6).
@@ -56,6 +59,17 @@ pub enum ServeError {
         /// What the transport said.
         #[source]
         source: TransportError,
+    },
+    /// The first key could not be put where its operator finds it (SEC-25).
+    #[error(
+        "`{path}` cannot be written: {source}; it is where the connection string of the root policy is kept"
+    )]
+    RootKey {
+        /// Where it should be.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
     },
     /// The broker can do its work no more.
     #[error("broker has failed: {0}")]
@@ -111,7 +125,9 @@ pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
     fit(&mut loaded);
     let loaded = &loaded;
     warn(loaded);
-    let (broker, transports) = start(loaded).await?;
+    let policies = Policies::new();
+    let (broker, transports) = start(loaded, &policies).await?;
+    let _root_key = root_key::keep(loaded, &policies, &transports)?;
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
     greet(loaded, &broker, &transports, is_new);
     let outcome = tokio::select! {
@@ -157,11 +173,13 @@ fn fit(loaded: &mut Loaded) {
 /// Says what an operator should know before the first message.
 fn warn(loaded: &Loaded) {
     let config = &loaded.config;
-    if !config.security.allow_anonymous.0 {
+    if !config.security.allow_anonymous.0 && config.server.ephemeral.0 {
         tracing::warn!(
-            "every client is refused: security.allow_anonymous is false and this version has no \
-             policies"
+            "every client is refused: security.allow_anonymous is false, and with --ephemeral there is no file \
+             with a first key"
         );
+    } else if !config.security.allow_anonymous.0 {
+        tracing::debug!("clients are let in with a token of a policy");
     } else if let Some((_, address)) =
         config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
     {
@@ -186,7 +204,7 @@ fn warn(loaded: &Loaded) {
 
 type Running = (&'static str, Box<dyn RunningTransport>);
 
-async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
+async fn start(loaded: &Loaded, policies: &Policies) -> Result<(Broker, Vec<Running>), ServeError> {
     // Before the broker: its threads look their counters up once.
     let recorder =
         metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
@@ -211,9 +229,10 @@ async fn start(loaded: &Loaded) -> Result<(Broker, Vec<Running>), ServeError> {
             source,
         })?;
     tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
-    let mut builder = Broker::builder().settings(loaded.settings.clone()).store(store);
+    let mut builder =
+        Broker::builder().settings(loaded.settings.clone()).store(store).policies(policies);
     for (name, make) in registry::AUTHORIZERS {
-        if let Some(authorizer) = make(loaded)? {
+        if let Some(authorizer) = make(loaded, policies)? {
             tracing::debug!(authorizer = name, "authorizer is ready");
             builder = builder.authorizer(authorizer);
             break;

@@ -72,11 +72,16 @@ impl Server {
 
     /// Asks and returns the status line's code and the whole answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_with("", method, path, body)
+    }
+
+    /// The same with more lines of the head.
+    fn ask_with(&self, head: &str, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\nConnection: close\r\n{head}\r\n{body}",
             self.address,
             body.len()
         )
@@ -306,7 +311,7 @@ fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
 
 /// SEC-17.
 #[test]
-fn without_anonymous_access_clients_are_refused_with_the_setting() {
+fn without_anonymous_access_clients_are_told_how_to_get_in() {
     let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n";
     let server = Server::start(peeklock(
         "closed",
@@ -315,8 +320,64 @@ fn without_anonymous_access_clients_are_refused_with_the_setting() {
     ));
     let (code, answer) = server.ask("POST", "/orders/messages", "one");
     assert_eq!(code, 401, "{answer}");
-    assert!(answer.contains("security.allow_anonymous"), "{answer}");
+    assert!(answer.contains("connection string of a policy"), "{answer}");
     assert_eq!(server.get("/readyz").0, 200);
+}
+
+/// SEC-17, HTP-02: the first key is in a file that its owner alone reads; a policy is created with nothing to show, and from
+/// then on only a token lets anybody in, also after a restart. The file follows the key.
+#[test]
+fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT];
+    let first = peeklock("first-key", "", &flags);
+    let directory = first.get_current_dir().unwrap().to_owned();
+    // In the directory as it is then.
+    let again = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(arguments).current_dir(&directory).stdin(Stdio::null());
+        command.env_remove("PEEKLOCK_CONNECTION_STRING");
+        command
+    };
+    let server = Server::start(first);
+    let file = directory.join("kept/root.connection-string");
+    let string = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        string.starts_with("Endpoint=sb://127.0.0.1:")
+            && string.contains("UseDevelopmentEmulator=true")
+    );
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mode = std::fs::metadata(directory.join("kept")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "the journal has keys in it");
+    assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "{}").0, 201);
+    let (code, answer) =
+        server.ask("PUT", "/$api/v1/queues/orders/policies/team", r#"{"rights": ["Send"]}"#);
+    assert_eq!(code, 201, "{answer}");
+    assert_eq!(server.ask("POST", "/orders/messages", "one").0, 401);
+    assert_eq!(server.stop("-TERM").0, 0);
+
+    let server = Server::start(again(&flags));
+    assert_eq!(server.ask("POST", "/orders/messages", "one").0, 401, "for good");
+    let (code, signed, log) = run(again(&["token", "--data-dir", "kept"]));
+    assert_eq!(code, 0, "{log}");
+    let header = format!("Authorization: {}\r\n", signed.trim());
+    let ask = |method: &str, path: &str, body: &str| server.ask_with(&header, method, path, body);
+    let string = std::fs::read_to_string(&file).unwrap();
+    let mut listing = again(&["queue", "list"]);
+    let (code, listed, log) = run({
+        listing.env("PEEKLOCK_CONNECTION_STRING", string.trim());
+        listing
+    });
+    assert_eq!(code, 0, "{log}");
+    assert!(listed.contains("orders"), "{listed}");
+    assert_eq!(ask("POST", "/orders/messages", "one").0, 201);
+    let regenerate = "/$api/v1/policies/RootManageSharedAccessKey/regenerate";
+    assert_eq!(ask("POST", regenerate, r#"{"key": "primary"}"#).0, 200);
+    assert_eq!(ask("POST", "/orders/messages", "one").0, 401);
+    let (code, _, log) = run(again(&["token", "--data-dir", "elsewhere"]));
+    assert_eq!(code, 4, "{log}");
+    assert!(log.contains("--data-dir"), "{log}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! (Data path, step 1 to 2.)
 
 mod entity;
+mod policies;
 mod queues;
 mod topics;
 
@@ -33,6 +34,7 @@ use crate::limits::Tier;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
 use crate::permits::Budget;
+use crate::policies::Policies;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
@@ -48,6 +50,7 @@ pub struct Shared {
     pub(crate) edge: Edge,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) lapses: Arc<Lapses>,
+    pub(crate) policies: Policies,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
     /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold

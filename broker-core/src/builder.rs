@@ -18,6 +18,7 @@ use crate::error::Rejection;
 use crate::forwarders::Forwarders;
 use crate::inbound::{Edge, Entropy};
 use crate::permits::Budget;
+use crate::policies::Policies;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::time::Timestamp;
@@ -38,6 +39,9 @@ pub enum StartError {
     /// The store could not be read or owned.
     #[error("store cannot be opened: {0}")]
     Store(#[from] StoreError),
+    /// Another broker has these policies.
+    #[error("the policies are those of another broker; each one has its own")]
+    Policies,
     /// The system gave no random bits.
     #[error("no random bits: {0}")]
     Entropy(String),
@@ -55,6 +59,7 @@ pub struct BrokerBuilder {
     clock: Option<Arc<dyn Clock>>,
     store: Option<Arc<dyn Store>>,
     authorizer: Arc<dyn Authorizer>,
+    policies: Option<Policies>,
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
 }
@@ -66,6 +71,7 @@ impl Default for BrokerBuilder {
             clock: None,
             store: None,
             authorizer: Arc::new(AllowAll),
+            policies: None,
             arbiter_count: None,
             forwarders: Vec::new(),
         }
@@ -113,6 +119,14 @@ impl BrokerBuilder {
         self
     }
 
+    /// Where the policies of the broker are held, for an authorizer that looks them up there. With this a
+    /// namespace without policies gets its first one (SEC-04). One broker each.
+    #[must_use]
+    pub fn policies(mut self, policies: &Policies) -> Self {
+        self.policies = Some(policies.clone());
+        self
+    }
+
     /// How many threads serve entities; by default as many as there are cores.
     #[must_use]
     pub const fn arbiters(mut self, count: usize) -> Self {
@@ -147,7 +161,13 @@ impl BrokerBuilder {
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
         let fresh_key = entropy()?.next_u128().to_be_bytes();
-        let loaded = namespace::load(&*store, &self.settings, now, fresh_key)?;
+        let mut loaded = namespace::load(&*store, &self.settings, now, fresh_key)?;
+        loaded.has_policies = self.policies.is_some();
+        let policies = self.policies.unwrap_or_default();
+        if policies.is_taken() {
+            return Err(StartError::Policies);
+        }
+        policies.begin(&clock);
         let budget =
             Budget::of_broker(limits.broker_inbound_bytes_max, limits.broker_inbound_count_max);
         let shared = Arc::new(Shared {
@@ -164,6 +184,7 @@ impl BrokerBuilder {
             directory: Directory::default(),
             authorizer: self.authorizer,
             lapses: Arc::default(),
+            policies,
             parking: budget.parking(),
             management: budget.parking(),
             outbound: Budget::new(limits.broker_outbound_bytes_max),

@@ -44,6 +44,7 @@ pub mod call;
 pub mod census;
 pub mod contract;
 mod forwarders;
+pub mod policies;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;

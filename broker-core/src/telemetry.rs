@@ -26,6 +26,8 @@ pub const MATERIALISED: &str = "peeklock_messages_materialised_total";
 pub const UNDELIVERED: &str = "peeklock_messages_undelivered_total";
 /// Rejections and failures answered, by `condition`.
 pub const REJECTED: &str = "peeklock_rejections_total";
+/// Tokens that were refused, by `cause`.
+pub const UNAUTHORIZED: &str = "peeklock_tokens_refused_total";
 /// Entities rebuilt after a failure.
 pub const REBUILT: &str = "peeklock_entity_rebuilds_total";
 /// Seconds from submission of a batch until it is durable.
@@ -40,6 +42,7 @@ pub fn describe() {
     describe_counter!(MATERIALISED, "Scheduled messages enqueued");
     describe_counter!(UNDELIVERED, "Messages received and deleted, and written to nobody");
     describe_counter!(REJECTED, "Rejections and failures answered, by condition");
+    describe_counter!(UNAUTHORIZED, "Tokens refused, by cause");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
@@ -92,6 +95,11 @@ pub fn count_undelivered(count: u64) {
 /// Counts one answer that was an error.
 pub(crate) fn count_rejection(condition: crate::condition::Condition) {
     counter!(REJECTED, "condition" => condition.name()).increment(1);
+}
+
+/// Counts one token that was refused, or that was missing; for authorizers.
+pub fn count_unauthorized(cause: &'static str) {
+    counter!(UNAUTHORIZED, "cause" => cause).increment(1);
 }
 
 /// Counts one rebuild.

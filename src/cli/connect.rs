@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use peeklock::auth_sas::ConnectionString;
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
@@ -13,10 +14,12 @@ use peeklock::websocket::client::{Client, ClientOptions, connect_with};
 use super::contexts::{self, Contexts, DEFAULT};
 use super::interrupt::Interrupt;
 use super::terminal::{Out, line, note};
-use super::{Failure, exit};
+use super::{Failure, exit, token};
 
 /// How long a command that is to end tries to get a lost connection back.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
+/// How long a token is good that a command signs for itself. A command that goes on for longer ends with it.
+const TOKEN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a command may take to end in order after Ctrl-C.
@@ -34,6 +37,10 @@ pub struct Common {
     /// Context to use for this command, by its name; PEEKLOCK_CONTEXT does the same
     #[arg(long, value_name = "NAME", conflicts_with = "url", help_heading = "Connection")]
     context: Option<String>,
+    /// Connection string of a policy of the broker, which says where it is, too;
+    /// PEEKLOCK_CONNECTION_STRING does the same and is seen by nobody else
+    #[arg(long, value_name = "STRING", conflicts_with_all = ["url", "context"], help_heading = "Connection")]
+    connection_string: Option<String>,
     /// Form of what is told
     #[arg(short, long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub output: Output,
@@ -86,11 +93,17 @@ impl Common {
             })?;
             Ok(Target { url, token: token.clone().or(context.token), source })
         };
+        if let Some(string) = &self.connection_string {
+            return of_connection_string(string, "--connection-string");
+        }
         if let Some(url) = &self.url {
             return Ok(Target { url: url.clone(), token, source: "--url".to_owned() });
         }
         if let Some(name) = &self.context {
             return of_context(name, format!("context `{name}`"));
+        }
+        if let Some(string) = variable("PEEKLOCK_CONNECTION_STRING") {
+            return of_connection_string(&string, "PEEKLOCK_CONNECTION_STRING");
         }
         if let Some(text) = variable("PEEKLOCK_URL") {
             let url = contexts::url(&text)
@@ -157,6 +170,22 @@ impl Common {
     }
 }
 
+/// The broker that a connection string names, and a token by it.
+fn of_connection_string(text: &str, source: &str) -> Result<Target, Failure> {
+    let refused = |detail: &str| Failure::usage(format!("{source}: {detail}"));
+    let string = ConnectionString::parse(text).map_err(|error| refused(error.detail()))?;
+    if !string.use_development_emulator {
+        return Err(refused(
+            "this version speaks no TLS, and without it a broker is talked to only if the connection string says \
+             UseDevelopmentEmulator=true",
+        ));
+    }
+    let url =
+        contexts::url(&format!("ws://{}", string.endpoint)).map_err(|error| refused(&error))?;
+    let token = Some(string.token(token::in_time(TOKEN_TIME)));
+    Ok(Target { url, token, source: source.to_owned() })
+}
+
 async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure> {
     let mut options = ClientOptions::default();
     options.token = target.token.as_deref().map(Arc::from);
@@ -178,8 +207,8 @@ async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure>
             )
         }
         Condition::Unauthorized => Failure::Failed(format!(
-            "{url} ({source}) lets nobody in without a valid token: {}; PEEKLOCK_TOKEN or \
-             `peeklock context add --token-file` gives one",
+            "{url} ({source}) lets nobody in without a valid token: {}; PEEKLOCK_CONNECTION_STRING, \
+             PEEKLOCK_TOKEN or `peeklock context add --token-file` gives one",
             line(error.detail())
         )),
         _ => error.into(),

@@ -62,6 +62,7 @@ limits! {
     subscription_count_max: usize,
     rule_sql_count_max: usize,
     rule_correlation_count_max: usize,
+    policy_count_max: usize,
     list_count_max: usize,
     lock_duration_min: TimeSpan,
     lock_duration_default: TimeSpan,

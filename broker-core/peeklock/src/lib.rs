@@ -35,6 +35,7 @@
 //! - An actix actor or a function becomes a receiver through [`Client::consume`]: its outcome settles.
 //! - `http` and `websocket` serve the same broker to clients on the network; `websocket::client` is such a
 //!   client, `metrics_prometheus` renders metrics.
+//! - `auth_sas` lets in who has signed with a key of a policy ([`policies`]).
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
 //!   what a store does.
@@ -44,7 +45,7 @@
 //! # Features
 //!
 //! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `http`,
-//! `websocket`, `websocket-client`, `forward-log`, `forward-peeklock`, `forward-webhook` and `metrics-prometheus`
+//! `websocket`, `websocket-client`, `auth-sas`, `forward-log`, `forward-peeklock`, `forward-webhook` and `metrics-prometheus`
 //! add the modules of these names; `full` is all of them, `testing` the kit for tests of stores. The program
 //! `peeklock` is the package `peeklock-server`.
 
@@ -65,6 +66,13 @@ pub mod http {
 pub mod websocket {
     #[doc(inline)]
     pub use peeklock_websocket::*;
+}
+
+/// Lets in who has signed with a key of a policy, and reads connection strings.
+#[cfg(feature = "auth-sas")]
+pub mod auth_sas {
+    #[doc(inline)]
+    pub use peeklock_auth_sas::*;
 }
 
 /// Forwards messages into the log, for destinations such as `log://info`.

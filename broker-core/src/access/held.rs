@@ -39,6 +39,8 @@ pub struct Held {
 #[derive(Default)]
 struct State {
     epoch: Option<Mark>,
+    /// The policy that it rests on, if there is one.
+    policy: Option<Arc<str>>,
     /// Why nothing is granted, if an authorizer said so.
     refusal: Option<Rejection>,
     links: HashMap<ReceiverId, OpenLink>,
@@ -102,6 +104,7 @@ impl Held {
         let seen = self.lapses.bell.count();
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
+        state.policy.clone_from(&grant.by);
         state.refusal = None;
         // Links that their entity does not know go on.
         for link in state.links.values().filter(|link| link.entity.is_none()) {
@@ -126,7 +129,10 @@ impl Held {
             self.lapses.forget(self.key);
         }
         if has_open {
-            self.close_beyond(widened, |action| Rejection::unauthorized(rights::missing(action)));
+            let policy = grant.by.as_deref();
+            self.close_beyond(widened, |action| {
+                Rejection::unauthorized(rights::missing(action, policy))
+            });
         }
     }
 
@@ -217,10 +223,12 @@ impl Held {
             let detail = "this command is given by the broker itself, to its own entities";
             return Rejection::invalid_operation(detail);
         }
+        let state = self.lock();
+        let missing = || rights::missing(action, state.policy.as_deref());
         judgement
             .reason
-            .or_else(|| self.lock().refusal.clone())
-            .unwrap_or_else(|| Rejection::unauthorized(rights::missing(action)))
+            .or_else(|| state.refusal.clone())
+            .unwrap_or_else(|| Rejection::unauthorized(missing()))
     }
 
     /// Why a command is refused; of a commit, why one of its operations is.

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use super::held::Held;
 use super::{Access, question};
 use crate::command::{Described, DescribedSubscription, DescribedTopic};
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::contract::rights;
 use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
 
@@ -46,8 +46,14 @@ impl Access {
                 let kind = EntityKind::Subscription;
                 self.readable(kind, prefix.as_str(), &resource, (skip, top)).await?
             }
-            Err(_) if self.lists_all(&resource).await? => Vec::new(),
-            Err(_) => return Err(self.refuse_list(&resource)),
+            Err(_) => {
+                if let Some(door) = &self.door {
+                    let held = self.held(door, &resource).await;
+                    let checked = held.and_then(|held| self.reads_all(&held));
+                    checked.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
+                }
+                Vec::new()
+            }
         };
         prefix?;
         Ok(paths)
@@ -110,37 +116,30 @@ impl Access {
         let Some(door) = &self.door else {
             return Ok(self.broker.paths_of(kind, prefix, skip, top));
         };
-        if self.lists_all(container).await? {
+        let held = self.held(door, container).await;
+        let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
+        let Err(refusal) = self.reads_all(&held) else {
             return Ok(self.broker.paths_of(kind, prefix, skip, top));
-        }
+        };
         let mut paths = self.broker.paths_of(kind, prefix, 0, usize::MAX);
         let now = || self.broker.now();
         let principal = Arc::clone(&door.lock().principal);
-        let authorizer = &*self.broker.shared.authorizer;
-        let grants = question::ask_all(authorizer, &principal, &paths).await;
+        let grants = question::ask_all(&self.broker, &principal, &paths).await;
         let mut granted = grants.iter().map(|grant| {
             door.actions(grant).contains(Action::Describe)
                 && grant.until.is_none_or(|until| now() < until)
         });
         paths.retain(|_| granted.next().unwrap_or(false));
         if paths.is_empty() {
-            return Err(self.refuse_list(container));
+            return Err(self.broker.refuse(refusal, container));
         }
         Ok(paths.into_iter().skip(skip).take(top).collect())
     }
 
-    /// Whether all that is in a container may be read.
-    async fn lists_all(&self, container: &str) -> Result<bool, BrokerError> {
-        let Some(door) = &self.door else { return Ok(true) };
-        let held = self.held(door, container).await;
-        let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
-        let may = |action| held.check(action, || self.broker.now()).is_ok();
-        Ok(may(Action::List) || may(Action::Describe))
-    }
-
-    fn refuse_list(&self, container: &str) -> BrokerError {
-        let detail = rights::missing(Action::List);
-        self.broker.refuse(Rejection::unauthorized(detail), container)
+    /// Refuses who may not read all that is in a container.
+    fn reads_all(&self, held: &Held) -> Result<(), Rejection> {
+        let may = |action| held.check(action, || self.broker.now());
+        may(Action::Describe).or_else(|_| may(Action::List))
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod held;
 pub(crate) mod lapse;
 mod list;
 mod manage;
+mod policies;
 pub(crate) mod question;
 
 use std::collections::HashMap;
@@ -91,6 +92,15 @@ impl Broker {
             reads: Reads::ByManage,
         };
         Access { broker: self.clone(), door: Some(Arc::new(door)) }
+    }
+
+    /// What a policy allows, without a key and whatever the authorizer is: for handles that the program that has the
+    /// broker in it gives to its parts (SEC-17). `owner` is the queue or topic that has the policy, empty
+    /// for the namespace. It ends with the policy.
+    #[must_use]
+    pub fn access_of_policy(&self, owner: &str, name: &str) -> Access {
+        let policy = Some((owner.into(), name.into()));
+        self.access(Principal { policy, ..Principal::anonymous() })
     }
 
     /// Everything, without a question: for the program that has the broker in it (SEC-17).
@@ -251,8 +261,7 @@ impl Access {
                 let state = door.lock();
                 (Arc::clone(&state.principal), state.version)
             };
-            let authorizer = &*self.broker.shared.authorizer;
-            let grant = question::ask(authorizer, &principal, resource).await?;
+            let grant = question::ask(&self.broker, &principal, resource).await?;
             let actions = door.actions(&grant);
             let mut state = door.lock();
             if state.version != version {

@@ -59,6 +59,12 @@ pub enum Action {
     ReadRules,
     /// Adds, changes and removes rules (SEC-06).
     ChangeRules,
+    /// Reads the policies of an entity or of the namespace, without their keys (SEC-05).
+    ReadPolicies,
+    /// Reads the keys of a policy (SEC-17).
+    ReadKeys,
+    /// Creates, changes and deletes policies, and regenerates their keys (SEC-05, SEC-09).
+    ChangePolicies,
     /// Reads the metrics, which name entities.
     ReadMetrics,
     /// Ends what it has begun: a link, its credit, a call that waits.
@@ -111,6 +117,9 @@ impl Action {
         Self::BeForwardedTo,
         Self::ReadRules,
         Self::ChangeRules,
+        Self::ReadPolicies,
+        Self::ReadKeys,
+        Self::ChangePolicies,
         Self::ReadMetrics,
         Self::End,
         Self::Commit,
@@ -145,7 +154,10 @@ impl Action {
             | Self::Update
             | Self::Delete
             | Self::BeForwardedTo
-            | Self::ChangeRules => Needs::OneOf(MANAGE, Admin),
+            | Self::ChangeRules
+            | Self::ReadPolicies
+            | Self::ReadKeys
+            | Self::ChangePolicies => Needs::OneOf(MANAGE, Admin),
             Self::End | Self::Commit => Needs::Nothing,
             Self::Internal => Needs::BrokerItself,
         }

@@ -24,6 +24,10 @@ pub struct Principal {
     pub peer: Option<SocketAddr>,
     /// Who it is by its certificate, if the listener asked for one and has verified it.
     pub tls: Option<TlsIdentity>,
+    /// Whether it says that it comes by a proxy, so that where it comes from is not known (SEC-17).
+    pub by_proxy: bool,
+    /// The policy that its host has wrapped it with, and whose that is (SEC-17). No transport can say that.
+    pub(crate) policy: Option<(Box<str>, Box<str>)>,
 }
 
 /// Who a client is by the certificate that its listener has verified.
@@ -40,7 +44,7 @@ impl Principal {
     /// A client that has shown nothing.
     #[must_use]
     pub const fn anonymous() -> Self {
-        Self { token: None, peer: None, tls: None }
+        Self { token: None, peer: None, tls: None, by_proxy: false, policy: None }
     }
 
     /// The same with the token it presented.
@@ -64,6 +68,19 @@ impl Principal {
         self
     }
 
+    /// The same by way of a proxy on its host, which is not where it comes from.
+    #[must_use]
+    pub const fn through_proxy(mut self) -> Self {
+        self.by_proxy = true;
+        self
+    }
+
+    /// Whether it comes from this machine, or is of this process.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        !self.by_proxy && self.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
     /// The same with the identity of its certificate.
     #[must_use]
     pub fn with_tls(mut self, identity: TlsIdentity) -> Self {
@@ -78,6 +95,8 @@ impl fmt::Debug for Principal {
         f.debug_struct("Principal")
             .field("has_token", &self.token.is_some())
             .field("peer", &self.peer)
+            .field("by_proxy", &self.by_proxy)
+            .field("policy", &self.policy)
             .field("tls", &self.tls.as_ref().map(|identity| &identity.subject))
             .finish()
     }

@@ -1,5 +1,7 @@
 //! Rights, ceilings, and what a grant of them says (SEC-01, SEC-15, CON-72).
 
+use std::sync::Arc;
+
 use super::action::{Action, Actions, Needs};
 use super::epoch::Mark;
 use crate::time::Timestamp;
@@ -44,6 +46,8 @@ pub struct Grant {
     pub until: Option<Timestamp>,
     /// The epoch in which it was decided, if there is one: the next one ends it.
     pub epoch: Option<Mark>,
+    /// The policy it rests on, if there is one; told when a right is missing.
+    pub by: Option<Arc<str>>,
 }
 
 impl Right {
@@ -105,6 +109,16 @@ impl Rights {
         self.0 == 0
     }
 
+    /// One bit for each, as they are stored.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The rights of such bits; none if there are others among them.
+    pub(crate) const fn from_bits(bits: u8) -> Option<Self> {
+        if bits & !Self::ALL.0 == 0 { Some(Self(bits)) } else { None }
+    }
+
     /// Their names, with "or" between them.
     pub(crate) fn names(self) -> String {
         let names = Right::ALL.into_iter().filter(|right| self.contains(*right)).map(Right::name);
@@ -122,7 +136,7 @@ impl Grant {
     /// These rights, without an end.
     #[must_use]
     pub const fn of(rights: Rights) -> Self {
-        Self { rights, ceiling: Ceiling::Admin, until: None, epoch: None }
+        Self { rights, ceiling: Ceiling::Admin, until: None, epoch: None, by: None }
     }
 
     /// Every right, without an end.
@@ -158,6 +172,13 @@ impl Grant {
         self
     }
 
+    /// The same by a policy of that name.
+    #[must_use]
+    pub fn by(mut self, policy: &Arc<str>) -> Self {
+        self.by = Some(Arc::clone(policy));
+        self
+    }
+
     /// Whether it allows an action, as long as it lasts.
     #[must_use]
     pub fn allows(&self, action: Action) -> bool {
@@ -170,12 +191,18 @@ impl Grant {
 }
 
 /// Says what an action takes, to who was not granted it. The same whatever there is (SEC-08).
-pub(crate) fn missing(action: Action) -> String {
-    match action.needs() {
-        Needs::OneOf(one_of, _) => {
+pub(crate) fn missing(action: Action, policy: Option<&str>) -> String {
+    match (action.needs(), policy) {
+        (Needs::OneOf(one_of, _), Some(policy)) => {
+            format!(
+                "this takes the right {}, which policy `{policy}` does not give here",
+                one_of.names()
+            )
+        }
+        (Needs::OneOf(one_of, _), None) => {
             format!("this takes the right {}, which was not granted", one_of.names())
         }
-        Needs::Nothing => "this takes some right, and none was granted".to_owned(),
-        Needs::BrokerItself => "this is granted to nobody".to_owned(),
+        (Needs::Nothing, _) => "this takes some right, and none was granted".to_owned(),
+        (Needs::BrokerItself, _) => "this is granted to nobody".to_owned(),
     }
 }

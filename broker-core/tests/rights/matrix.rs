@@ -7,6 +7,7 @@ use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Principal, Right, R
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
+use peeklock_core::policies::{PolicyUpdate, WhichKey};
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::Timestamp;
 use peeklock_core::transaction::Operation;
@@ -44,6 +45,7 @@ fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
             (&[Manage], Admin)
         }
         Action::ChangeRules | Action::Forward => (&[Manage], Admin),
+        Action::ReadPolicies | Action::ReadKeys | Action::ChangePolicies => (&[Manage], Admin),
         Action::DeleteUnlocked | Action::DeleteDeferred => (&[Manage], Admin),
         Action::End | Action::Commit => (&[], Viewer),
         Action::Internal => return None,
@@ -155,6 +157,22 @@ async fn manage(
         18 => (Action::List, access.subscriptions(at, 0, 9).await.map(drop)),
         19 => (Action::Delete, access.delete(at, EntityKind::Topic).await),
         20 => (Action::ReadMetrics, access.allow(Action::ReadMetrics, "").await.map(drop)),
+        21 => (Action::ReadPolicies, access.policies(at).await.map(drop)),
+        22 => (Action::ReadPolicies, access.policy(at, "p").await.map(drop)),
+        23 => {
+            let properties = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
+            (Action::ChangePolicies, access.create_policy(at, "p", properties).await.map(drop))
+        }
+        24 => {
+            let changed = access.update_policy(at, "p", PolicyUpdate::default()).await;
+            (Action::ChangePolicies, changed.map(drop))
+        }
+        25 => {
+            let regenerated = access.regenerate_key(at, "p", WhichKey::Primary, None).await;
+            (Action::ChangePolicies, regenerated.map(drop))
+        }
+        26 => (Action::ReadKeys, access.policy_keys(at, "p").await.map(drop)),
+        27 => (Action::ChangePolicies, access.delete_policy(at, "p").await),
         _ => return None,
     })
 }

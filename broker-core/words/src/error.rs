@@ -115,6 +115,17 @@ impl Rejection {
         Self::new(Condition::EntityNotFound, detail)
     }
 
+    /// The namespace, or the entity of that path, has no such policy.
+    #[must_use]
+    pub fn policy_not_found(path: &str, name: &str) -> Self {
+        let (at, name) = (Quoted(path), Quoted(name));
+        let detail = match path {
+            "" => format!("the namespace has no policy {name}"),
+            _ => format!("{at} has no policy {name}"),
+        };
+        Self::new(Condition::EntityNotFound, detail)
+    }
+
     /// The path to create is taken (ADR-12, ENT-13).
     #[must_use]
     pub fn entity_already_exists(path: &str) -> Self {

@@ -46,6 +46,8 @@ pub struct Limits {
     pub rule_sql_count_max: usize,
     /// Correlation rules of a topic, over its subscriptions (QUO-01).
     pub rule_correlation_count_max: usize,
+    /// Policies of the namespace, and of each queue and topic (SEC-03, QUO-01).
+    pub policy_count_max: usize,
     /// Entities or rules in one answer to a list request (ADM-23).
     pub list_count_max: usize,
 
@@ -256,6 +258,7 @@ impl Limits {
             subscription_count_max: 2_000,
             rule_sql_count_max: 2_000,
             rule_correlation_count_max: 100_000,
+            policy_count_max: 12,
             list_count_max: 100,
 
             lock_duration_min: TimeSpan::from_seconds(5),
@@ -395,6 +398,7 @@ impl Limits {
             ("subscription_count_max", self.subscription_count_max, 0, 100_000),
             ("rule_sql_count_max", self.rule_sql_count_max, 0, 1_000_000),
             ("rule_correlation_count_max", self.rule_correlation_count_max, 0, 1_000_000),
+            ("policy_count_max", self.policy_count_max, 1, 100),
             ("list_count_max", self.list_count_max, 1, 10_000),
             ("duplicate_id_count_max", self.duplicate_id_count_max, 1, 1_000_000_000),
             ("session_state_count_max", self.session_state_count_max, 1, 1_000_000_000),

@@ -77,6 +77,14 @@ pub(crate) enum ApiRoute {
     Rule { path: String, name: String },
     /// `/topics/{topic}/subscriptions/{subscription}/explain`
     Explain { path: String },
+    /// `/policies`, and the same below a queue or topic; `owner` is empty for the namespace
+    Policies { owner: String },
+    /// `/policies/{policy}`
+    Policy { owner: String, name: String },
+    /// `/policies/{policy}/keys`
+    PolicyKeys { owner: String, name: String },
+    /// `/policies/{policy}/regenerate`
+    RegenerateKey { owner: String, name: String },
 }
 
 /// Reads a path; none if it is not percent-encoded UTF-8.
@@ -145,6 +153,8 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
             operation: operation.to_owned(),
         },
         ["queues", queue, "sessions"] => ApiRoute::Sessions { path: queue.to_owned() },
+        ["policies", ref below @ ..] => return read_policies("", below),
+        ["queues", queue, "policies", ref below @ ..] => return read_policies(queue, below),
         ["topics", ref below @ ..] => return read_topics(below),
         _ => return None,
     })
@@ -163,6 +173,7 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
             return Some(ApiRoute::Subscription { topic: topic.to_owned(), name: name.to_owned() });
         }
         [topic, "subscriptions", name, ref below @ ..] => (subscription_path(topic, name), below),
+        [topic, "policies", ref below @ ..] => return read_policies(topic, below),
         [topic, ref below @ ..] => (topic.to_owned(), below),
     };
     let is_subscription = matches!(words, [_, "subscriptions", ..]);
@@ -176,6 +187,18 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
         ["locks", token, operation] => {
             ApiRoute::Lock { queue: path, token: token.to_owned(), operation: operation.to_owned() }
         }
+        _ => return None,
+    })
+}
+
+/// What is below `/policies`.
+fn read_policies(owner: &str, words: &[&str]) -> Option<ApiRoute> {
+    let owner = owner.to_owned();
+    Some(match *words {
+        [] => ApiRoute::Policies { owner },
+        [name] => ApiRoute::Policy { owner, name: name.to_owned() },
+        [name, "keys"] => ApiRoute::PolicyKeys { owner, name: name.to_owned() },
+        [name, "regenerate"] => ApiRoute::RegenerateKey { owner, name: name.to_owned() },
         _ => return None,
     })
 }

@@ -167,11 +167,18 @@ impl Exchange {
 fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
     let principal =
         Principal::anonymous().with_token_if_any(token(request)).from_peer(request.peer_addr());
+    let principal = if is_by_proxy(request) { principal.through_proxy() } else { principal };
     let access = site.broker.access(principal);
     match route {
         Some(Route::Api(_)) => access.reading_by_listen(),
         Some(_) | None => access,
     }
+}
+
+/// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
+fn is_by_proxy(request: &HttpRequest) -> bool {
+    let headers = request.headers();
+    headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for")
 }
 
 /// The token as it was presented; never logged (SEC-22).
@@ -196,15 +203,19 @@ fn methods(route: &Route) -> Option<&'static str> {
             | ApiRoute::Topics
             | ApiRoute::Subscriptions { .. }
             | ApiRoute::Rules { .. }
+            | ApiRoute::Policies { .. }
             | ApiRoute::Sessions { .. },
         ) => "GET, HEAD, OPTIONS",
         Route::Api(
             ApiRoute::Queue { .. }
             | ApiRoute::Topic { .. }
             | ApiRoute::Subscription { .. }
-            | ApiRoute::Rule { .. },
+            | ApiRoute::Rule { .. }
+            | ApiRoute::Policy { .. },
         ) => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
-        Route::Api(ApiRoute::Explain { .. }) => "POST, OPTIONS",
+        Route::Api(
+            ApiRoute::Explain { .. } | ApiRoute::PolicyKeys { .. } | ApiRoute::RegenerateKey { .. },
+        ) => "POST, OPTIONS",
         Route::Api(ApiRoute::Messages { .. }) => "GET, HEAD, POST, OPTIONS",
         Route::Api(ApiRoute::Message { name, .. }) => api::message_methods(name)?,
         Route::Api(ApiRoute::Lock { operation, .. }) => {
@@ -236,7 +247,11 @@ fn place(route: Option<&Route>) -> Place<'_> {
             | ApiRoute::Rules { path }
             | ApiRoute::Rule { path, .. }
             | ApiRoute::Explain { path }
-            | ApiRoute::Sessions { path },
+            | ApiRoute::Sessions { path }
+            | ApiRoute::Policies { owner: path }
+            | ApiRoute::Policy { owner: path, .. }
+            | ApiRoute::PolicyKeys { owner: path, .. }
+            | ApiRoute::RegenerateKey { owner: path, .. },
         )) => (Surface::Management, false, path.as_str()),
         Some(
             Route::Probe(_)

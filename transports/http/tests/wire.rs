@@ -14,5 +14,6 @@ mod wire {
     mod json_api;
     mod lifecycle;
     mod security;
+    mod signed;
     mod topics;
 }

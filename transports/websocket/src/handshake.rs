@@ -63,6 +63,12 @@ pub(crate) fn accept(
     Ok((encoding, response))
 }
 
+/// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
+pub(crate) fn is_by_proxy(request: &Request) -> bool {
+    let headers = request.headers();
+    headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for")
+}
+
 fn refuse(status: StatusCode, text: &str) -> ErrorResponse {
     let mut response = ErrorResponse::new(Some(format!("{text}\n")));
     *response.status_mut() = status;

@@ -170,13 +170,16 @@ async fn upgrade(site: Arc<Site>, stream: TcpStream) {
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(Some(site.config.frame_bytes_max))
         .max_frame_size(Some(site.config.frame_bytes_max));
-    let mut agreed = None;
-    let judge = judge(&site, &mut agreed);
+    let (mut agreed, mut by_proxy) = (None, false);
+    let judge = judge(&site, &mut agreed, &mut by_proxy);
     let accepting = accept_hdr_async_with_config(metered, judge, Some(config));
     let accepted = tokio::time::timeout(site.config.handshake_timeout, accepting).await;
     let (Ok(Ok(mut socket)), Some(encoding)) = (accepted, agreed) else { return };
     let socket: Socket = {
         socket.get_mut().frame_taken();
+        if by_proxy {
+            socket.get_mut().mark_by_proxy();
+        }
         socket
     };
     converse(site, socket, encoding).await;
@@ -188,11 +191,13 @@ type Judged = Result<Response, ErrorResponse>;
 fn judge<'a>(
     site: &'a Site,
     agreed: &'a mut Option<Encoding>,
+    by_proxy: &'a mut bool,
 ) -> impl FnOnce(&Request, Response) -> Judged + 'a {
     move |request, response| {
         let (encoding, response) =
             handshake::accept(&site.broker, &site.config, request, response)?;
         *agreed = Some(encoding);
+        *by_proxy = handshake::is_by_proxy(request);
         Ok(response)
     }
 }

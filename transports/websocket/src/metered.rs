@@ -4,11 +4,11 @@
 
 use std::future::Future as _;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use peeklock_core::contract::Principal;
 use peeklock_link::{Room, Seat};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -31,11 +31,26 @@ pub(crate) struct Metered {
     /// When room is asked for again.
     again: Option<Pin<Box<Sleep>>>,
     written_bytes: u64,
+    /// Whether a proxy has said that somebody else is behind it (SEC-17).
+    by_proxy: bool,
 }
 
 impl Metered {
     pub(crate) const fn new(stream: TcpStream, seat: Seat) -> Self {
-        Self { stream, seat, unfinished_bytes: 0, began: None, again: None, written_bytes: 0 }
+        Self {
+            stream,
+            seat,
+            unfinished_bytes: 0,
+            began: None,
+            again: None,
+            written_bytes: 0,
+            by_proxy: false,
+        }
+    }
+
+    /// A proxy has said that somebody else is behind it.
+    pub(crate) const fn mark_by_proxy(&mut self) {
+        self.by_proxy = true;
     }
 
     /// A frame has arrived whole: its room is given back, the reader has its own bounds.
@@ -70,9 +85,10 @@ impl Metered {
         self.written_bytes
     }
 
-    /// Where its client is.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+    /// A client that has shown nothing yet but where it comes from.
+    pub(crate) fn principal(&self) -> Principal {
+        let principal = Principal::anonymous().from_peer(self.stream.peer_addr().ok());
+        if self.by_proxy { principal.through_proxy() } else { principal }
     }
 
     const fn allowed_bytes(&self) -> u64 {

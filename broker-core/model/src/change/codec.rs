@@ -21,9 +21,11 @@
 //! |---|---|---|
 //! | 01 ids | | up to which ids are taken |
 //! | 02 secrets | | the key of hashes |
+//! | 03 anonymous access | | since when nobody is let in without a token (8) |
 //! | 10 queue | id (8) | its path |
 //! | 11 topic | id (8) | its path |
 //! | 12 subscription | id (8) | id of its topic (8), name |
+//! | 20 policies | id (8), 0 for the namespace | all policies of the queue or topic, with their keys |
 //!
 //! What is known of the namespace itself has a space of its own, 2^63, which version 0.1 never reads: table 01, without
 //! a rest, when it was created (8), when name or tier changed (8), name, tier.
@@ -43,6 +45,7 @@
 
 mod description;
 mod key;
+mod policy;
 mod reader;
 mod record;
 mod rule;
@@ -54,12 +57,14 @@ pub use description::{
     read_description, read_subscription, read_topic, write_description, write_subscription,
     write_topic,
 };
-pub use key::{NAMESPACE_SPACE, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
+pub use key::{NAMESPACE_SPACE, POLICIES, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
 pub use key::{
     RecordKey, counters_key, description_key, id_bucket_key, id_key, namespace_facts_key,
-    overlay_key, overlays_key, peer_key, peer_source_key, queue_entry_key, read_key, rule_key,
+    overlay_key, overlays_key, peer_key, peer_source_key, policies_key, queue_entry_key, read_key,
+    rule_key,
     session_state_key, slot_key, space_key, subscription_entry_key, topic_entry_key,
 };
+pub use policy::{PolicyRecord, read_instant, read_policies, write_instant, write_policies};
 use reader::{Reader, write_text};
 pub use record::{
     Counters, NamespaceFacts, SessionStateRecord, read_acceptance, read_counters,

@@ -15,6 +15,7 @@
 mod create;
 mod delete;
 mod open;
+mod policy;
 mod rebuild;
 mod records;
 mod settle;
@@ -33,13 +34,14 @@ use super::directory::{Directory, Entry};
 use super::entity::EntityActor;
 use super::inlet::Inlet;
 use crate::broker::Shared;
-use crate::change::codec::NamespaceFacts;
+use crate::change::codec::{NAMESPACE_SPACE, NamespaceFacts};
 use crate::description::EntityKind;
 use crate::entity::config::QueueConfig;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
 use crate::permits::Permit;
+use crate::policies::namespace_key;
 use crate::shell::writer::ShardWriter;
 use crate::transfer::passage::Passages;
 
@@ -47,6 +49,7 @@ pub use create::{Create, Root};
 pub use delete::DeleteEntity;
 pub(super) use delete::IdleElapsed;
 use delete::Retired;
+pub use policy::ChangePolicies;
 pub(super) use rebuild::TreeFailed;
 pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
@@ -92,6 +95,9 @@ pub struct NamespaceActor {
     are_facts_new: bool,
     /// Creations that wait for a block of ids.
     waiting: Vec<WaitsForId>,
+    /// Entities whose policies are on their way to the store.
+    policies_in_flight: BTreeSet<EntityId>,
+    makes_root_policy: bool,
     opening: usize,
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
@@ -175,6 +181,9 @@ impl NamespaceActor {
             facts: loaded.facts,
             are_facts_new: loaded.are_facts_new,
             waiting: Vec::new(),
+            policies_in_flight: BTreeSet::new(),
+            makes_root_policy: loaded.has_policies
+                && !loaded.policies.contains_key(&EntityId(NAMESPACE_SPACE)),
             opening: 0,
             opened: Some(opened),
             stopping: false,
@@ -185,6 +194,14 @@ impl NamespaceActor {
         }
         for (id, topic, name) in loaded.subscriptions {
             namespace.enter_subscription(id, topic, &name, State::Opening);
+        }
+        let policies = &namespace.shared.policies;
+        for (id, held) in loaded.policies {
+            let owner = namespace.entities.get(&id).map(|entity| entity.key.clone());
+            policies.install(&owner.unwrap_or_else(namespace_key), held);
+        }
+        if loaded.ended_anonymous_access {
+            policies.end_anonymous_access();
         }
         namespace
     }
@@ -253,6 +270,9 @@ impl NamespaceActor {
         let entity = self.entities.remove(&id)?;
         self.paths.remove(&entity.key);
         self.directory().remove(&entity.key);
+        if entity.kind != EntityKind::Subscription {
+            self.shared.policies.install(&entity.key, Vec::new());
+        }
         match entity.topic.and_then(|topic| self.entities.get_mut(&topic)) {
             Some(topic) => {
                 topic.subscriptions.remove(&id);
@@ -278,6 +298,7 @@ impl Actor for NamespaceActor {
             self.write_facts(context.address());
         }
         self.opening = ids.len() + 1;
+        self.begin_policies(context.address());
         for id in ids {
             self.open(id, context.address());
         }

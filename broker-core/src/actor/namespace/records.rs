@@ -1,19 +1,23 @@
 //! The namespace's own records: the counter of ids, the key of hashes, which entities there are, and what is known
 //! of it as such.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::change::codec::{
-    self, NAMESPACE_SPACE, NamespaceFacts, QUEUE_ENTRY, RecordKey, SUBSCRIPTION_ENTRY, TOPIC_ENTRY,
+    self, NAMESPACE_SPACE, NamespaceFacts, POLICIES, QUEUE_ENTRY, RecordKey, SUBSCRIPTION_ENTRY,
+    TOPIC_ENTRY,
 };
 use crate::description::{EntityKind, Settings};
 use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
+use crate::policies::Policy;
 use crate::store::{Batch, Key, Store, StoreError};
 use crate::time::Timestamp;
 
 pub(super) const TABLE_IDS: u8 = 0x01;
 pub(super) const TABLE_SECRETS: u8 = 0x02;
+pub(super) const TABLE_ANONYMOUS: u8 = 0x03;
 
 /// What is known of a namespace before its entities are opened.
 pub(crate) struct Loaded {
@@ -27,6 +31,12 @@ pub(crate) struct Loaded {
     pub(super) roots: Vec<(EntityId, EntityKind, Box<str>)>,
     /// Subscriptions with their topics and names.
     pub(super) subscriptions: Vec<(EntityId, EntityId, Box<str>)>,
+    /// Policies by the entity that has them; those of the namespace under its space.
+    pub(super) policies: HashMap<EntityId, Vec<Arc<Policy>>>,
+    /// Whether nobody is let in without a token any more (SEC-17).
+    pub(super) ended_anonymous_access: bool,
+    /// Whether a namespace without policies gets its first one.
+    pub(crate) has_policies: bool,
 }
 
 /// Reads the namespace's own records; makes the first ones in an empty store.
@@ -48,6 +58,9 @@ pub(crate) fn load(
         are_facts_new: true,
         roots: Vec::new(),
         subscriptions: Vec::new(),
+        policies: HashMap::new(),
+        ended_anonymous_access: false,
+        has_policies: false,
     };
     let mut damaged = false;
     let prefix = Key::of_space(NAMESPACE_SPACE);
@@ -122,6 +135,15 @@ fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {
             let (topic, name) = codec::read_subscription_entry(value).ok()?;
             loaded.subscriptions.push((id()?, topic, name));
         }
+        TABLE_ANONYMOUS => {
+            codec::read_instant(value).ok()?;
+            loaded.ended_anonymous_access = true;
+        }
+        POLICIES => {
+            let records = codec::read_policies(value).ok()?;
+            let policies = records.iter().map(|record| Policy::restore(record).map(Arc::new));
+            loaded.policies.insert(id()?, policies.collect::<Option<Vec<_>>>()?);
+        }
         _ => return None,
     }
     Some(())
@@ -148,6 +170,14 @@ fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
         if let Some(other) = paths.insert(name.key(), *id) {
             return damaged(format!("entities {other} and {id} have one path, `{name}`"));
         }
+    }
+    let roots: HashSet<EntityId> = loaded.roots.iter().map(|(id, ..)| *id).collect();
+    let namespace = EntityId(NAMESPACE_SPACE);
+    let is_absent = |id: &&EntityId| **id != namespace && !roots.contains(id);
+    if let Some(id) = loaded.policies.keys().find(is_absent) {
+        return damaged(format!(
+            "there are policies of entity {id}, which is no queue and no topic"
+        ));
     }
     // No id that any record names is given again, whatever became of the counter.
     let ids = paths.values().map(|id| id.0 + 1);

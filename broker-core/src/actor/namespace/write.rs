@@ -53,6 +53,9 @@ impl NamespaceActor {
             };
             batch.delete(&key);
             batch.delete_prefix(&codec::space_key(id));
+            if self.has_policies(id) {
+                batch.delete(&codec::policies_key(id));
+            }
         }
         self.write(root, batch, itself);
     }

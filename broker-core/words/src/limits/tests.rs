@@ -28,6 +28,7 @@ fn counts_are_those_of_the_tier() {
     check(|limits| limits.connection_count_max as u64, [5_000; 3]);
     check(|limits| limits.hop_count_max.into(), [4; 3]);
     check(|limits| limits.message_copy_count_max.into(), [10_000; 3]);
+    check(|limits| limits.policy_count_max as u64, [12; 3]);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod lock;
 mod messages;
 mod openapi;
+mod policies;
 mod queues;
 mod rules;
 mod sessions;
@@ -51,7 +52,11 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Topic { .. }
         | ApiRoute::Subscription { .. }
         | ApiRoute::Rule { .. }
-        | ApiRoute::Explain { .. } => &[],
+        | ApiRoute::Explain { .. }
+        | ApiRoute::Policies { .. }
+        | ApiRoute::Policy { .. }
+        | ApiRoute::PolicyKeys { .. }
+        | ApiRoute::RegenerateKey { .. } => &[],
     }
 }
 
@@ -136,6 +141,19 @@ pub(crate) async fn dispatch(
             _ => rules::get(exchange, path, name).await,
         },
         ApiRoute::Explain { path } => rules::explain(exchange, payload, path).await,
+        ApiRoute::Policies { owner } => policies::list(exchange, owner).await,
+        ApiRoute::Policy { owner, name } => match method.as_str() {
+            "PUT" => policies::create(exchange, payload, owner, name).await,
+            "PATCH" => policies::update(exchange, payload, owner, name).await,
+            "DELETE" => policies::delete(exchange, payload, owner, name).await,
+            _ => policies::get(exchange, owner, name).await,
+        },
+        ApiRoute::PolicyKeys { owner, name } => {
+            policies::keys(exchange, payload, owner, name).await
+        }
+        ApiRoute::RegenerateKey { owner, name } => {
+            policies::regenerate(exchange, payload, owner, name).await
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Required};
 
-use super::{lock, messages, queues, rules, sessions, subscriptions, topics};
+use super::{lock, messages, policies, queues, rules, sessions, subscriptions, topics};
 
 /// What holds for all operations.
 const DESCRIPTION: &str = "The JSON API of Peeklock.
@@ -74,6 +74,13 @@ property is a header of its own, so its name is in lower case.";
         lock::dead_letter,
         lock::release,
         lock::renew,
+        policies::list,
+        policies::create,
+        policies::get,
+        policies::update,
+        policies::delete,
+        policies::keys,
+        policies::regenerate,
     )
 )]
 struct Document;
@@ -90,6 +97,12 @@ pub fn openapi_json() -> String {
     let paths = &mut document.paths.paths;
     let mut more = Vec::new();
     for (path, item) in &*paths {
+        if path.starts_with("/policies") {
+            for (kind, what) in [("queues", "queue"), ("topics", "topic")] {
+                let path = format!("/{kind}/{{{what}}}{path}");
+                more.push((path, elsewhere(item, what, &[what])));
+            }
+        }
         let Some(below) = path.strip_prefix(OF_QUEUE) else { continue };
         if OF_SENDERS.contains(&below) {
             let mut item = elsewhere(item, "topic", &["topic"]);

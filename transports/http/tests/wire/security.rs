@@ -48,7 +48,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
 }
 
 /// Every operation, as the table that the broker decides by knows it; `{}` stands for the entity.
-const OPERATIONS: [(&str, Action); 28] = [
+pub(super) const OPERATIONS: [(&str, Action); 35] = [
     ("POST /{}/messages", Action::Send),
     ("POST /{}/messages/head?timeout=0", Action::Receive),
     ("DELETE /{}/messages/head?timeout=0", Action::Receive),
@@ -80,6 +80,13 @@ const OPERATIONS: [(&str, Action); 28] = [
     ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/release", Action::Settle),
     ("POST /$api/v1/queues/{}/locks/00000000-0000-0001-0000-000000000001/renew", Action::RenewLock),
     ("GET /$api/v1/queues", Action::Overview),
+    ("GET /$api/v1/queues/{}/policies", Action::ReadPolicies),
+    ("GET /$api/v1/queues/{}/policies/p", Action::ReadPolicies),
+    ("PUT /$api/v1/queues/{}/policies/p", Action::ChangePolicies),
+    ("PATCH /$api/v1/queues/{}/policies/p", Action::ChangePolicies),
+    ("POST /$api/v1/queues/{}/policies/p/regenerate", Action::ChangePolicies),
+    ("POST /$api/v1/queues/{}/policies/p/keys", Action::ReadKeys),
+    ("DELETE /$api/v1/queues/{}/policies/p", Action::ChangePolicies),
 ];
 
 /// Every set of rights, with whether an action is allowed by it.

@@ -8,6 +8,7 @@ use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
 use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::policies::Policies;
 use peeklock_core::time::Timestamp;
 use peeklock_http::{HttpConfig, HttpTransport};
 
@@ -25,25 +26,33 @@ pub struct Plan {
     pub config: HttpConfig,
     pub settings: Settings,
     pub authorizer: Arc<dyn Authorizer>,
+    /// Where its policies are held, if they are looked up.
+    pub policies: Option<Policies>,
 }
 
 impl Plan {
     pub fn new() -> Self {
         let mut config = HttpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.workers = 1;
-        Self { config, settings: Settings::default(), authorizer: Arc::new(AllowAll) }
+        Self {
+            config,
+            settings: Settings::default(),
+            authorizer: Arc::new(AllowAll),
+            policies: None,
+        }
     }
 
     pub async fn start(self) -> Server {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
-        let broker = Broker::builder()
+        let mut builder = Broker::builder()
             .arbiters(1)
             .clock(Arc::clone(&clock) as Arc<_>)
             .settings(self.settings)
-            .authorizer(self.authorizer)
-            .start()
-            .await
-            .unwrap();
+            .authorizer(self.authorizer);
+        if let Some(policies) = &self.policies {
+            builder = builder.policies(policies);
+        }
+        let broker = builder.start().await.unwrap();
         broker.create_queue("q", QueueUpdate::default()).await.unwrap();
         let transport = Box::new(HttpTransport::new(self.config));
         let running = transport.start(broker.clone()).await.unwrap();

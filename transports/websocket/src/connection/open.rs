@@ -175,8 +175,8 @@ impl Conversation {
         if matches!(self.held, Some(Held::Frame(_))) {
             (self.held, self.acquiring) = (None, None);
         }
-        let principal = Principal::anonymous().with_token_if_any(hello.token.as_deref());
-        self.access.renew(principal.from_peer(socket.get_ref().peer())).await;
+        let principal = socket.get_ref().principal();
+        self.access.renew(principal.with_token_if_any(hello.token.as_deref())).await;
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
             let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());

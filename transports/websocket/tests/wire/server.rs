@@ -11,6 +11,7 @@ use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport}
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
+use peeklock_core::policies::Policies;
 use peeklock_core::store::Store;
 use peeklock_core::time::Timestamp;
 use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
@@ -32,6 +33,8 @@ pub struct Plan {
     pub config: WebSocketConfig,
     pub settings: Settings,
     pub authorizer: Arc<dyn Authorizer>,
+    /// Where its policies are held, if they are looked up.
+    pub policies: Option<Policies>,
     /// A store in memory if none.
     pub store: Option<Arc<dyn Store>>,
     /// Where messages are kept; without it in memory.
@@ -49,7 +52,14 @@ impl Plan {
         let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.workers = 1;
         let authorizer = Arc::new(AllowAll);
-        Self { config, settings: Settings::default(), authorizer, store: None, data_dir: None }
+        Self {
+            config,
+            settings: Settings::default(),
+            authorizer,
+            policies: None,
+            store: None,
+            data_dir: None,
+        }
     }
 
     pub async fn start(self) -> Server {
@@ -63,6 +73,9 @@ impl Plan {
             .clock(Arc::clone(&clock) as Arc<_>)
             .settings(self.settings)
             .authorizer(self.authorizer);
+        if let Some(policies) = &self.policies {
+            builder = builder.policies(policies);
+        }
         if let Some(store) = self.store {
             builder = builder.store(store);
         }

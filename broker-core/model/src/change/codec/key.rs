@@ -15,6 +15,8 @@ pub const QUEUE_ENTRY: u8 = 0x10;
 pub const TOPIC_ENTRY: u8 = 0x11;
 /// The table of subscriptions in it.
 pub const SUBSCRIPTION_ENTRY: u8 = 0x12;
+/// The table of policies in it, of the namespace itself and of its queues and topics.
+pub const POLICIES: u8 = 0x20;
 
 /// The space of what is known of the namespace itself. It is no entity's, since ids are given from 1 on, and not
 /// the namespace's own: brokers of version 0.1 refuse what they do not know there, and never look here.
@@ -156,6 +158,13 @@ pub fn topic_entry_key(id: EntityId) -> Key {
 #[must_use]
 pub fn subscription_entry_key(id: EntityId) -> Key {
     entry_key(SUBSCRIPTION_ENTRY, id)
+}
+
+/// Where the policies of a queue or topic lie, all in one record; those of the namespace under
+/// [`NAMESPACE_SPACE`].
+#[must_use]
+pub fn policies_key(id: EntityId) -> Key {
+    entry_key(POLICIES, id)
 }
 
 fn entry_key(table: u8, id: EntityId) -> Key {

@@ -282,3 +282,27 @@ fn the_entries_of_the_namespace_stay_readable() {
         assert_eq!(key.as_bytes(), expected);
     }
 }
+
+/// DESIGN D11: where the policies of an entity lie, and what their record says.
+#[test]
+fn policies_stay_readable() {
+    let golden =
+        b"\x01\x00\x00\x00\x01\x00\x00\x00\x04team\x03\x00\x00\x00\x02k1\x00\x00\x00\x02k2\
+        \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12";
+    let policy = PolicyRecord {
+        name: "team".into(),
+        rights: 3,
+        keys: ["k1".into(), "k2".into()],
+        created_at: Timestamp::from_ticks(0x11),
+        updated_at: Timestamp::from_ticks(0x12),
+    };
+    let mut written = Vec::new();
+    write_policies([policy.clone()].iter(), &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_policies(golden), Ok(vec![policy]));
+    assert!(read_policies(&golden[..golden.len() - 1]).is_err());
+    assert_eq!(read_policies(b"\x01\x00\x00\x00\x00"), Ok(Vec::new()));
+    let key = policies_key(EntityId(7));
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\x07");
+    assert_eq!(read_instant(&golden[golden.len() - 8..]), Ok(Timestamp::from_ticks(0x12)));
+}

@@ -1,0 +1,248 @@
+//! Policies: written beside what the namespace notes of their entity, by the writer of its tree, so that they are
+//! there as long as it is. In force when they are durable.
+
+use std::sync::Arc;
+
+use actix::{Addr, AsyncContext, Handler, Message};
+
+use super::records::TABLE_ANONYMOUS;
+use super::{Answer, NamespaceActor, State, refuse};
+use crate::change::codec::{self, NAMESPACE_SPACE};
+use crate::description::EntityKind;
+use crate::error::Rejection;
+use crate::ids::EntityId;
+use crate::path::PathKey;
+use crate::policies::change::{Owner, PolicyChange, root};
+use crate::policies::{Policy, namespace_key};
+use crate::shell::writer::ShardWriter;
+use crate::store::{Batch, Key, StoreError};
+
+/// The namespace itself, among those that have policies.
+const NAMESPACE: EntityId = EntityId(NAMESPACE_SPACE);
+
+/// Changes the policies of the namespace, a queue or a topic.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ChangePolicies {
+    /// Whose; empty for the namespace.
+    pub(crate) owner: PathKey,
+    pub(crate) change: PolicyChange,
+    /// Answered when it is durable and in force.
+    pub(crate) answer: Answer,
+}
+
+/// Policies are durable, or not.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct PoliciesWritten {
+    id: EntityId,
+    policies: Vec<Arc<Policy>>,
+    /// None at the first start, when nobody has asked.
+    answer: Option<Answer>,
+    result: Result<(), StoreError>,
+}
+
+/// Policies are again as they were, or nobody knows how they are.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct PoliciesRestored {
+    id: EntityId,
+    result: Result<(), StoreError>,
+}
+
+impl NamespaceActor {
+    /// Puts in force what the store has, and lets a first policy be made where there is none (SEC-04).
+    pub(super) fn begin_policies(&mut self, itself: Addr<Self>) {
+        if !self.makes_root_policy {
+            return;
+        }
+        let policy = match root(self.shared.clock.now()) {
+            Ok(policy) => policy,
+            Err(reason) => {
+                self.shared.health.fail(reason.detail());
+                return;
+            }
+        };
+        self.opening += 1;
+        self.write_policies(NAMESPACE, vec![Arc::new(policy)], None, itself);
+    }
+
+    fn change_policies(&mut self, mail: ChangePolicies, itself: Addr<Self>) {
+        let ChangePolicies { owner, change, answer } = mail;
+        if self.stopping {
+            refuse(Some(answer), Rejection::cancelled("the broker is stopping"));
+            return;
+        }
+        match self.changed_policies(&owner, &change) {
+            Ok((id, policies)) => self.write_policies(id, policies, Some(answer), itself),
+            Err(reason) => refuse(Some(answer), reason),
+        }
+    }
+
+    fn changed_policies(
+        &self,
+        owner: &PathKey,
+        change: &PolicyChange,
+    ) -> Result<(EntityId, Vec<Arc<Policy>>), Rejection> {
+        let (id, path) = self.owner_of_policies(owner)?;
+        if self.policies_in_flight.contains(&id) {
+            return Err(Rejection::new(
+                crate::condition::Condition::UpdateConflict,
+                "the policies are being changed by somebody else; try again",
+            ));
+        }
+        let count_max = self.shared.settings.limits.policy_count_max;
+        let owner_of_them = Owner { path: &path, count_max };
+        let known = self.shared.policies.of(owner);
+        let policies = change.apply(&owner_of_them, &known, self.shared.clock.now())?;
+        Ok((id, policies))
+    }
+
+    /// The entity that has policies, if it can have any.
+    fn owner_of_policies(&self, owner: &PathKey) -> Result<(EntityId, Arc<str>), Rejection> {
+        if *owner == namespace_key() {
+            return Ok((NAMESPACE, "".into()));
+        }
+        let absent = || Rejection::entity_not_found(owner.as_str());
+        let id = self.paths.get(owner).copied().ok_or_else(absent)?;
+        let entity = self.entities.get(&id).ok_or_else(absent)?;
+        if entity.kind == EntityKind::Subscription {
+            return Err(Rejection::invalid_operation(format!(
+                "`{}` is a subscription, which has the policies of its topic and of the namespace",
+                entity.path
+            )));
+        }
+        match entity.state {
+            State::Open => Ok((id, Arc::clone(&entity.path))),
+            State::Creating | State::Undoing | State::Deleting | State::Retiring => Err(absent()),
+            State::Opening | State::Closed => Err(Rejection::update_conflict(&entity.path)),
+        }
+    }
+
+    fn writer_of_policies(&self, id: EntityId) -> Option<&Arc<ShardWriter>> {
+        if id == NAMESPACE { self.writers.first() } else { self.writer(id) }
+    }
+
+    /// Writes all policies of an entity; from the first time that somebody asks for it, nobody is let in without a
+    /// token (SEC-17).
+    fn write_policies(
+        &mut self,
+        id: EntityId,
+        policies: Vec<Arc<Policy>>,
+        answer: Option<Answer>,
+        itself: Addr<Self>,
+    ) {
+        let mut batch = policies_batch(id, &policies);
+        if answer.is_some() {
+            let key = Key::of_space(NAMESPACE_SPACE).then(&[TABLE_ANONYMOUS]);
+            let now = self.shared.clock.now();
+            batch.put(&key, |value| codec::write_instant(now, value));
+        }
+        batch.require_sync();
+        self.policies_in_flight.insert(id);
+        if let Some(writer) = self.writer_of_policies(id) {
+            let done =
+                move |result| itself.do_send(PoliciesWritten { id, policies, answer, result });
+            writer.submit(batch, Box::new(done));
+        }
+    }
+
+    /// What could not be written may have landed all the same: the store is told again what is in force.
+    fn restore_policies(&mut self, id: EntityId, itself: Addr<Self>) {
+        let owner = self.policies_owner_key(id);
+        let recovered = self.writer_of_policies(id).map(|writer| writer.recover());
+        if let Some(Err(error)) = recovered {
+            self.policies_in_flight.remove(&id);
+            self.shared.health.fail(&error.to_string());
+            return;
+        }
+        let known = owner.map_or_else(Vec::new, |owner| self.shared.policies.of(&owner).to_vec());
+        let mut batch = policies_batch(id, &known);
+        batch.require_sync();
+        if let Some(writer) = self.writer_of_policies(id) {
+            let done = move |result| itself.do_send(PoliciesRestored { id, result });
+            writer.submit(batch, Box::new(done));
+        }
+    }
+
+    fn policies_owner_key(&self, id: EntityId) -> Option<PathKey> {
+        if id == NAMESPACE {
+            return Some(namespace_key());
+        }
+        self.entities.get(&id).map(|entity| entity.key.clone())
+    }
+
+    /// Whether there are policies to be deleted with an entity.
+    pub(super) fn has_policies(&self, id: EntityId) -> bool {
+        self.policies_in_flight.contains(&id)
+            || self
+                .policies_owner_key(id)
+                .is_some_and(|owner| !self.shared.policies.of(&owner).is_empty())
+    }
+}
+
+fn policies_batch(id: EntityId, policies: &[Arc<Policy>]) -> Batch {
+    let mut batch = Batch::default();
+    let key = codec::policies_key(id);
+    if policies.is_empty() {
+        batch.delete(&key);
+        return batch;
+    }
+    let records: Vec<_> = policies.iter().map(|policy| policy.record()).collect();
+    batch.put(&key, |value| codec::write_policies(records.iter(), value));
+    batch
+}
+
+impl Handler<ChangePolicies> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, mail: ChangePolicies, context: &mut Self::Context) {
+        self.change_policies(mail, context.address());
+    }
+}
+
+impl Handler<PoliciesWritten> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, mail: PoliciesWritten, context: &mut Self::Context) {
+        let PoliciesWritten { id, policies, answer, result } = mail;
+        let is_first = answer.is_none();
+        match result {
+            Ok(()) => {
+                self.policies_in_flight.remove(&id);
+                // One that was deleted meanwhile has taken them along.
+                if let Some(owner) = self.policies_owner_key(id) {
+                    self.shared.policies.install(&owner, policies);
+                }
+                if let Some(answer) = answer {
+                    self.shared.policies.end_anonymous_access();
+                    answer.send(Ok(()));
+                }
+            }
+            Err(error) => {
+                tracing::error!(entity_id = id.0, %error, "policies could not be written");
+                if is_first {
+                    self.shared.health.fail(&error.to_string());
+                } else {
+                    self.restore_policies(id, context.address());
+                }
+                refuse(answer, Rejection::internal("the store failed; no policy has changed"));
+            }
+        }
+        if is_first {
+            self.note_opened();
+        }
+    }
+}
+
+impl Handler<PoliciesRestored> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, PoliciesRestored { id, result }: PoliciesRestored, _: &mut Self::Context) {
+        self.policies_in_flight.remove(&id);
+        if let Err(error) = result {
+            // What is in force may be other than what is stored, and a key that was taken back could return.
+            self.shared.health.fail(&error.to_string());
+        }
+    }
+}

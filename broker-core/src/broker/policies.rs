@@ -1,0 +1,133 @@
+//! Policies, as the program that has the broker in it manages them (SEC-01 to SEC-03, SEC-09). `owner` is the path of a queue
+//! or topic, or empty for the namespace. What is created, regenerated or read out ends anonymous access for good
+//! (SEC-17).
+
+use std::sync::Arc;
+
+use super::Broker;
+use crate::actor::namespace::ChangePolicies;
+use crate::error::{BrokerError, Rejection};
+use crate::path::{EntityAddress, PathKey, SubQueue};
+use crate::policies::change::PolicyChange;
+use crate::policies::{
+    KeyText, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey, namespace_key,
+};
+
+impl Broker {
+    /// The policies of the namespace, a queue or a topic in the order of their names, without keys.
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub fn policies(&self, owner: &str) -> Result<Vec<PolicyDescription>, BrokerError> {
+        let key = self.owner_of_policies(owner)?;
+        Ok(self.shared.policies.of(&key).iter().map(|policy| policy.describe()).collect())
+    }
+
+    /// One policy, without its keys.
+    ///
+    /// # Errors
+    /// `EntityNotFound` without the entity or the policy.
+    pub fn policy(&self, owner: &str, name: &str) -> Result<PolicyDescription, BrokerError> {
+        Ok(self.find_policy(owner, name)?.describe())
+    }
+
+    /// Creates a policy with rights, and with keys that are made unless they are given (SEC-02).
+    ///
+    /// # Errors
+    /// `EntityAlreadyExists`; `ArgumentError` for a name, rights (SEC-01) or keys that a policy cannot have;
+    /// `QuotaExceeded` beyond `policy_count_max` (SEC-03); `EntityNotFound`; `InvalidOperation` for a subscription;
+    /// `UpdateConflict` while they are being changed.
+    pub async fn create_policy(
+        &self,
+        owner: &str,
+        name: &str,
+        properties: PolicyUpdate,
+    ) -> Result<PolicyDescription, BrokerError> {
+        let change = PolicyChange::Create { name: name.into(), properties };
+        self.change_policies(owner, change).await?;
+        self.policy(owner, name)
+    }
+
+    /// Changes the rights of a policy, or its keys. What was granted by it before ends.
+    ///
+    /// # Errors
+    /// As for [`Broker::create_policy`]; `InvalidOperation` for less than all rights of the policy that every
+    /// namespace has.
+    pub async fn update_policy(
+        &self,
+        owner: &str,
+        name: &str,
+        properties: PolicyUpdate,
+    ) -> Result<PolicyDescription, BrokerError> {
+        let change = PolicyChange::Update { name: name.into(), properties };
+        self.change_policies(owner, change).await?;
+        self.policy(owner, name)
+    }
+
+    /// Deletes a policy. What was granted by it ends.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `InvalidOperation` for the policy that every namespace has; `UpdateConflict`.
+    pub async fn delete_policy(&self, owner: &str, name: &str) -> Result<(), BrokerError> {
+        self.change_policies(owner, PolicyChange::Delete { name: name.into() }).await
+    }
+
+    /// Puts a fresh key in the place of one, or one that is given. What was granted by the old one ends, at
+    /// once for requests; what was granted by the other key goes on (SEC-09).
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `ArgumentError` for what is no key, or is the other key; `UpdateConflict`.
+    pub async fn regenerate_key(
+        &self,
+        owner: &str,
+        name: &str,
+        which: WhichKey,
+        key: Option<KeyText>,
+    ) -> Result<PolicyKeys, BrokerError> {
+        let change = PolicyChange::Regenerate { name: name.into(), which, key };
+        self.change_policies(owner, change).await?;
+        Ok(self.find_policy(owner, name)?.keys())
+    }
+
+    /// The keys of a policy.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `UpdateConflict` while they are being changed.
+    pub async fn policy_keys(&self, owner: &str, name: &str) -> Result<PolicyKeys, BrokerError> {
+        // Who looks for what is not there has been told no key.
+        self.find_policy(owner, name)?;
+        if !self.shared.policies.ended_anonymous_access() {
+            self.change_policies(owner, PolicyChange::Tell { name: name.into() }).await?;
+        }
+        Ok(self.find_policy(owner, name)?.keys())
+    }
+
+    async fn change_policies(&self, owner: &str, change: PolicyChange) -> Result<(), BrokerError> {
+        let key = self.owner_of_policies(owner)?;
+        self.ask_namespace(1, |answer| ChangePolicies { owner: key, change, answer })
+            .await
+            .map_err(|rejection| self.refuse(rejection, owner))
+    }
+
+    fn find_policy(&self, owner: &str, name: &str) -> Result<Arc<Policy>, BrokerError> {
+        let key = self.owner_of_policies(owner)?;
+        let policies = self.shared.policies.of(&key);
+        let found = policies.iter().find(|policy| policy.is_named(name)).cloned();
+        found.ok_or_else(|| self.refuse(Rejection::policy_not_found(owner, name), owner))
+    }
+
+    /// The queue or topic, or the namespace, that is to have policies.
+    fn owner_of_policies(&self, owner: &str) -> Result<PathKey, BrokerError> {
+        if owner.is_empty() {
+            return Ok(namespace_key());
+        }
+        let refuse = |rejection| self.refuse(rejection, owner);
+        let address = EntityAddress::parse(owner).map_err(refuse)?;
+        if address.sub_queue != SubQueue::Main {
+            let detail = format!("`{owner}` is a sub-queue, which has the policies of its parent");
+            return Err(refuse(Rejection::invalid_operation(detail)));
+        }
+        self.entity(owner)?;
+        Ok(address.key())
+    }
+}

@@ -1,0 +1,313 @@
+//! One policy, and its keys.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::change::codec::PolicyRecord;
+use crate::contract::{Epoch, Grant, Mark, Right, Rights};
+use crate::error::Rejection;
+use crate::time::Timestamp;
+
+/// Characters of the name of a policy.
+pub const NAME_CHARS_MAX: usize = 256;
+/// Bytes of a key; in Base64 they are 44 characters.
+const KEY_BYTES: usize = 32;
+
+/// The text of a key. Never shown by accident (SEC-22).
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyText(Arc<str>);
+
+/// One of the two keys of a policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum WhichKey {
+    /// The primary key.
+    Primary,
+    /// The secondary key.
+    Secondary,
+}
+
+/// A name with rights and two keys (SEC-02). A clone is the same policy: what was granted by it goes on.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    name: Arc<str>,
+    rights: Rights,
+    keys: [Key; 2],
+    /// Ends with the policy, or when its rights change.
+    life: Life,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    text: KeyText,
+    life: Life,
+}
+
+/// What grants rest on, as it was when it began.
+#[derive(Clone, Debug)]
+struct Life {
+    epoch: Epoch,
+    mark: Mark,
+}
+
+/// What is told of a policy to who may not have its keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PolicyDescription {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it gives.
+    pub rights: Rights,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its rights or keys were changed.
+    pub updated_at: Timestamp,
+}
+
+/// The keys of a policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PolicyKeys {
+    /// Whose they are.
+    pub policy: PolicyDescription,
+    /// The primary key.
+    pub primary: KeyText,
+    /// The secondary key.
+    pub secondary: KeyText,
+}
+
+/// What a policy is to have; what is not named is left as it is, or made.
+#[derive(Clone, Default, Debug)]
+pub struct PolicyUpdate {
+    /// Its rights.
+    pub rights: Option<Rights>,
+    /// Its primary key.
+    pub primary_key: Option<KeyText>,
+    /// Its secondary key.
+    pub secondary_key: Option<KeyText>,
+}
+
+impl KeyText {
+    /// A key that somebody has given: 32 bytes in Base64 (SEC-02).
+    ///
+    /// # Errors
+    /// `ArgumentError` for what is none.
+    pub fn parse(text: &str) -> Result<Self, Rejection> {
+        match STANDARD.decode(text) {
+            Ok(bytes) if bytes.len() == KEY_BYTES => Ok(Self(text.into())),
+            Ok(_) | Err(_) => Err(Rejection::argument(format!(
+                "a key is {KEY_BYTES} bytes in Base64, 44 characters; leave it out to have one made"
+            ))),
+        }
+    }
+
+    /// A fresh one, of which nothing can be guessed.
+    pub(crate) fn fresh() -> Result<Self, Rejection> {
+        let mut bytes = [0; KEY_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Rejection::internal(format!("the system gives no random bits: {error}"))
+        })?;
+        Ok(Self(STANDARD.encode(bytes).into()))
+    }
+
+    fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for who is to have it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText")
+    }
+}
+
+impl WhichKey {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Primary, Self::Secondary];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Secondary => "secondary",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|which| which.name() == name)
+    }
+}
+
+impl Life {
+    fn begin() -> Self {
+        let epoch = Epoch::new();
+        let mark = epoch.mark();
+        Self { epoch, mark }
+    }
+}
+
+impl Policy {
+    pub(super) fn new(
+        name: &str,
+        rights: Rights,
+        keys: [KeyText; 2],
+        created_at: Timestamp,
+        updated_at: Timestamp,
+    ) -> Self {
+        let keys = keys.map(|text| Key { text, life: Life::begin() });
+        let life = Life::begin();
+        Self { name: name.into(), rights, keys, life, created_at, updated_at }
+    }
+
+    /// A policy as it was stored; none if no broker has written that.
+    pub(crate) fn restore(record: &PolicyRecord) -> Option<Self> {
+        let rights = Rights::from_bits(record.rights)?;
+        let keys = record.keys.each_ref().map(|text| KeyText::stored(text));
+        Some(Self::new(&record.name, rights, keys, record.created_at, record.updated_at))
+    }
+
+    pub(crate) fn record(&self) -> PolicyRecord {
+        PolicyRecord {
+            name: (*self.name).into(),
+            rights: self.rights.bits(),
+            keys: self.keys.each_ref().map(|key| key.text.reveal().into()),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What it gives.
+    #[must_use]
+    pub const fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// One of its keys.
+    #[must_use]
+    pub const fn key(&self, which: WhichKey) -> &KeyText {
+        &self.held(which).text
+    }
+
+    const fn held(&self, which: WhichKey) -> &Key {
+        let [primary, secondary] = &self.keys;
+        match which {
+            WhichKey::Primary => primary,
+            WhichKey::Secondary => secondary,
+        }
+    }
+
+    /// What it gives to who has signed with one of its keys, as long as that key lasts (SEC-09).
+    #[must_use]
+    pub fn grant_by(&self, which: WhichKey) -> Grant {
+        Grant::of(self.rights).within(self.held(which).life.mark.clone()).by(&self.name)
+    }
+
+    /// What it gives by itself.
+    pub(super) fn grant(&self) -> Grant {
+        Grant::of(self.rights).within(self.life.mark.clone()).by(&self.name)
+    }
+
+    /// Whether that is its name, whatever its case.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+
+    pub(super) const fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    pub(super) const fn updated_at(&self) -> Timestamp {
+        self.updated_at
+    }
+
+    pub(crate) fn describe(&self) -> PolicyDescription {
+        PolicyDescription {
+            name: Arc::clone(&self.name),
+            rights: self.rights,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+
+    pub(crate) fn keys(&self) -> PolicyKeys {
+        PolicyKeys {
+            policy: self.describe(),
+            primary: self.key(WhichKey::Primary).clone(),
+            secondary: self.key(WhichKey::Secondary).clone(),
+        }
+    }
+
+    /// The same with another key in the place of one; what was granted by the other goes on (SEC-09).
+    pub(super) fn with_key(&self, which: WhichKey, text: KeyText, now: Timestamp) -> Self {
+        let mut newer = Self { updated_at: now, ..self.clone() };
+        let [primary, secondary] = &mut newer.keys;
+        let place = match which {
+            WhichKey::Primary => primary,
+            WhichKey::Secondary => secondary,
+        };
+        *place = Key { text, life: Life::begin() };
+        newer
+    }
+
+    /// It is no more in force, but this one of the same name may be: what rests on what is not the same in
+    /// both is over.
+    pub(super) fn end(&self, heir: Option<&Self>) {
+        let lives = |policy: &Self| {
+            let [primary, secondary] = &policy.keys;
+            [policy.life.clone(), primary.life.clone(), secondary.life.clone()]
+        };
+        let heirs = heir.map(lives);
+        for (place, own) in lives(self).iter().enumerate() {
+            let other = heirs.as_ref().and_then(|heirs| heirs.get(place));
+            if other.is_none_or(|other| other.mark != own.mark) {
+                own.epoch.raise();
+            }
+        }
+    }
+}
+
+/// Refuses a name that cannot stand in a connection string or a path.
+pub(super) fn validate_name(name: &str) -> Result<(), Rejection> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_fine) {
+        return Err(Rejection::argument(format!(
+            "the name of a policy has 1 to {NAME_CHARS_MAX} letters, digits, dashes, underscores or dots"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses rights that a policy cannot have (SEC-01).
+pub(super) fn validate_rights(rights: Rights) -> Result<(), Rejection> {
+    if rights.is_none() {
+        return Err(Rejection::argument(
+            "a policy has at least one of the rights Send, Listen, Manage",
+        ));
+    }
+    if rights.contains(Right::Manage) && rights != Rights::ALL {
+        return Err(Rejection::argument(
+            "a policy with the right Manage has Send and Listen as well",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What a token is for: the resource at a URL and everything below it (SEC-13).
+
+use std::fmt;
+
+use peeklock_core::contract::browser::split_host;
+
+/// What stands behind the path of an entity in the URLs that clients sign: the nodes and verbs of both protocols.
+const SUFFIXES: [&str; 3] = ["/$management", "/messages/head", "/messages"];
+
+/// The host and the path of what a token is for, without their case.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Audience {
+    host: Option<String>,
+    path: String,
+}
+
+impl Audience {
+    /// Reads the resource of a token, decoded: an absolute URL of any scheme, or a path.
+    #[must_use]
+    pub fn parse(resource: &str) -> Self {
+        let resource = resource.trim().to_ascii_lowercase().replace('\\', "/");
+        let (host, path) = match resource.split_once("://") {
+            Some((_, rest)) => {
+                let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+                let host = split_host(authority).map_or(authority, |(host, _)| host);
+                (Some(host.to_owned()), path)
+            }
+            None => (None, resource.as_str()),
+        };
+        let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+        let path = format!("/{path}");
+        let entity = SUFFIXES.iter().find_map(|suffix| path.strip_suffix(suffix)).unwrap_or(&path);
+        Self { host, path: entity.trim_matches('/').to_owned() }
+    }
+
+    /// Whether it covers a resource: the path of an entity or sub-queue, or empty for the namespace.
+    #[must_use]
+    pub fn covers(&self, resource: &str) -> bool {
+        let resource = resource.trim_matches('/').to_ascii_lowercase();
+        self.path.is_empty()
+            || resource
+                .strip_prefix(&self.path)
+                .is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    }
+
+    /// Whether it covers something that is in a resource, and not all of it.
+    #[must_use]
+    pub fn is_below(&self, resource: &str) -> bool {
+        let resource = resource.trim_matches('/').to_ascii_lowercase();
+        let below = self.path.strip_prefix(&resource);
+        below.is_some_and(|below| {
+            !below.is_empty() && (resource.is_empty() || below.starts_with('/'))
+        })
+    }
+
+    /// Whether its host is one of these; one without host names none.
+    #[must_use]
+    pub fn is_of_host(&self, hosts: &[String]) -> bool {
+        let Some(host) = &self.host else { return false };
+        hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl fmt::Debug for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audience").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(audience: &str, resource: &str, expected: bool) {
+        assert_eq!(Audience::parse(audience).covers(resource), expected, "{audience} {resource}");
+    }
+
+    /// SEC-13: case, scheme, port, host and a slash at the end do not matter.
+    #[test]
+    fn spelling_does_not_matter() {
+        for audience in [
+            "sb://bus/Orders",
+            "amqps://bus:5671/orders/",
+            "https://127.0.0.1:5300/ORDERS",
+            "http://[::1]:5300/orders",
+            "orders",
+            "/orders/",
+            "sb://bus/orders/$management",
+            "https://bus/orders/messages",
+            "https://bus/orders/messages/head?timeout=5",
+            "https://bus/orders?api-version=2021-05",
+        ] {
+            check(audience, "orders", true);
+            check(audience, "Orders/$deadletterqueue", true);
+            check(audience, "order", false);
+            check(audience, "orders2", false);
+            check(audience, "", false);
+        }
+    }
+
+    /// SEC-13: it covers what is at or under it, by whole segments.
+    #[test]
+    fn it_covers_what_is_below() {
+        for everything in ["sb://bus", "https://bus:443/", "", "/", "amqp://bus/$management"] {
+            check(everything, "", true);
+            check(everything, "orders", true);
+            check(everything, "t/Subscriptions/s", true);
+        }
+        check("sb://bus/t", "t/Subscriptions/s", true);
+        check("sb://bus/t/subscriptions/s", "t/Subscriptions/s", true);
+        check("sb://bus/t/subscriptions/s", "t/Subscriptions/s/$deadletterqueue", true);
+        check("sb://bus/t/subscriptions/s", "t/Subscriptions/s2", false);
+        check("sb://bus/t/subscriptions/s", "t", false);
+        check("sb://bus/eu", "eu/orders", true);
+    }
+
+    /// SEC-13: the host matters if that is asked for.
+    #[test]
+    fn hosts_are_compared_if_asked_for() {
+        let hosts = ["bus.example.com".to_owned()];
+        for (audience, expected) in [
+            ("sb://BUS.example.com:5671/q", true),
+            ("sb://other/q", false),
+            ("q", false),
+            ("sb://bus.example.com.evil/q", false),
+        ] {
+            assert_eq!(Audience::parse(audience).is_of_host(&hosts), expected, "{audience}");
+        }
+    }
+}

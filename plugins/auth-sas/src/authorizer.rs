@@ -1,0 +1,157 @@
+//! The authorizer: what a token is worth at a resource.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_core::error::Rejection;
+use peeklock_core::policies::{Policies, Policy, WhichKey};
+use peeklock_core::telemetry;
+use peeklock_core::time::Timestamp;
+
+use crate::audience::Audience;
+use crate::config::SasConfig;
+use crate::failures::Failures;
+use crate::token::{Refused, Token};
+
+/// Grants who has signed with a key of a policy what that policy gives (SEC-12).
+pub struct SasAuthorizer {
+    policies: Policies,
+    config: SasConfig,
+    failures: Failures,
+}
+
+/// A token with what it is for, and the policy that was found last to have signed it: many resources are asked about
+/// for one list.
+struct Shown<'a> {
+    token: Token<'a>,
+    audience: Audience,
+    verified: Option<(Arc<Policy>, Option<WhichKey>)>,
+}
+
+impl SasAuthorizer {
+    /// An authorizer over the policies of a broker.
+    #[must_use]
+    pub fn new(policies: &Policies, config: SasConfig) -> Self {
+        Self { policies: policies.clone(), config, failures: Failures::default() }
+    }
+
+    /// What who has shown nothing may do (SEC-17).
+    fn anonymous(&self, principal: &Principal) -> Result<Grant, Refused> {
+        let is_meant = principal.is_local() || self.config.beyond_loopback;
+        let grant = self.policies.grant_anonymous();
+        grant.filter(|_| self.config.allow_anonymous && is_meant).ok_or(Refused::Missing)
+    }
+
+    fn show<'a>(&self, text: &'a str) -> Result<Shown<'a>, Refused> {
+        let token = Token::parse(text)?;
+        let audience = Audience::parse(&token.resource());
+        let hosts = self.config.audience_hosts.as_deref();
+        if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
+            return Err(Refused::Audience(token.policy().into()));
+        }
+        Ok(Shown { token, audience, verified: None })
+    }
+
+    fn now(&self) -> Timestamp {
+        // Before its broker has started nothing is asked; at the end of time every token has expired.
+        self.policies.clock().map_or(Timestamp::NEVER, |clock| clock.now())
+    }
+
+    /// What a token gives at a resource.
+    fn grant(&self, shown: &mut Shown<'_>, resource: &str) -> Result<Grant, Refused> {
+        let signer = Box::<str>::from(shown.token.policy());
+        let name = || signer.clone();
+        let at_resource = self.policies.at(resource, &signer);
+        let Some((policy, which)) = at_resource.iter().find_map(|it| shown.signed_by(it)) else {
+            // It may be good elsewhere, which is no attempt at a key.
+            let elsewhere = self.policies.at(shown.audience.path(), &signer);
+            let is_good = elsewhere.iter().any(|it| shown.signed_by(it).is_some());
+            return match is_good {
+                true if shown.audience.is_below(resource) => Ok(Grant::nothing()),
+                true => Err(Refused::Audience(name())),
+                false => Err(Refused::Signature(name())),
+            };
+        };
+        if self.now() >= shown.token.until() {
+            return Err(Refused::Expired(name(), shown.token.until()));
+        }
+        if !shown.audience.covers(resource) {
+            // Of what it is in, somebody may ask what of it is his (CON-73).
+            return match shown.audience.is_below(resource) {
+                true => Ok(Grant::nothing().by(policy.name())),
+                false => Err(Refused::Audience(name())),
+            };
+        }
+        Ok(policy.grant_by(which).until(shown.token.until()))
+    }
+
+    /// Counts a refusal, and lets who may be guessing wait (SEC-26).
+    async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
+        telemetry::count_unauthorized(refused.cause());
+        let is_attempt = match &refused {
+            Refused::Malformed(_)
+            | Refused::Bearer
+            | Refused::Signature(_)
+            | Refused::Expired(..) => true,
+            // The signature is good, or there is none.
+            Refused::Missing | Refused::Audience(_) => false,
+        };
+        if let Some(peer) = principal.peer.filter(|_| is_attempt)
+            && let Some(clock) = self.policies.clock()
+        {
+            let until = self.failures.note(peer.ip(), clock.now());
+            clock.sleep_until(until).await;
+        }
+        refused.into()
+    }
+
+    fn judge(&self, principal: &Principal, resource: &str) -> Result<Grant, Refused> {
+        match &principal.token {
+            None => self.anonymous(principal),
+            Some(text) => self.grant(&mut self.show(text)?, resource),
+        }
+    }
+}
+
+impl Shown<'_> {
+    /// The policy and its key, if it was signed by it.
+    fn signed_by(&mut self, policy: &Arc<Policy>) -> Option<(Arc<Policy>, WhichKey)> {
+        let which = match &self.verified {
+            Some((known, which)) if Arc::ptr_eq(known, policy) => *which,
+            Some(_) | None => {
+                let which = self.token.signed_by(policy);
+                self.verified = Some((Arc::clone(policy), which));
+                which
+            }
+        };
+        which.map(|which| (Arc::clone(policy), which))
+    }
+}
+
+#[async_trait]
+impl Authorizer for SasAuthorizer {
+    async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        match self.judge(principal, resource) {
+            Ok(grant) => Ok(grant),
+            Err(refused) => Err(self.refuse(principal, refused).await),
+        }
+    }
+
+    async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
+        let nothing = || vec![Grant::nothing(); resources.len()];
+        let Some(text) = &principal.token else {
+            return match self.anonymous(principal) {
+                Ok(grant) => vec![grant; resources.len()],
+                Err(_) => nothing(),
+            };
+        };
+        let Ok(mut shown) = self.show(text) else { return nothing() };
+        let grants = resources.iter().map(|resource| self.grant(&mut shown, resource));
+        grants.map(|grant| grant.unwrap_or_else(|_| Grant::nothing())).collect()
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        self.config.allow_anonymous && !self.policies.ended_anonymous_access()
+    }
+}

@@ -1,0 +1,311 @@
+//! Connection strings, as our tools and the official SDKs take them (SEC-18 to SEC-21).
+
+use std::fmt;
+
+use peeklock_core::contract::browser::split_host;
+use peeklock_core::error::{Quoted, Rejection};
+use peeklock_core::path::PathKey;
+use peeklock_core::time::Timestamp;
+
+use crate::token::sign;
+
+/// A connection string has at most so many bytes.
+const BYTES_MAX: usize = 16 << 10;
+
+/// Where a broker is, and who somebody is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ConnectionString {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Who.
+    pub credential: Credential,
+    /// The entity that it is restricted to (SEC-20).
+    pub entity_path: Option<Box<str>>,
+    /// Whether the broker is talked to without TLS (SEC-21).
+    pub use_development_emulator: bool,
+}
+
+/// A host, and a port if one is named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// The host; an address of IPv6 in brackets.
+    pub host: Box<str>,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+/// What somebody shows of himself.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A policy, and one of its keys.
+    Key {
+        /// Its name.
+        policy: Box<str>,
+        /// The text of the key.
+        key: Box<str>,
+    },
+    /// A token that was signed before.
+    Token(Box<str>),
+}
+
+impl fmt::Debug for Credential {
+    /// Without the key or the token (SEC-22).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key { policy, .. } => {
+                f.debug_struct("Key").field("policy", policy).finish_non_exhaustive()
+            }
+            Self::Token(_) => f.write_str("Token"),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None => f.write_str(&self.host),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Reads `sb://host:port`, with or without a slash at its end.
+    fn parse(text: &str) -> Result<Self, Rejection> {
+        let wrong = || {
+            Rejection::argument(format!(
+                "the Endpoint of a connection string is sb://HOST or sb://HOST:PORT, not {}",
+                Quoted(text)
+            ))
+        };
+        let (scheme, authority) = text.split_once("://").ok_or_else(wrong)?;
+        let authority = authority.strip_suffix('/').unwrap_or(authority);
+        let is_foreign = |c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c);
+        if !scheme.eq_ignore_ascii_case("sb") || authority.contains(is_foreign) {
+            return Err(wrong());
+        }
+        let (host, port) = split_host(authority).ok_or_else(wrong)?;
+        if port == Some(0) {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.into(), port })
+    }
+}
+
+impl ConnectionString {
+    /// For a policy and one of its keys.
+    #[must_use]
+    pub fn of_key(endpoint: Endpoint, policy: &str, key: &str) -> Self {
+        let credential = Credential::Key { policy: policy.into(), key: key.into() };
+        Self { endpoint, credential, entity_path: None, use_development_emulator: false }
+    }
+
+    /// The same restricted to an entity.
+    #[must_use]
+    pub fn at_entity(mut self, path: impl Into<Box<str>>) -> Self {
+        self.entity_path = Some(path.into());
+        self
+    }
+
+    /// The same for a broker that is talked to without TLS (SEC-21).
+    #[must_use]
+    pub const fn without_tls(mut self) -> Self {
+        self.use_development_emulator = true;
+        self
+    }
+
+    /// Reads a connection string (SEC-18, SEC-19).
+    ///
+    /// # Errors
+    /// `ArgumentError` that names what is missing or wrong, and no secret.
+    pub fn parse(text: &str) -> Result<Self, Rejection> {
+        let refuse = |what: &str| Err(Rejection::argument(format!("the connection string {what}")));
+        if text.len() > BYTES_MAX {
+            return refuse("is longer than 16 KiB");
+        }
+        const KEYS: [&str; 6] = [
+            "endpoint",
+            "sharedaccesskeyname",
+            "sharedaccesskey",
+            "sharedaccesssignature",
+            "entitypath",
+            "usedevelopmentemulator",
+        ];
+        let mut found: [Option<&str>; KEYS.len()] = [None; KEYS.len()];
+        for pair in text.split(';').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                return refuse("has a part that is no Key=Value");
+            };
+            let key = key.trim().to_ascii_lowercase();
+            let place = KEYS.iter().position(|known| *known == key);
+            let Some(place) = place.and_then(|place| found.get_mut(place)) else { continue };
+            if place.replace(value.trim()).is_some() {
+                return refuse(&format!("has {key} twice"));
+            }
+        }
+        let [endpoint, policy, key, signature, entity_path, emulator] = found;
+        let Some(endpoint) = endpoint else {
+            return refuse("has no Endpoint, such as Endpoint=sb://localhost:5301");
+        };
+        let credential = match (policy, key, signature) {
+            (Some(policy), Some(key), None) if !policy.is_empty() && !key.is_empty() => {
+                Credential::Key { policy: policy.into(), key: key.into() }
+            }
+            (None, None, Some(token)) if !token.is_empty() => Credential::Token(token.into()),
+            _ => {
+                return refuse(
+                    "wants SharedAccessKeyName and SharedAccessKey, or SharedAccessSignature alone",
+                );
+            }
+        };
+        let use_development_emulator = match emulator {
+            None => false,
+            Some(value) if value.eq_ignore_ascii_case("true") => true,
+            Some(value) if value.eq_ignore_ascii_case("false") => false,
+            Some(_) => return refuse("has a UseDevelopmentEmulator that is not true or false"),
+        };
+        Ok(Self {
+            endpoint: Endpoint::parse(endpoint)?,
+            credential,
+            entity_path: entity_path.filter(|path| !path.is_empty()).map(Into::into),
+            use_development_emulator,
+        })
+    }
+
+    /// The whole text, with its secret, for who is to have it.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        let mut text = format!("Endpoint=sb://{};", self.endpoint);
+        match &self.credential {
+            Credential::Key { policy, key } => {
+                text.push_str(&format!("SharedAccessKeyName={policy};SharedAccessKey={key}"));
+            }
+            Credential::Token(token) => text.push_str(&format!("SharedAccessSignature={token}")),
+        }
+        if let Some(path) = &self.entity_path {
+            text.push_str(&format!(";EntityPath={path}"));
+        }
+        if self.use_development_emulator {
+            text.push_str(";UseDevelopmentEmulator=true");
+        }
+        text
+    }
+
+    /// Refuses an entity that it is not for (SEC-20).
+    ///
+    /// # Errors
+    /// `ArgumentError`.
+    pub fn check_entity(&self, path: &str) -> Result<(), Rejection> {
+        let Some(only) = &self.entity_path else { return Ok(()) };
+        let (asked, only_key) = (PathKey::fold(path.trim_matches('/')), PathKey::fold(only));
+        let below = asked.as_str().strip_prefix(only_key.as_str());
+        if below.is_some_and(|below| below.is_empty() || below.starts_with('/')) {
+            return Ok(());
+        }
+        let (path, only) = (Quoted(path), Quoted(only));
+        Err(Rejection::argument(format!(
+            "the connection string is for {only} alone (EntityPath), not for {path}"
+        )))
+    }
+
+    /// A token that is good until an instant: for the entity, or for all that there is.
+    #[must_use]
+    pub fn token(&self, until: Timestamp) -> String {
+        match &self.credential {
+            Credential::Token(token) => token.to_string(),
+            Credential::Key { policy, key } => {
+                let path = self.entity_path.as_deref().unwrap_or_default();
+                sign(policy, key, &format!("sb://{}/{path}", self.endpoint), until)
+            }
+        }
+    }
+
+    /// Whether [`Self::token`] can make another one when the last one has ended.
+    #[must_use]
+    pub const fn renews(&self) -> bool {
+        matches!(self.credential, Credential::Key { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "Endpoint=sb://127.0.0.1:5301/;SharedAccessKeyName=Root;SharedAccessKey=ab==;\
+                         EntityPath=orders;UseDevelopmentEmulator=true";
+
+    fn refusal(text: &str) -> String {
+        ConnectionString::parse(text).unwrap_err().detail().to_owned()
+    }
+
+    /// SEC-18: keys ignore case, values may have `=`, unknown keys are ignored.
+    #[test]
+    fn a_connection_string_is_pairs() {
+        let read = ConnectionString::parse(WHOLE).unwrap();
+        assert_eq!(read.endpoint, Endpoint { host: "127.0.0.1".into(), port: Some(5301) });
+        assert_eq!(read.credential, Credential::Key { policy: "Root".into(), key: "ab==".into() });
+        assert_eq!(read.entity_path.as_deref(), Some("orders"));
+        assert!(read.use_development_emulator);
+        let other = " endpoint = sb://127.0.0.1:5301 ; SHAREDACCESSKEYNAME=Root;sharedaccesskey=ab==; \
+                     TransportType=Amqp;entitypath=orders;useDevelopmentEmulator=TRUE;";
+        assert_eq!(ConnectionString::parse(other), Ok(read.clone()));
+        assert_eq!(ConnectionString::parse(&read.reveal()), Ok(read));
+        let plain = ConnectionString::parse("Endpoint=sb://[::1];SharedAccessSignature=SharedAccessSignature sr=a&sig=b%3d&se=1&skn=c").unwrap();
+        assert_eq!(plain.endpoint, Endpoint { host: "[::1]".into(), port: None });
+        assert!(!plain.use_development_emulator && !plain.renews());
+        assert_eq!(plain.token(Timestamp::NEVER), "SharedAccessSignature sr=a&sig=b%3d&se=1&skn=c");
+    }
+
+    /// SEC-19: without an endpoint, or without one way to show who one is, it is refused and no secret is told.
+    #[test]
+    fn what_is_missing_is_named() {
+        let key = "SharedAccessKeyName=a;SharedAccessKey=hidden";
+        assert!(refusal(key).contains("Endpoint"));
+        for endpoint in ["http://a", "sb://", "sb://a:0", "sb://a:x", "sb://a/b", "a:1", "sb://u@a"]
+        {
+            let text = refusal(&format!("Endpoint={endpoint};{key}"));
+            assert!(text.contains("sb://HOST") && !text.contains("hidden"), "{endpoint}: {text}");
+        }
+        for credential in [
+            "",
+            "SharedAccessKeyName=a",
+            "SharedAccessKey=hidden",
+            "SharedAccessKeyName=;SharedAccessKey=hidden",
+            "SharedAccessKeyName=a;SharedAccessKey=",
+            "SharedAccessKeyName=a;SharedAccessKey=hidden;SharedAccessSignature=hidden",
+            "SharedAccessSignature=",
+        ] {
+            let text = refusal(&format!("Endpoint=sb://a;{credential}"));
+            assert!(text.contains("SharedAccessKeyName and"), "{credential}: {text}");
+            assert!(!text.contains("hidden"), "{text}");
+        }
+        assert!(refusal(&format!("Endpoint=sb://a;Endpoint=sb://b;{key}")).contains("twice"));
+        assert!(
+            refusal(&format!("Endpoint=sb://a;{key};UseDevelopmentEmulator=1")).contains("true")
+        );
+        assert!(refusal("Endpoint=sb://a;hidden").contains("no Key=Value"));
+    }
+
+    /// Another entity than its own is refused.
+    #[test]
+    fn an_entity_path_restricts() {
+        let read = ConnectionString::parse(WHOLE).unwrap();
+        for fits in ["orders", "Orders", "orders/$deadletterqueue", "/orders/"] {
+            assert!(read.check_entity(fits).is_ok(), "{fits}");
+        }
+        for other in ["orders2", "other", ""] {
+            let text = read.check_entity(other).unwrap_err().detail().to_owned();
+            assert!(text.contains("`orders`"), "{text}");
+        }
+        let all = ConnectionString { entity_path: None, ..read };
+        assert!(all.check_entity("other").is_ok());
+    }
+
+    /// SEC-22: a key is not shown by accident.
+    #[test]
+    fn a_key_is_not_shown_by_accident() {
+        let read = ConnectionString::parse(WHOLE).unwrap();
+        assert!(!format!("{read:?}").contains("ab=="));
+    }
+}

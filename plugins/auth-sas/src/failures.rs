@@ -1,0 +1,151 @@
+//! How long the answer to a failed attempt waits (SEC-26): longer for an address that fails often, a second at most. Who
+//! has a valid token is never asked.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+/// The longest wait.
+const WAIT_MAX: TimeSpan = TimeSpan::from_seconds(1);
+/// What each failure adds to the wait of the next.
+const WAIT_EACH: TimeSpan = TimeSpan::from_ms(50);
+/// In which time one failure is forgotten.
+const FORGET_EACH: TimeSpan = TimeSpan::from_seconds(1);
+/// Failures beyond these add nothing.
+const COUNT_MAX: i64 = WAIT_MAX.ticks() / WAIT_EACH.ticks();
+/// Addresses that are remembered; the others share what is remembered of them.
+const ADDRESSES_MAX: usize = 4_096;
+
+/// What is remembered of addresses that have failed.
+#[derive(Default)]
+pub struct Failures {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_address: HashMap<IpAddr, Level>,
+    others: Level,
+}
+
+/// How many failures are not forgotten yet, and since when.
+#[derive(Clone, Copy)]
+struct Level {
+    count: i64,
+    at: Timestamp,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self { count: 0, at: Timestamp::from_ticks(0) }
+    }
+}
+
+impl Level {
+    fn forget(&mut self, now: Timestamp) {
+        let steps = (now.ticks() - self.at.ticks()).max(0) / FORGET_EACH.ticks();
+        self.count = (self.count - steps).max(0);
+        self.at = match self.count {
+            0 => now,
+            _ => Timestamp::from_ticks(self.at.ticks() + steps * FORGET_EACH.ticks()),
+        };
+    }
+
+    fn fail(&mut self, now: Timestamp) -> TimeSpan {
+        self.forget(now);
+        self.count = (self.count + 1).min(COUNT_MAX);
+        TimeSpan::from_ticks(self.count * WAIT_EACH.ticks())
+    }
+}
+
+impl Failures {
+    /// An attempt from an address has failed; until when its answer waits.
+    pub fn note(&self, address: IpAddr, now: Timestamp) -> Timestamp {
+        let address = network(address);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.by_address.len() >= ADDRESSES_MAX && !known.by_address.contains_key(&address) {
+            known.by_address.retain(|_, level| {
+                level.forget(now);
+                level.count > 0
+            });
+        }
+        let is_full = known.by_address.len() >= ADDRESSES_MAX;
+        let wait = match known.by_address.get_mut(&address) {
+            Some(level) => level.fail(now),
+            None if is_full => known.others.fail(now),
+            None => known.by_address.entry(address).or_default().fail(now),
+        };
+        now.plus(wait)
+    }
+
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.known.lock().unwrap().by_address.len()
+    }
+}
+
+/// The address, or of IPv6 the network that one subscriber has.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(failures: &Failures, address: &str, now: Timestamp) -> i64 {
+        failures.note(address.parse().unwrap(), now).unix_ms() - now.unix_ms()
+    }
+
+    /// SEC-26: an address that fails often waits longer, up to a second, and is forgiven in time.
+    #[test]
+    fn who_fails_often_waits_up_to_a_second() {
+        let failures = Failures::default();
+        let now = Timestamp::from_unix_ms(1_000_000);
+        assert_eq!(ms(&failures, "10.0.0.1", now), 50);
+        assert_eq!(ms(&failures, "10.0.0.1", now), 100);
+        assert_eq!(ms(&failures, "10.0.0.2", now), 50, "another address");
+        for _ in 0..100 {
+            assert!(ms(&failures, "10.0.0.1", now) <= 1_000);
+        }
+        assert_eq!(ms(&failures, "10.0.0.1", now), 1_000);
+        let later = now.plus(TimeSpan::from_seconds(10));
+        assert_eq!(ms(&failures, "10.0.0.1", later), 550);
+        let later = later.plus(TimeSpan::from_seconds(30));
+        assert_eq!(ms(&failures, "::ffff:10.0.0.1", later), 50, "the same one");
+    }
+
+    /// SEC-26: a subscriber has many addresses of IPv6, and is one all the same.
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let failures = Failures::default();
+        let now = Timestamp::from_unix_ms(1_000_000);
+        assert_eq!(ms(&failures, "2001:db8::1", now), 50);
+        assert_eq!(ms(&failures, "2001:db8::2", now), 100);
+        assert_eq!(ms(&failures, "2001:db8:0:1::2", now), 50);
+    }
+
+    /// SEC-26: what is remembered has a bound; who is not remembered waits with the others like him.
+    #[test]
+    fn no_more_addresses_are_remembered_than_allowed() {
+        let failures = Failures::default();
+        let now = Timestamp::from_unix_ms(1_000_000);
+        for number in 0..5_000_u32 {
+            let address = Ipv6Addr::from(u128::from(number) << 64 | 1 << 127);
+            failures.note(address.into(), now);
+        }
+        assert_eq!(failures.remembered(), ADDRESSES_MAX);
+        assert_eq!(ms(&failures, "10.0.0.1", now), 1_000, "many of them have failed");
+        let later = now.plus(TimeSpan::from_seconds(60));
+        assert_eq!(ms(&failures, "10.0.0.1", later), 50);
+        assert_eq!(failures.remembered(), 1, "the others are forgotten");
+    }
+}

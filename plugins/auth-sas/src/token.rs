@@ -1,0 +1,220 @@
+//! The text of a token, its signature, and what is told about one that is not good.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use peeklock_core::error::{Quoted, Rejection};
+use peeklock_core::policies::{KeyText, Policy, WhichKey};
+use peeklock_core::time::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use sha2::Sha256;
+
+const SCHEME: &str = "SharedAccessSignature";
+/// A token has at most so many bytes.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// 9999-12-31T23:59:59Z: who writes a later end means none.
+const LATEST_SECONDS: i64 = 253_402_300_799;
+/// Characters that stand for themselves in a value of a token.
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A token as it was presented (SEC-10). Whether it is good is another question.
+pub struct Token<'a> {
+    /// What it is for, percent-encoded as it stands there.
+    resource: &'a str,
+    signature: Box<[u8]>,
+    /// When it ends, as it stands there.
+    expiry: &'a str,
+    until: Timestamp,
+    policy: Box<str>,
+}
+
+/// Why a token is not good (SEC-14).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There is none.
+    Missing,
+    /// Its text is no shared access signature; what is wrong with it.
+    Malformed(&'static str),
+    /// It is a token of another kind.
+    Bearer,
+    /// It was signed with no key of a policy of that name that holds there; whether there is such a policy is not told.
+    Signature(Box<str>),
+    /// It has expired.
+    Expired(Box<str>, Timestamp),
+    /// It is for something else.
+    Audience(Box<str>),
+}
+
+impl<'a> Token<'a> {
+    /// Reads a token.
+    ///
+    /// # Errors
+    /// With why it is none.
+    pub fn parse(text: &'a str) -> Result<Self, Refused> {
+        if text.len() > TOKEN_BYTES_MAX {
+            return Err(Refused::Malformed("it is longer than 8 KiB"));
+        }
+        let text = text.trim();
+        if is_bearer(text) {
+            return Err(Refused::Bearer);
+        }
+        let (scheme, fields) = text.split_once(' ').unwrap_or((text, ""));
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return Err(Refused::Malformed("it does not begin with `SharedAccessSignature `"));
+        }
+        let mut found: [Option<&str>; 4] = [None; 4];
+        for field in fields.trim().split('&') {
+            let Some((name, value)) = field.split_once('=') else {
+                return Err(Refused::Malformed("a field has no value"));
+            };
+            let place = ["sr", "sig", "se", "skn"].iter().position(|known| *known == name);
+            // What others add is not looked at.
+            let Some(place) = place.and_then(|place| found.get_mut(place)) else { continue };
+            if place.replace(value).is_some() {
+                return Err(Refused::Malformed("a field is there twice"));
+            }
+        }
+        let [Some(resource), Some(signature), Some(expiry), Some(policy)] = found else {
+            return Err(Refused::Malformed("it wants the fields sr, sig, se and skn"));
+        };
+        let decode = |value: &str| {
+            let text = percent_decode_str(value).decode_utf8();
+            text.map_err(|_| Refused::Malformed("a field is not percent-encoded UTF-8"))
+                .map(|text| Box::<str>::from(&*text))
+        };
+        if expiry.is_empty() || !expiry.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Refused::Malformed("se is not a number of seconds"));
+        }
+        let seconds = expiry.parse::<i64>().unwrap_or(LATEST_SECONDS).min(LATEST_SECONDS);
+        let signature = decode(signature)?;
+        Ok(Self {
+            resource,
+            // What is no Base64 is no signature, and matches none.
+            signature: STANDARD.decode(&*signature).unwrap_or_default().into(),
+            expiry,
+            until: Timestamp::from_unix_ms(seconds.saturating_mul(1_000)),
+            policy: decode(policy)?,
+        })
+    }
+
+    /// The policy that is said to have signed it.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub const fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    /// What it is for, decoded.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        percent_decode_str(self.resource).decode_utf8_lossy().into_owned()
+    }
+
+    /// The key of a policy that it was signed with, if it was (SEC-11). Takes the same time for every signature that
+    /// is wrong (SEC-14).
+    #[must_use]
+    pub fn signed_by(&self, policy: &Policy) -> Option<WhichKey> {
+        let [primary, secondary] = WhichKey::ALL.map(|which| {
+            let matches = self.is_signed_with(policy.key(which));
+            matches.then_some(which)
+        });
+        primary.or(secondary)
+    }
+
+    fn is_signed_with(&self, key: &KeyText) -> bool {
+        let mac = mac(key.reveal(), self.resource, self.expiry);
+        mac.is_some_and(|mac| mac.verify_slice(&self.signature).is_ok())
+    }
+}
+
+impl fmt::Debug for Token<'_> {
+    /// Without the signature (SEC-22).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// Signs a token with the key of a policy: for a resource, such as `sb://localhost/orders`, until an instant.
+#[must_use]
+pub fn sign(policy: &str, key: &str, resource: &str, until: Timestamp) -> String {
+    let resource = utf8_percent_encode(resource, VALUE).to_string();
+    let expiry = until.unix_ms().div_euclid(1_000).clamp(0, LATEST_SECONDS).to_string();
+    let signature = mac(key, &resource, &expiry).map(|mac| mac.finalize().into_bytes());
+    let signature = STANDARD.encode(signature.unwrap_or_default());
+    let (signature, policy) =
+        (utf8_percent_encode(&signature, VALUE), utf8_percent_encode(policy, VALUE));
+    format!("{SCHEME} sr={resource}&sig={signature}&se={expiry}&skn={policy}")
+}
+
+/// The bytes of the key's text, over the resource as it stands in the token, a line feed, and the expiry (SEC-11).
+fn mac(key: &str, resource: &str, expiry: &str) -> Option<Hmac<Sha256>> {
+    // A key of any length is taken.
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).ok()?;
+    mac.update(resource.as_bytes());
+    mac.update(b"\n");
+    mac.update(expiry.as_bytes());
+    Some(mac)
+}
+
+/// Whether it is a token of an identity provider, with or without the word before it.
+fn is_bearer(text: &str) -> bool {
+    let scheme = text.split(' ').next().unwrap_or_default();
+    // The JSON of every such token begins with these three characters in Base64.
+    scheme.eq_ignore_ascii_case("Bearer")
+        || (text.starts_with("eyJ") && text.split('.').count() == 3)
+}
+
+impl Refused {
+    /// The causes by which refusals are counted.
+    #[must_use]
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed(_) => "malformed",
+            Self::Bearer => "bearer",
+            Self::Signature(_) => "signature",
+            Self::Expired(..) => "expired",
+            Self::Audience(_) => "audience",
+        }
+    }
+}
+
+impl From<Refused> for Rejection {
+    fn from(refused: Refused) -> Self {
+        let detail = match refused {
+            Refused::Missing => {
+                "no token was presented; connect with the connection string of a policy, which `peeklock \
+                 connection-string` prints on the machine of the broker"
+                    .to_owned()
+            }
+            Refused::Malformed(what) => {
+                format!("the token is no shared access signature: {what}")
+            }
+            Refused::Bearer => {
+                "bearer tokens of an identity provider (JWT), as DefaultAzureCredential gets them, are not \
+                 accepted here; connect with the connection string of a policy, which `peeklock \
+                 connection-string` prints"
+                    .to_owned()
+            }
+            Refused::Signature(policy) => {
+                let policy = Quoted(&policy);
+                format!("the signature of the token matches no key of a policy {policy} that holds here")
+            }
+            Refused::Expired(policy, until) => {
+                format!("the token of policy {} has expired, at {until}", Quoted(&policy))
+            }
+            Refused::Audience(policy) => {
+                let policy = Quoted(&policy);
+                format!("the token of policy {policy} is for another resource than this one")
+            }
+        };
+        Self::unauthorized(detail)
+    }
+}

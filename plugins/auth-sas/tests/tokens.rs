@@ -1,0 +1,433 @@
+//! Tokens against a broker: who is let in where, how long, and what the others are told.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::future::{Future as _, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use base64::Engine as _;
+use peeklock_auth_sas::{ConnectionString, SasAuthorizer, SasConfig, sign};
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Action, Authorizer, Principal, Right, Rights};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::BrokerError;
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, ROOT_POLICY, WhichKey};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Access, Broker};
+
+/// The key of the published examples of this signature.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+struct World {
+    broker: Broker,
+    policies: Policies,
+    clock: Arc<ManualClock>,
+    authorizer: Arc<SasAuthorizer>,
+}
+
+impl World {
+    /// A broker with the queues `orders` and `other` and the topic `t` with its subscription `s`; each has a policy
+    /// `all` with all rights, `orders` one with each right besides.
+    async fn new(config: SasConfig) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let policies = Policies::new();
+        let authorizer = Arc::new(SasAuthorizer::new(&policies, config));
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+            .policies(&policies)
+            .authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>)
+            .start()
+            .await
+            .unwrap();
+        for queue in ["orders", "other"] {
+            broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
+        }
+        broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+        let none = SubscriptionUpdate::default();
+        broker.create_subscription("t", "s", none, Vec::new()).await.unwrap();
+        Self { broker, policies, clock, authorizer }
+    }
+
+    /// One in which keys are used.
+    async fn with_policies() -> Self {
+        let world = Self::new(SasConfig::closed()).await;
+        for owner in ["", "orders", "other", "t"] {
+            world.create(owner, "all", Rights::ALL).await;
+        }
+        for right in Right::ALL {
+            let rights = if right == Right::Manage { Rights::ALL } else { Rights::of(right) };
+            world.create("orders", right.name(), rights).await;
+        }
+        world
+    }
+
+    async fn create(&self, owner: &str, name: &str, rights: Rights) {
+        let properties = PolicyUpdate { rights: Some(rights), ..PolicyUpdate::default() };
+        self.broker.create_policy(owner, name, properties).await.unwrap();
+    }
+
+    async fn key(&self, owner: &str, name: &str, which: WhichKey) -> KeyText {
+        let keys = self.broker.policy_keys(owner, name).await.unwrap();
+        match which {
+            WhichKey::Primary => keys.primary,
+            WhichKey::Secondary => keys.secondary,
+        }
+    }
+
+    /// A token of a policy's primary key, good for a minute.
+    async fn token(&self, owner: &str, name: &str, audience: &str) -> String {
+        let key = self.key(owner, name, WhichKey::Primary).await;
+        sign(name, key.reveal(), audience, self.in_seconds(60))
+    }
+
+    fn in_seconds(&self, seconds: i64) -> Timestamp {
+        self.clock.now().plus(TimeSpan::from_seconds(seconds))
+    }
+
+    fn access(&self, token: impl Into<Box<str>>) -> Access {
+        self.broker.access(Principal::anonymous().with_token(token))
+    }
+
+    async fn stop(self) {
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// What somebody is told who is refused, none if he is not.
+async fn refusal(access: &Access, action: Action, path: &str) -> Option<String> {
+    let answer = access.allow(action, path).await;
+    let error: BrokerError = answer.err()?;
+    assert_eq!(error.condition(), Condition::Unauthorized);
+    Some(error.detail().to_owned())
+}
+
+/// SEC-10, SEC-11: a signature that was made by other means: HMAC-SHA256 with the text of the key, over the resource as
+/// it stands in the token, a line feed, and the expiry.
+#[test]
+fn a_token_is_signed_as_others_sign_it() {
+    let until = Timestamp::from_unix_ms(1_777_640_460_000);
+    let token = sign("all", KEY, "sb://localhost/orders", until);
+    // openssl dgst -sha256 -hmac "$KEY" -binary | base64, of "sb%3A%2F%2Flocalhost%2Forders\n1777640460".
+    let signature = "Y5wlVXOpwAHQk%2FBvFCNNdGkcUZTKy7n2UTDrx%2FTwTRM%3D";
+    let expected = format!(
+        "SharedAccessSignature sr=sb%3A%2F%2Flocalhost%2Forders&sig={signature}&se=1777640460&skn=all"
+    );
+    assert_eq!(token, expected);
+}
+
+/// SEC-10, SEC-12: fields in any order, each percent-encoded in any case; both keys of a policy sign.
+#[tokio::test]
+async fn fields_stand_in_any_order() {
+    let world = World::with_policies().await;
+    for which in WhichKey::ALL {
+        let key = world.key("orders", "all", which).await;
+        let token = sign("all", key.reveal(), "sb://x/orders", world.in_seconds(60));
+        assert_eq!(refusal(&world.access(&*token), Action::Send, "orders").await, None);
+        let fields = token.strip_prefix("SharedAccessSignature ").unwrap();
+        let mut fields: Vec<&str> = fields.split('&').collect();
+        fields.reverse();
+        fields.push("extra=1");
+        let token = format!("sharedaccesssignature {}", fields.join("&"));
+        assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
+    }
+    // As others encode: in lower case.
+    let key = world.key("orders", "all", WhichKey::Primary).await;
+    let seconds = world.in_seconds(60).unix_ms() / 1_000;
+    let resource = "sb%3a%2f%2fx%2forders";
+    let signature = hmac(key.reveal(), &format!("{resource}\n{seconds}"));
+    let signature = signature.replace('+', "%2b").replace('/', "%2f").replace('=', "%3d");
+    let token = format!("SharedAccessSignature sr={resource}&sig={signature}&se={seconds}&skn=all");
+    assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
+    world.stop().await;
+}
+
+/// A signature by other means than those that are tested.
+fn hmac(key: &str, text: &str) -> String {
+    use hmac::{Hmac, KeyInit as _, Mac as _};
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key.as_bytes()).unwrap();
+    mac.update(text.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes())
+}
+
+/// SEC-05, SEC-08, SEC-12, SEC-13, SEC-14: every action with a token of each policy, of the entity, of its
+/// parent, of a sibling and of the namespace; good, expired, wrongly signed, of a key that was regenerated, and for
+/// something else. Whether there is such an entity makes no difference.
+#[tokio::test]
+async fn every_action_against_every_token() {
+    let world = World::with_policies().await;
+    let owners = [("orders", "orders"), ("other", "other"), ("", ""), ("t", "t/Subscriptions/s")];
+    for (owner, _) in owners {
+        for (target, path) in owners {
+            for action in Action::ALL {
+                if !matches!(action.needs(), peeklock_core::contract::Needs::OneOf(..)) {
+                    continue;
+                }
+                // The policy of a queue is none of another one, nor of the namespace.
+                let holds = owner.is_empty() || owner == target;
+                let good = world.token(owner, "all", "sb://x").await;
+                let refused = refusal(&world.access(good), action, path).await;
+                assert_eq!(refused.is_none(), holds, "{owner} {path} {action:?} {refused:?}");
+                let elsewhere = world.token(owner, "all", "sb://x/elsewhere").await;
+                let refused = refusal(&world.access(elsewhere), action, path).await.unwrap();
+                assert!(!refused.contains("elsewhere"), "{refused}");
+            }
+        }
+    }
+    for right in Right::ALL {
+        let rights = if right == Right::Manage { Rights::ALL } else { Rights::of(right) };
+        let access = world.access(world.token("orders", right.name(), "sb://x/orders").await);
+        let absent = world.access(world.token("", "all", "sb://x/orders").await);
+        for action in Action::ALL {
+            let peeklock_core::contract::Needs::OneOf(one_of, _) = action.needs() else { continue };
+            let refused = refusal(&access, action, "orders").await;
+            assert_eq!(refused.is_none(), one_of.meets(rights), "{right:?} {action:?}");
+            if let Some(text) = refused {
+                assert!(text.contains(&format!("`{}`", right.name())), "{text}");
+            }
+            // SEC-08: nothing is told by a sibling's token, whether there is such a queue or not.
+            let there = refusal(&absent, action, "other").await.unwrap();
+            assert_eq!(refusal(&absent, action, "absent").await, Some(there));
+        }
+    }
+    world.stop().await;
+}
+
+/// SEC-14: each way not to be good has a text of its own, that tells no secret, and an unknown policy none.
+#[tokio::test]
+async fn each_failure_has_its_text() {
+    let world = World::with_policies().await;
+    let good = world.token("orders", "all", "sb://x/orders").await;
+    let key = world.key("orders", "all", WhichKey::Primary).await;
+    let at = |until| sign("all", key.reveal(), "sb://x/orders", until);
+    let told = async |token: &str| {
+        let text = refusal(&world.access(token), Action::Send, "orders").await.unwrap();
+        assert!(!text.contains(key.reveal()), "{text}");
+        text
+    };
+    let nobody = world.broker.access(Principal::anonymous());
+    let missing = refusal(&nobody, Action::Send, "orders");
+    assert!(missing.await.unwrap().contains("peeklock connection-string"));
+    for malformed in [
+        "",
+        "SharedAccessSignature",
+        "SharedAccessSignature ",
+        "Basic abc",
+        &good.replace("skn=", "name="),
+        &good.replace("se=", "se=x"),
+        &good.replace("skn=all", "skn=%ff"),
+        &good.replace("skn=all", "skn=all&skn=all"),
+        &good.replace("skn=all", "skn"),
+        &format!("{good}&x={}", "y".repeat(9_000)),
+    ] {
+        let text = told(malformed).await;
+        assert!(text.contains("is no shared access signature: "), "{malformed}: {text}");
+    }
+    let wrong = good.replace("sig=", "sig=A");
+    assert!(told(&wrong).await.contains("matches no key of a policy `all`"));
+    let changed = good.replace("orders", "other");
+    assert!(told(&changed).await.contains("matches no key of a policy `all`"));
+    let unknown = good.replace("skn=all", "skn=absent");
+    assert_eq!(told(&unknown).await, told(&wrong).await.replace("`all`", "`absent`"));
+    for token in ["Bearer eyJhbGciOi", "bearer x", "eyJhbGciOi.eyJpc3Mi.c2ln"] {
+        let text = told(token).await;
+        assert!(text.contains("DefaultAzureCredential") && text.contains("connection string"));
+    }
+    assert!(told(&at(world.in_seconds(0))).await.contains("has expired, at 2026-05-01T12:00:00"));
+    assert!(told(&at(world.in_seconds(-60))).await.contains("has expired"));
+    let mismatch = world.access(world.token("", "all", "sb://x/other").await);
+    let text = refusal(&mismatch, Action::Send, "orders").await.unwrap();
+    assert!(text.contains("is for another resource"), "{text}");
+    world.stop().await;
+}
+
+/// SEC-12, SEC-15: a token is good up to its end, and what was begun with it ends there.
+#[tokio::test]
+async fn a_token_ends_when_it_says_so() {
+    let world = World::with_policies().await;
+    let access = world.access(world.token("orders", "all", "sb://x/orders").await);
+    let entity = access.entity("orders", Action::Peek).await.unwrap();
+    let from = peeklock_core::ids::SequenceNumber(0);
+    let peek = || peeklock_core::command::Command::Peek { from, count_max: 1 };
+    world.clock.advance(TimeSpan::from_ms(59_999));
+    assert!(entity.call(peek()).await.is_ok());
+    world.clock.advance(TimeSpan::from_ms(1));
+    assert_eq!(entity.call(peek()).await.unwrap_err().condition(), Condition::Unauthorized);
+    assert!(refusal(&access, Action::Peek, "orders").await.unwrap().contains("has expired"));
+    // The last instant there is, and one beyond it.
+    let key = world.key("orders", "all", WhichKey::Primary).await;
+    for seconds in ["253402300799", "99999999999999999999999"] {
+        let signature = hmac(key.reveal(), &format!("orders\n{seconds}")).replace('+', "%2B");
+        let token = format!("SharedAccessSignature sr=orders&sig={signature}&se={seconds}&skn=all");
+        assert_eq!(refusal(&world.access(token), Action::Peek, "orders").await, None, "{seconds}");
+    }
+    world.stop().await;
+}
+
+/// SEC-09: a regenerated key ends its tokens at once, and those of the other key not.
+#[tokio::test]
+async fn a_regenerated_key_ends_its_tokens() {
+    let world = World::with_policies().await;
+    let mut held = Vec::new();
+    for which in WhichKey::ALL {
+        let key = world.key("orders", "all", which).await;
+        let token = sign("all", key.reveal(), "sb://x/orders", world.in_seconds(60));
+        let access = world.access(&*token);
+        assert_eq!(refusal(&access, Action::Send, "orders").await, None);
+        held.push((token, access));
+    }
+    world.broker.regenerate_key("orders", "all", WhichKey::Primary, None).await.unwrap();
+    for (place, is_refused) in [(0, true), (1, false)] {
+        let (token, access) = &held[place];
+        let again = refusal(access, Action::Send, "orders").await;
+        assert_eq!(again.is_some(), is_refused, "{again:?}");
+        let anew = refusal(&world.access(&**token), Action::Send, "orders").await;
+        assert_eq!(anew.is_some(), is_refused, "{anew:?}");
+    }
+    world.broker.delete_policy("orders", "all").await.unwrap();
+    assert!(refusal(&held[1].1, Action::Send, "orders").await.is_some());
+    world.stop().await;
+}
+
+/// SEC-13: the host does not matter, unless that is asked for.
+#[tokio::test]
+async fn the_host_matters_where_that_is_asked_for() {
+    let mut config = SasConfig::closed();
+    config.audience_hosts = Some(vec!["bus.example.com".to_owned()]);
+    let strict = World::new(config).await;
+    let lenient = World::new(SasConfig::closed()).await;
+    for (audience, is_known) in [
+        ("sb://bus.example.com:5671/orders", true),
+        ("sb://other/orders", false),
+        ("orders", false),
+    ] {
+        let token = strict.token("", ROOT_POLICY, audience).await;
+        let refused = refusal(&strict.access(token), Action::Send, "orders").await;
+        assert_eq!(refused.is_none(), is_known, "{audience} {refused:?}");
+        let token = lenient.token("", ROOT_POLICY, audience).await;
+        assert_eq!(refusal(&lenient.access(token), Action::Send, "orders").await, None);
+    }
+    strict.stop().await;
+    lenient.stop().await;
+}
+
+/// SEC-17: who is of this machine is let in until somebody uses a key; who is not, or comes by a proxy, is let in only
+/// where that is confirmed.
+#[tokio::test]
+async fn anonymous_access_is_for_this_machine_and_ends() {
+    let from = |address: &str| Principal::anonymous().from_peer(address.parse::<SocketAddr>().ok());
+    let world = World::new(SasConfig::open_on_loopback()).await;
+    assert!(world.broker.allows_anonymous());
+    let near = ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "none"];
+    for address in near {
+        let access = world.broker.access(from(address));
+        assert_eq!(refusal(&access, Action::Create, "x").await, None, "{address}");
+        let access = world.broker.access(from(address).through_proxy());
+        assert!(refusal(&access, Action::Create, "x").await.is_some(), "{address} by a proxy");
+    }
+    for address in ["10.0.0.1:1", "[2001:db8::1]:1"] {
+        let access = world.broker.access(from(address));
+        assert!(refusal(&access, Action::Send, "orders").await.is_some(), "{address}");
+    }
+    let open = world.broker.access(from("127.0.0.1:1"));
+    let entity = open.entity("orders", Action::Peek).await.unwrap();
+    world.create("", "first", Rights::ALL).await;
+    assert!(!world.broker.allows_anonymous());
+    let from_start = peeklock_core::ids::SequenceNumber(0);
+    let peek = peeklock_core::command::Command::Peek { from: from_start, count_max: 1 };
+    assert_eq!(entity.call(peek).await.unwrap_err().condition(), Condition::Unauthorized);
+    assert!(refusal(&open, Action::Send, "orders").await.is_some());
+    world.stop().await;
+
+    let mut confirmed = SasConfig::open_on_loopback();
+    confirmed.beyond_loopback = true;
+    let world = World::new(confirmed).await;
+    let access = world.broker.access(from("10.0.0.1:1"));
+    assert_eq!(refusal(&access, Action::Send, "orders").await, None);
+    world.stop().await;
+    let closed = World::new(SasConfig::closed()).await;
+    assert!(!closed.broker.allows_anonymous());
+    let access = closed.broker.access(from("127.0.0.1:1"));
+    assert!(refusal(&access, Action::Send, "orders").await.is_some());
+    closed.stop().await;
+}
+
+/// SEC-26: the answer to a failed attempt waits, and a valid token never does, also from that address.
+#[tokio::test]
+async fn failed_attempts_wait_and_valid_tokens_do_not() {
+    let world = World::with_policies().await;
+    let good = world.token("orders", "all", "sb://x/orders").await;
+    let bad = good.replace("sig=", "sig=A");
+    let expired = {
+        let key = world.key("orders", "all", WhichKey::Primary).await;
+        sign("all", key.reveal(), "sb://x/orders", world.in_seconds(-1))
+    };
+    let peer: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let principal = |token: &str| Principal::anonymous().with_token(token).from_peer(peer);
+    for (number, token) in [&*bad, "Basic x", "Bearer x", &expired].into_iter().enumerate() {
+        let principal_of_it = principal(token);
+        let mut asked = pin!(world.authorizer.authorize(&principal_of_it, "orders"));
+        let mut is_answered =
+            async || poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_ready())).await;
+        assert!(!is_answered().await, "{token}");
+        let wait = TimeSpan::from_ms(50 * (i64::try_from(number).unwrap() + 1));
+        world.clock.advance(TimeSpan::from_ms(wait.as_ms() - 1));
+        assert!(!is_answered().await, "{token}");
+        // Meanwhile others go on.
+        let good = principal(&good);
+        let mut asked_well = pin!(world.authorizer.authorize(&good, "orders"));
+        let answer = poll_fn(|context| Poll::Ready(asked_well.as_mut().poll(context))).await;
+        assert!(matches!(answer, Poll::Ready(Ok(_))));
+        world.clock.advance(TimeSpan::from_ms(1));
+        assert!(is_answered().await, "{token}");
+    }
+    // Neither does one that is good, and for something else or too little.
+    let sender = principal(&world.token("orders", "Send", "sb://x/other").await);
+    {
+        let mut asked = pin!(world.authorizer.authorize(&sender, "orders"));
+        let answer = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+        assert!(matches!(answer, Poll::Ready(Err(_))));
+    }
+    world.stop().await;
+}
+
+/// CON-73, SEC-12: a list holds what the token covers, and costs no look at each key.
+#[tokio::test]
+async fn a_list_holds_what_a_token_covers() {
+    let world = World::with_policies().await;
+    for (owner, name, audience, expected) in [
+        ("", "all", "sb://x", Some(2)),
+        ("orders", "Manage", "sb://x/orders", Some(1)),
+        ("", "all", "sb://x/orders", Some(1)),
+        ("", "all", "sb://x/absent", None),
+        ("orders", "Send", "sb://x/orders", None),
+    ] {
+        let access = world.access(world.token(owner, name, audience).await);
+        let listed = access.queue_paths(0, 100).await;
+        assert_eq!(listed.ok().map(|paths| paths.len()), expected, "{name} {audience}");
+    }
+    let wrong = world.token("", "all", "sb://x").await.replace("sig=", "sig=A");
+    assert!(world.access(wrong).queue_paths(0, 100).await.is_err());
+    world.stop().await;
+}
+
+/// SEC-19: what a client makes of a connection string is let in, at its entity.
+#[tokio::test]
+async fn a_connection_string_opens_the_door() {
+    let world = World::with_policies().await;
+    let key = world.policies.root_key().unwrap();
+    let text = format!(
+        "Endpoint=sb://localhost:5301;SharedAccessKeyName={ROOT_POLICY};SharedAccessKey={};EntityPath=orders",
+        key.reveal()
+    );
+    let read = ConnectionString::parse(&text).unwrap();
+    let access = world.access(read.token(world.in_seconds(60)));
+    assert_eq!(refusal(&access, Action::Create, "orders").await, None);
+    assert!(refusal(&access, Action::Send, "other").await.is_some());
+    world.stop().await;
+}

@@ -1,0 +1,84 @@
+//! `peeklock token`: a shared access signature, signed with the key of a connection string.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use peeklock::auth_sas::ConnectionString;
+use peeklock::time::Timestamp;
+
+use super::{Failure, exit, say};
+use crate::server::ROOT_KEY_FILE;
+
+pub const HELP: &str = "\
+Examples:
+  peeklock token                             by the first policy of the broker on this machine, for an hour
+  peeklock token --entity orders --for 10m   for one queue
+  curl -H \"Authorization: $(peeklock token)\" -d 'two coffees' http://127.0.0.1:5300/orders/messages
+  PEEKLOCK_TOKEN=$(peeklock token) peeklock top
+
+The key is that of PEEKLOCK_CONNECTION_STRING, else that of the file `root.connection-string` in the data directory of the \
+broker, which its owner alone can read. Nothing is asked of the broker. A token ends with its time, and with its key: \
+see POST /$api/v1/policies/{policy}/regenerate.";
+
+/// The file has at most so many bytes.
+const FILE_BYTES_MAX: u64 = 16 << 10;
+
+#[derive(Args)]
+pub struct TokenFlags {
+    /// Entity that the token is for, with all below it [default: that of the connection string, else all]
+    #[arg(long, value_name = "PATH")]
+    entity: Option<String>,
+    /// How long it is good
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    time: Duration,
+    /// Data directory of the broker, where the key is looked for [default: ./data]
+    #[arg(long, value_name = "DIR", default_value = "./data", hide_default_value = true)]
+    data_dir: PathBuf,
+}
+
+pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
+    let given =
+        std::env::var("PEEKLOCK_CONNECTION_STRING").ok().filter(|text| !text.trim().is_empty());
+    let (text, source) = match given {
+        Some(text) => (text, "PEEKLOCK_CONNECTION_STRING".to_owned()),
+        None => read(&flags.data_dir.join(ROOT_KEY_FILE))?,
+    };
+    let refused = |detail: &str| Failure::usage(format!("{source}: {detail}"));
+    let mut string =
+        ConnectionString::parse(text.trim()).map_err(|error| refused(error.detail()))?;
+    if let Some(entity) = &flags.entity {
+        string.check_entity(entity).map_err(|error| refused(error.detail()))?;
+        string = string.at_entity(entity.trim_matches('/'));
+    }
+    if !string.renews() {
+        return Err(refused("it has a token, and no key to sign another one with"));
+    }
+    say(&format!("{}\n", string.token(in_time(flags.time))))
+}
+
+/// The instant after so long, by the clock of this machine.
+pub fn in_time(time: Duration) -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ms = now.saturating_add(time).as_millis();
+    Timestamp::from_unix_ms(i64::try_from(ms).unwrap_or(i64::MAX / 100_000))
+}
+
+fn read(path: &Path) -> Result<(String, String), Failure> {
+    let shown = path.display().to_string();
+    let mut text = String::new();
+    let reading =
+        fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    reading.map_err(|error| {
+        Failure::ended(
+            exit::NOT_FOUND,
+            format!(
+                "`{shown}`: {error}; --data-dir names the data directory of the broker, which writes that file when it \
+                 starts, and PEEKLOCK_CONNECTION_STRING goes over it"
+            ),
+        )
+    })?;
+    Ok((text, shown))
+}

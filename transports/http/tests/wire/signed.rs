@@ -1,0 +1,200 @@
+//! Every operation against tokens that are signed with keys of policies.
+
+use std::sync::Arc;
+
+use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
+use peeklock_core::contract::{Authorizer, Needs, Right, Rights};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::client::Answer;
+use super::security::OPERATIONS;
+use super::server::{Plan, Server};
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+async fn start(config: SasConfig) -> Server {
+    let policies = Policies::new();
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::new(SasAuthorizer::new(&policies, config)) as Arc<dyn Authorizer>;
+    plan.policies = Some(policies);
+    plan.config.metrics = Some(Arc::new(|| "the page".to_owned()));
+    plan.start().await
+}
+
+/// Asks while time passes, for what is refused waits (SEC-26).
+async fn ask(server: &Server, head: &str, body: &str) -> Answer {
+    let passing = async {
+        loop {
+            server.clock.advance(TimeSpan::from_ms(100));
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = server.ask(head, body) => answer,
+        () = passing => unreachable!("time does not end"),
+    }
+}
+
+fn rights_of(right: Right) -> Rights {
+    if right == Right::Manage { Rights::ALL } else { Rights::of(right) }
+}
+
+/// Sees that there are the queues and policies of the matrix, whatever the last request has deleted.
+async fn arrange(server: &Server) {
+    for queue in ["orders", "sibling"] {
+        server.broker.create_queue(queue, QueueUpdate::default()).await.ok();
+    }
+    for owner in ["", "orders", "sibling"] {
+        for right in Right::ALL {
+            let properties = PolicyUpdate {
+                rights: Some(rights_of(right)),
+                primary_key: KeyText::parse(KEY).ok(),
+                ..PolicyUpdate::default()
+            };
+            // Of an entity each has a name of its own, so that a name tells where it is.
+            let name = format!("{}{}", right.name(), owner);
+            server.broker.create_policy(owner, &name, properties).await.ok();
+        }
+    }
+}
+
+/// SEC-05, SEC-08, SEC-12, SEC-13, SEC-14, HTP-02: every operation of the table with no token, with one of each right of the
+/// entity, of a sibling and of the namespace, with one that has expired, is signed wrongly, is for something else.
+#[tokio::test]
+async fn every_operation_against_every_token() {
+    let server = start(SasConfig::closed()).await;
+    let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
+    for (operation, action) in OPERATIONS {
+        let Needs::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
+        let of_namespace = !operation.contains("{}");
+        let operation = operation.replace("{}", "orders");
+        for right in Right::ALL {
+            for owner in ["orders", "sibling", ""] {
+                let name = format!("{}{owner}", right.name());
+                let good = |audience: &str| sign(&name, KEY, audience, latest);
+                let has_right = one_of.meets(rights_of(right));
+                // A list has what is granted of it, so that a right at one queue is enough for it.
+                let holds = owner.is_empty() || (owner == "orders" && !of_namespace);
+                for (token, is_good) in [
+                    (good("sb://x"), true),
+                    (good("http://localhost:5300/Orders/"), !of_namespace),
+                    (good("sb://x/sibling"), false),
+                    (sign(&name, LATER_KEY, "sb://x", latest), false),
+                    (sign(&name, KEY, "sb://x", past), false),
+                ] {
+                    arrange(&server).await;
+                    let head = format!("{operation}\nAuthorization: {token}");
+                    let answer = ask(&server, &head, "{}").await;
+                    let allowed = is_good && holds && has_right;
+                    // What of a list is somebody's own, he is told.
+                    if of_namespace && !allowed && answer.status == 200 {
+                        assert!(!answer.text().contains("\"q\""), "{head}");
+                        continue;
+                    }
+                    assert_eq!(answer.status == 401, !allowed, "{head}: {}", answer.text());
+                    assert!(!answer.text().contains(KEY) || allowed);
+                }
+            }
+        }
+        arrange(&server).await;
+        let answer = ask(&server, &operation, "{}").await;
+        assert_eq!(answer.error(), (401, "Unauthorized".to_owned()), "{operation}");
+    }
+    server.stop().await;
+}
+
+/// SEC-09: a key that was regenerated lets nobody in any more.
+#[tokio::test]
+async fn a_regenerated_key_lets_nobody_in() {
+    let server = start(SasConfig::closed()).await;
+    arrange(&server).await;
+    let token = sign("Manage", KEY, "sb://x", Timestamp::NEVER);
+    let peek = format!("GET /$api/v1/queues/orders/messages\nAuthorization: {token}");
+    assert_eq!(ask(&server, &peek, "").await.status, 200);
+    let regenerate = format!("POST /$api/v1/policies/manage/regenerate\nAuthorization: {token}");
+    let body = format!("{{\"key\": \"primary\", \"value\": \"{LATER_KEY}\"}}");
+    let answer = ask(&server, &regenerate, &body).await;
+    assert_eq!((answer.status, &answer.json()["primaryKey"]), (200, &LATER_KEY.into()));
+    assert_eq!(ask(&server, &peek, "").await.status, 401);
+    let newer = sign("Manage", LATER_KEY, "sb://x", Timestamp::NEVER);
+    let peek = format!("GET /$api/v1/queues/orders/messages\nAuthorization: {newer}");
+    assert_eq!(ask(&server, &peek, "").await.status, 200);
+    server.stop().await;
+}
+
+/// SEC-01, SEC-02, SEC-04, SEC-09, SEC-17: policies are managed over the JSON API; with the first one that is created nobody is let
+/// in without a token, neither to the metrics.
+#[tokio::test]
+async fn policies_are_managed_and_end_anonymous_access() {
+    let server = start(SasConfig::open_on_loopback()).await;
+    assert_eq!(ask(&server, "GET /metrics", "").await.status, 200);
+    let listed = ask(&server, "GET /$api/v1/policies", "").await.json();
+    assert_eq!(listed["policies"][0]["name"], "RootManageSharedAccessKey");
+    assert_eq!(listed["policies"][0]["rights"].as_array().unwrap().len(), 3);
+    assert!(listed["policies"][0].get("primaryKey").is_none());
+    // Somebody behind a proxy is not of this machine.
+    for header in ["Forwarded: for=10.0.0.1", "X-Forwarded-For: 10.0.0.1"] {
+        let answer = ask(&server, &format!("GET /$api/v1/policies\n{header}"), "").await;
+        assert_eq!(answer.status, 401, "{header}");
+    }
+    for (body, text) in [
+        (r#"{"rights": ["Manage"]}"#, "Manage"),
+        (r#"{"rights": []}"#, "at least one"),
+        (r#"{"rights": ["Send"], "primaryKey": "secret-part"}"#, "44 characters"),
+    ] {
+        let answer = ask(&server, "PUT /$api/v1/queues/q/policies/p", body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.text().contains(text) && !answer.text().contains("secret-part"));
+    }
+    let form = format!(r#"{{"rights": ["Send", "Listen", "Manage"], "primaryKey": "{KEY}"}}"#);
+    let answer = ask(&server, "PUT /$api/v1/queues/q/policies/p", &form).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert!(answer.header("location").unwrap().ends_with("/$api/v1/queues/q/policies/p"));
+    assert!(!answer.text().contains(KEY));
+    assert_eq!(ask(&server, "GET /$api/v1/queues/q/policies", "").await.status, 401);
+    assert_eq!(ask(&server, "GET /metrics", "").await.status, 401);
+
+    let token = sign("p", KEY, "sb://x/q", Timestamp::NEVER);
+    let with = async |line: &str, body: &str| {
+        ask(&server, &format!("{line}\nAuthorization: {token}"), body).await
+    };
+    assert_eq!(with("PUT /$api/v1/queues/q/policies/p", &form).await.status, 409);
+    let keys = with("POST /$api/v1/queues/q/policies/p/keys", "").await.json();
+    assert_eq!(keys["primaryKey"], KEY);
+    assert_ne!(keys["secondaryKey"], KEY);
+    let send = r#"{"rights": ["Send"]}"#;
+    assert_eq!(with("PUT /$api/v1/queues/q/policies/other", send).await.status, 201);
+    let answer = with("PATCH /$api/v1/queues/q/policies/other", r#"{"rights": ["Listen"]}"#).await;
+    assert_eq!(answer.json()["rights"], serde_json::json!(["Listen"]));
+    assert_eq!(with("GET /$api/v1/queues/q/policies/other", "").await.status, 200);
+    assert_eq!(with("DELETE /$api/v1/queues/q/policies/other", "").await.status, 204);
+    assert_eq!(with("GET /$api/v1/queues/q/policies/other", "").await.status, 404);
+    assert_eq!(with("GET /$api/v1/policies", "").await.status, 401, "that of the namespace");
+    server.stop().await;
+}
+
+/// HTP-02, SEC-22: a token in the URL is none, and a right to the metrics is one of the namespace.
+#[tokio::test]
+async fn a_token_stands_in_its_header_alone() {
+    let server = start(SasConfig::closed()).await;
+    arrange(&server).await;
+    let token = sign("Manage", KEY, "sb://x", Timestamp::NEVER);
+    let fields = token.strip_prefix("SharedAccessSignature ").unwrap();
+    for query in [fields.to_owned(), format!("Authorization={fields}")] {
+        let answer = ask(&server, &format!("POST /orders/messages?{query}"), "a").await;
+        assert_ne!(answer.status, 201, "{query}");
+    }
+    let metrics = async |token: &str| {
+        ask(&server, &format!("GET /metrics\nAuthorization: {token}"), "").await.status
+    };
+    assert_eq!(metrics(&token).await, 200);
+    assert_eq!(metrics(&sign("Send", KEY, "sb://x", Timestamp::NEVER)).await, 401);
+    assert_eq!(metrics(&sign("Manageorders", KEY, "sb://x", Timestamp::NEVER)).await, 401);
+    let bearer = ask(&server, "GET /metrics\nAuthorization: Bearer eyJh.eyJp.c2ln", "").await;
+    assert!(bearer.text().contains("DefaultAzureCredential"));
+    server.stop().await;
+}
