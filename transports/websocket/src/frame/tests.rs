@@ -192,6 +192,11 @@ fn operations() -> Vec<Operation> {
                 message: outgoing(&Message::new("a")),
             }],
         }),
+        Operation::BeginTransaction(BeginTransaction { cross_entity: true }),
+        Operation::SendIn(SendIn {
+            transaction: 9,
+            send: Send { link: 1, messages: vec![outgoing(&Message::new("a"))] },
+        }),
         Operation::SettleIn(SettleIn {
             transaction: 9,
             settle: Settle {
@@ -211,11 +216,6 @@ fn operations() -> Vec<Operation> {
         Operation::Commit(CommitTransaction { transaction: 9, operations: Some(4) }),
         Operation::RollBack(TransactionOnly { transaction: 9 }),
         Operation::AttachVia(AttachVia { link: 3, path: path(), destination: "invoices".into() }),
-        Operation::BeginTransaction(BeginTransaction { cross_entity: true }),
-        Operation::SendIn(SendIn {
-            transaction: 9,
-            send: Send { link: 1, messages: vec![outgoing(&Message::new("a"))] },
-        }),
     ]
 }
 

@@ -138,6 +138,10 @@ impl Authorizer for ForAMinute {
             _ => grant.until(self.0.plus(TimeSpan::from_minutes(2))),
         })
     }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
 }
 
 /// SEC-15: a link over which nothing is pushed is told, too, when what was granted is over; with a newer token it
