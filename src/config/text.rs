@@ -51,7 +51,7 @@ macro_rules! whole_numbers {
     )*};
 }
 
-whole_numbers!(u8 u32 u64 usize);
+whole_numbers!(u8 u16 u32 u64 usize);
 
 impl FromText for String {
     const EXPECTED: &'static str = "a text";

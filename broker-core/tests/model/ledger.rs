@@ -126,7 +126,8 @@ impl Book {
                         DeadLetterCause::Rule
                         | DeadLetterCause::HeaderSize
                         | DeadLetterCause::NoSession
-                        | DeadLetterCause::Forwarding => false,
+                        | DeadLetterCause::Forwarding
+                        | DeadLetterCause::CopyCount => false,
                     };
                 expect(entry, is_right, change)?;
                 entry.sub_queue = *into;
