@@ -179,8 +179,10 @@ pub struct HttpSection {
     pub outbound_bytes_max: Scalar<u64>,
     /// Time for the head of a request.
     pub head_timeout: Scalar<TimeSpan>,
-    /// Time for the body of a request.
+    /// Time for the body of a request, before it must come at a pace.
     pub body_timeout: Scalar<TimeSpan>,
+    /// Time for an answer, before it must be read at a pace.
+    pub write_timeout: Scalar<TimeSpan>,
     /// How long an idle connection stays open.
     pub keep_alive: Scalar<TimeSpan>,
     /// Whether the metrics page needs no right.
