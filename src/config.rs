@@ -517,19 +517,18 @@ impl Config {
         Ok(())
     }
 
-    /// What the process may hold in memory besides what describes stored messages: what all entities may
-    /// keep, all commands on
+    /// What the process may hold in memory for what is under way, besides what its entities keep: all commands on
     /// their way in, all requests and answers of the transports, the buffers of their connections, and
     /// the cache of the journal.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
         let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
-        [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0]
-            .into_iter()
+        let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
+        http.into_iter()
+            .chain([limits.broker_outbound_bytes_max])
             .chain((!self.server.ephemeral.0).then_some(self.journal.cache_bytes.0))
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
-            .saturating_add(limits.kept_bytes())
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
     }
