@@ -15,6 +15,10 @@ test *args:
 kill rounds="500" seed="":
     PEEKLOCK_KILL_ROUNDS={{rounds}} {{ if seed == "" { "" } else { "PEEKLOCK_KILL_SEED=" + seed } }} cargo test --test durability killed -- --nocapture
 
+# Attack a broker as its clients could, so many times as hard as the tests do
+hostile weight="10":
+    PEEKLOCK_HOSTILE={{weight}} cargo test --test hostile -- --nocapture --test-threads=1
+
 # Judge the journal with many more seeds than `test` does, and turn every byte of it around
 journal-seeds seeds="1000000" first="1":
     PEEKLOCK_JOURNAL_SEEDS={{seeds}} PEEKLOCK_JOURNAL_FIRST={{first}} \

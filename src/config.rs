@@ -180,8 +180,10 @@ pub struct HttpSection {
     pub outbound_bytes_max: Scalar<u64>,
     /// Time for the head of a request.
     pub head_timeout: Scalar<TimeSpan>,
-    /// Time for the body of a request.
+    /// Time for the body of a request, before it must come at a pace.
     pub body_timeout: Scalar<TimeSpan>,
+    /// Time for an answer, before it must be read at a pace.
+    pub write_timeout: Scalar<TimeSpan>,
     /// How long an idle connection stays open.
     pub keep_alive: Scalar<TimeSpan>,
     /// Whether the metrics page needs no right.
@@ -528,19 +530,18 @@ impl Config {
         Ok(())
     }
 
-    /// What the process may hold in memory besides what describes stored messages: what all entities may
-    /// keep, all commands on
+    /// What the process may hold in memory for what is under way, besides what its entities keep: all commands on
     /// their way in, all requests and answers of the transports, the buffers of their connections, and
     /// the cache of the journal.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
         let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
-        [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0]
-            .into_iter()
+        let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
+        http.into_iter()
+            .chain([limits.broker_outbound_bytes_max])
             .chain((!self.server.ephemeral.0).then_some(self.journal.cache_bytes.0))
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
-            .saturating_add(limits.kept_bytes())
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
     }

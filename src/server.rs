@@ -15,6 +15,7 @@ use peeklock::description::QueueUpdate;
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
 use peeklock::policies::Policies;
+use peeklock::limits::Limits;
 use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 
@@ -189,15 +190,29 @@ fn warn(loaded: &Loaded) {
              (security.i_know = true)"
         );
     }
-    let budget_bytes = config.budget_bytes(&loaded.settings.limits);
-    if let Some(available_bytes) = memory::available_bytes().filter(|bytes| *bytes < budget_bytes) {
+    warn_of_memory(config.budget_bytes(&loaded.settings.limits), &loaded.settings.limits);
+}
+
+/// What clients may fill by being slow or many should fit from the first day. What entities may keep is reached by
+/// those who make as many as there may be, and is worth a word.
+fn warn_of_memory(budget_bytes: u64, limits: &Limits) {
+    let Some(available_bytes) = memory::available_bytes() else { return };
+    if available_bytes < budget_bytes {
         tracing::warn!(
             budget_bytes,
             available_bytes,
-            kept_bytes = loaded.settings.limits.kept_bytes(),
-            "limits allow more memory than there is: lower limits.broker_*_count_max, limits.broker_inbound_bytes_max, \
-             http.inbound_bytes_max, http.outbound_bytes_max, websocket.inbound_bytes_max or the \
-             connection_count_max of both"
+            "what is under way may take more memory than there is: lower limits.broker_inbound_bytes_max, \
+             limits.broker_outbound_bytes_max, http.inbound_bytes_max, http.outbound_bytes_max, \
+             websocket.inbound_bytes_max or limits.connection_count_max"
+        );
+    }
+    let kept_bytes = limits.kept_bytes();
+    if available_bytes < budget_bytes.saturating_add(kept_bytes) {
+        tracing::info!(
+            kept_bytes,
+            available_bytes,
+            "entities, sessions and message ids may take more memory than there is when there are as many as \
+             limits.broker_*_count_max allow"
         );
     }
 }

@@ -11,6 +11,7 @@ use crate::error::Rejection;
 use crate::ids::Ticket;
 use crate::permits::Permit;
 use crate::request::{Outlet, Released, Reply, Request};
+use crate::telemetry::count_undelivered;
 
 /// A command on its way and the place of its answer.
 pub(crate) struct Call {
@@ -134,6 +135,11 @@ fn give_back(entity: &Entity, outcome: &Outcome) {
                 .map(|lock| Command::Settle { token: lock.token, settlement: Settlement::Release })
                 .collect();
             submit_unanswered(entity, commands);
+            // What has no lock was removed by being received.
+            let removed = messages.iter().filter(|message| message.facts.lock.is_none()).count();
+            if removed > 0 {
+                count_undelivered(removed as u64);
+            }
         }
         Outcome::SessionAccepted { receiver, .. } => {
             let command = Command::Detach { receiver: *receiver, end: LinkEnd::ByBroker };

@@ -1,27 +1,62 @@
-//! Request bodies: bounded in size, in time, and all together.
+//! Request bodies: bounded in size, by the pace at which they arrive, and all together.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Bytes, BytesMut};
-use futures_util::StreamExt;
+use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Permit;
+use peeklock_link::Seat;
 use serde::de::DeserializeOwned;
 
 use crate::error::Refusal;
+use crate::room::{Taken, take};
 use crate::site::Site;
+use crate::socket::Connection;
 
 /// A body of an operation that has none is read and dropped up to this size.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1_024;
+/// What needs no room; every connection may have so much.
+const FREE_BYTES: u64 = 16 << 10;
+/// How much room is taken at once.
+const STEP_BYTES: u64 = 64 << 10;
+/// A body arrives at no less than so many bytes a second, after a while.
+const PACE_BYTES: u64 = 16 << 10;
+/// How long a body waits for room.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+/// What one more value inside a JSON text takes when it is made, at most.
+const PART_BYTES: u64 = 96;
+/// What one more message of a list does.
+const ELEMENT_BYTES: u64 = 1_024;
+/// What may be made of a JSON text beside its own length.
+const MADE_BYTES_MAX: u64 = 16 << 20;
 
 /// A request body, and the room it takes until this is dropped.
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    _permit: Permit,
+    seat: Seat,
 }
 
-/// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken before the
-/// first byte is read; without room the client is told to come back (DESIGN D6).
+/// A body as it arrives.
+struct Arriving<'a> {
+    site: &'a Site,
+    connection: Option<&'a Rc<Connection>>,
+    payload: &'a mut web::Payload,
+    what: &'a str,
+    bytes_max: u64,
+    bytes: u64,
+    began: Instant,
+    /// How long the client was not read, for want of room.
+    waited: Duration,
+}
+
+/// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken as it arrives: what is
+/// only announced takes none. Who is slow yields to who waits; who waits long is told to come back (DESIGN D6).
 pub(crate) async fn read(
     site: &Site,
     request: &HttpRequest,
@@ -30,22 +65,159 @@ pub(crate) async fn read(
     bytes_max: u64,
 ) -> Result<RequestBody, Refusal> {
     refuse_encoding(request)?;
-    let announced = announced(request);
-    if let Some(bytes) = announced
+    if let Some(bytes) = announced(request)
         && bytes > bytes_max
     {
         return Err(
             Refusal::from(Rejection::message_size_exceeded(what, bytes, bytes_max)).closing()
         );
     }
-    // A body of unknown length may become as large as is allowed.
-    let room = announced.unwrap_or(bytes_max);
-    let Some(permit) = site.inbound.try_acquire(room) else {
-        let detail = "there is no room for the request's body";
-        return Err(Refusal::from(Rejection::server_busy(detail)).closing());
+    let mut seat = site.inbound.seat();
+    let mut arriving = Arriving::new(site, request, payload, what, bytes_max);
+    let Some(first) = arriving.next(Some(&seat)).await? else {
+        return Ok(RequestBody { bytes: Bytes::new(), seat });
     };
-    let bytes = in_time(site, collect(payload, what, bytes_max)).await?;
-    Ok(RequestBody { bytes, _permit: permit })
+    let mut collected = BytesMut::new();
+    let mut chunk = first;
+    loop {
+        arriving.have_room(&mut seat).await?;
+        collected.extend_from_slice(&chunk);
+        arriving.taken(chunk.len());
+        let Some(next) = arriving.next(Some(&seat)).await? else { break };
+        chunk = next;
+    }
+    // It is here: from now on it is the broker that others wait for.
+    seat.rest();
+    Ok(RequestBody { bytes: collected.freeze(), seat })
+}
+
+/// Reads and drops the body of a request that needs none, so that the connection can go on, and so
+/// that the end of the connection is seen.
+pub(crate) async fn discard(
+    site: &Site,
+    request: &HttpRequest,
+    payload: &mut web::Payload,
+) -> Result<(), Refusal> {
+    let what = "body of a request that needs none";
+    let mut arriving = Arriving::new(site, request, payload, what, DISCARDED_BYTES_MAX);
+    while let Some(chunk) = arriving.next(None).await? {
+        arriving.taken(chunk.len());
+    }
+    Ok(())
+}
+
+impl<'a> Arriving<'a> {
+    fn new(
+        site: &'a Site,
+        request: &'a HttpRequest,
+        payload: &'a mut web::Payload,
+        what: &'a str,
+        bytes_max: u64,
+    ) -> Self {
+        let (began, waited) = (Instant::now(), Duration::ZERO);
+        let connection = request.conn_data();
+        Self { site, connection, payload, what, bytes_max, bytes: 0, began, waited }
+    }
+
+    /// The next piece; none at the end.
+    async fn next(&mut self, seat: Option<&Seat>) -> Result<Option<Bytes>, Refusal> {
+        let patience = self.site.config.body_timeout;
+        let paced = Duration::from_millis(self.bytes.saturating_mul(1_000) / PACE_BYTES);
+        let late = self.began + patience + paced + self.waited;
+        let (payload, here_bytes) = (&mut *self.payload, self.bytes);
+        let mut timer = None;
+        let chunk = poll_fn(|context| {
+            if let Poll::Ready(chunk) = pin!(&mut *payload).poll_next(context) {
+                return Poll::Ready(Ok(chunk));
+            }
+            if seat.is_some_and(|seat| seat.must_yield(here_bytes, context)) {
+                return Poll::Ready(Err(yielded()));
+            }
+            let timer =
+                timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(late.into())));
+            timer.as_mut().poll(context).map(|()| Err(too_slow(patience)))
+        });
+        let Some(chunk) = chunk.await? else { return Ok(None) };
+        let chunk = chunk.map_err(|_| broken())?;
+        self.bytes += chunk.len() as u64;
+        if self.bytes > self.bytes_max {
+            let rejection = Rejection::message_size_exceeded(self.what, self.bytes, self.bytes_max);
+            return Err(Refusal::from(rejection).closing());
+        }
+        Ok(Some(chunk))
+    }
+
+    /// Has room for what has arrived.
+    async fn have_room(&mut self, seat: &mut Seat) -> Result<(), Refusal> {
+        let most = self.site.inbound.bytes_max();
+        while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
+            let asked = Instant::now();
+            let step = STEP_BYTES.min(most - seat.held_bytes());
+            let began = self.began + self.waited;
+            match take(seat, step, began, self.bytes, asked + ROOM_PATIENCE).await {
+                Taken::Granted => self.waited += asked.elapsed(),
+                Taken::Yield => return Err(yielded()),
+                Taken::Late => return Err(no_room().closing()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets so much more arrive.
+    fn taken(&self, bytes: usize) {
+        if let Some(connection) = self.connection {
+            connection.taken(bytes);
+        }
+    }
+}
+
+impl RequestBody {
+    /// Has room for what is made of a JSON text, before it is made.
+    pub(crate) async fn have_room_for_parts(&mut self, site: &Site) -> Result<(), Refusal> {
+        let made_bytes = made_bytes(&self.bytes);
+        if made_bytes > MADE_BYTES_MAX {
+            let detail = format!(
+                "the request body has so many values that they would take {made_bytes} bytes, more \
+                 than {MADE_BYTES_MAX}; send them in several requests"
+            );
+            return Err(Rejection::quota_exceeded(detail).into());
+        }
+        let wanted = (self.bytes.len() as u64 + made_bytes).min(site.inbound.bytes_max());
+        if wanted <= FREE_BYTES + self.seat.held_bytes() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        // All at once, and nothing is held meanwhile that others may wait for.
+        self.seat.give_back();
+        match take(&mut self.seat, wanted, now, wanted, now + ROOM_PATIENCE).await {
+            Taken::Granted => self.seat.rest(),
+            Taken::Yield | Taken::Late => return Err(no_room()),
+        }
+        Ok(())
+    }
+}
+
+/// What the values of a JSON text take when they are made. What is no JSON is counted somehow, and refused later.
+fn made_bytes(text: &[u8]) -> u64 {
+    let (mut parts, mut objects) = (0_u64, 0_u64);
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => {
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'\\' => drop(bytes.next()),
+                        b'"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            b'{' => objects += 1,
+            b',' | b'[' => parts += 1,
+            _ => {}
+        }
+    }
+    parts * PART_BYTES + objects * ELEMENT_BYTES
 }
 
 /// Reads a body as JSON; an empty one reads as an empty object.
@@ -66,7 +238,8 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
             .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             .closing());
     }
-    let body = read(site, request, payload, "request body", json_bytes_max(site)).await?;
+    let mut body = read(site, request, payload, "request body", json_bytes_max(site)).await?;
+    body.have_room_for_parts(site).await?;
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let value = serde_json::from_slice(text)
         .map_err(|error| Refusal::parser("the request body is not the JSON expected", &error))?;
@@ -77,53 +250,6 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
 pub(crate) fn json_bytes_max(site: &Site) -> u64 {
     let limits = &site.broker.settings().limits;
     limits.batch_bytes_max.saturating_mul(2).saturating_add(limits.header_bytes_max)
-}
-
-/// Reads and drops the body of a request that needs none, so that the connection can go on, and so
-/// that the end of the connection is seen.
-pub(crate) async fn discard(site: &Site, payload: &mut web::Payload) -> Result<(), Refusal> {
-    let skim = async {
-        let mut bytes = 0;
-        while let Some(chunk) = payload.next().await {
-            bytes += chunk.map_err(|_| broken())?.len() as u64;
-            if bytes > DISCARDED_BYTES_MAX {
-                let what = "body of a request that needs none";
-                let rejection = Rejection::message_size_exceeded(what, bytes, DISCARDED_BYTES_MAX);
-                return Err(Refusal::from(rejection).closing());
-            }
-        }
-        Ok(())
-    };
-    in_time(site, skim).await
-}
-
-async fn collect(payload: &mut web::Payload, what: &str, bytes_max: u64) -> Result<Bytes, Refusal> {
-    let Some(first) = payload.next().await else { return Ok(Bytes::new()) };
-    let first = first.map_err(|_| broken())?;
-    let mut bytes = first.len() as u64;
-    let mut collected = BytesMut::new();
-    let mut chunk = first;
-    loop {
-        if bytes > bytes_max {
-            let rejection = Rejection::message_size_exceeded(what, bytes, bytes_max);
-            return Err(Refusal::from(rejection).closing());
-        }
-        collected.extend_from_slice(&chunk);
-        let Some(next) = payload.next().await else { return Ok(collected.freeze()) };
-        chunk = next.map_err(|_| broken())?;
-        bytes += chunk.len() as u64;
-    }
-}
-
-async fn in_time<T>(
-    site: &Site,
-    reading: impl Future<Output = Result<T, Refusal>>,
-) -> Result<T, Refusal> {
-    let limit = site.config.body_timeout;
-    tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| {
-        let detail = format!("the request's body did not arrive within {} ms", limit.as_millis());
-        Err(Refusal::from(Rejection::timeout(detail)).closing())
-    })
 }
 
 fn announced(request: &HttpRequest) -> Option<u64> {
@@ -150,4 +276,22 @@ fn refuse_encoding(request: &HttpRequest) -> Result<(), Refusal> {
 
 fn broken() -> Refusal {
     Refusal::argument("the request's body is malformed or incomplete").closing()
+}
+
+fn too_slow(patience: Duration) -> Refusal {
+    let ms = patience.as_millis();
+    let detail = format!(
+        "the request's body did not arrive: after `http.body_timeout`, {ms} ms, it must come at \
+         {PACE_BYTES} bytes a second"
+    );
+    Refusal::from(Rejection::timeout(detail)).closing()
+}
+
+fn yielded() -> Refusal {
+    let detail = "the request's body arrives slowly, and others wait for its room";
+    Refusal::from(Rejection::server_busy(detail)).closing()
+}
+
+fn no_room() -> Refusal {
+    Rejection::server_busy("there is no room for the request's body").into()
 }

@@ -23,17 +23,20 @@ pub struct HttpConfig {
     pub public_url: Option<String>,
     /// `http.workers`: threads that serve connections.
     pub workers: usize,
-    /// `http.connection_count_max`: open connections; further ones wait to be accepted.
+    /// `http.connection_count_max`: open connections; for a further one that is closed which was idle
+    /// longest, and if none is, it is refused with `ServerBusy`.
     pub connection_count_max: usize,
-    /// `http.inbound_bytes_max`: request bodies in memory, all connections together; a request that
-    /// finds no room is answered with `ServerBusy`.
+    /// `http.inbound_bytes_max`: requests in memory, all connections together; when it is used up, the
+    /// slowest yields to who waits, and who finds no room in time is answered with `ServerBusy`.
     pub inbound_bytes_max: u64,
-    /// `http.outbound_bytes_max`: message contents in memory on their way out, likewise.
+    /// `http.outbound_bytes_max`: answers in memory until they were written, likewise.
     pub outbound_bytes_max: u64,
-    /// `http.head_timeout`: time in which the first request line and headers must have arrived.
+    /// `http.head_timeout`: time in which the line and headers of a request must have arrived.
     pub head_timeout: Duration,
-    /// `http.body_timeout`: time in which a request body must have arrived.
+    /// `http.body_timeout`: time after which a request body that has begun must arrive at a pace.
     pub body_timeout: Duration,
+    /// `http.write_timeout`: time after which an answer must be read at a pace.
+    pub write_timeout: Duration,
     /// `http.keep_alive`: how long an idle connection stays open.
     pub keep_alive: Duration,
     /// `http.metrics_public`: whether `/metrics`, which names entities, needs no Manage right.
@@ -57,6 +60,7 @@ impl Default for HttpConfig {
             outbound_bytes_max: 128 << 20,
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             metrics_public: false,
             i_know: false,

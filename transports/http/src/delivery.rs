@@ -1,17 +1,14 @@
 //! Messages between the broker and an answer: in with the limits of HTTP, out with their content.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use actix_web::body::{BodySize, MessageBody};
-use actix_web::web::Bytes;
 use peeklock_core::Entity;
 use peeklock_core::call::submit_unanswered;
-use peeklock_core::command::{Command, InboundMessage, LoadedMessage, ReceivedMessage, Settlement};
+use peeklock_core::command::{
+    Command, InboundMessage, LoadedMessage, ReceiveMode, ReceivedMessage, Settlement,
+};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Defect, Message};
-use peeklock_core::permits::Permit;
+use peeklock_core::telemetry::count_undelivered;
 
 use crate::error::Refusal;
 use crate::site::Site;
@@ -30,49 +27,51 @@ pub(crate) fn inbound(site: &Site, message: Message) -> InboundMessage {
     inbound
 }
 
-/// Locks taken for an answer that has not begun. Dropped before, because the client went away or the
-/// answer cannot be made, they are released without count (RCV-14, HTP-11).
-pub(crate) struct Undelivered<'a> {
-    entity: &'a Entity,
+/// What was received, until it was written to its client. Dropped before, because the client went away, does not
+/// read, or the answer cannot be made, locks are released without count (RCV-14, HTP-11); what was removed is
+/// counted as written to nobody (RCV-02).
+pub(crate) struct Delivery {
+    entity: Entity,
     tokens: Vec<LockToken>,
+    removed_count: u64,
 }
 
-impl<'a> Undelivered<'a> {
-    pub(crate) fn new(entity: &'a Entity, messages: &[ReceivedMessage]) -> Self {
+impl Delivery {
+    /// Messages received in this mode.
+    pub(crate) fn new(entity: &Entity, mode: ReceiveMode, messages: &[ReceivedMessage]) -> Self {
         let tokens =
             messages.iter().filter_map(|message| message.facts.lock).map(|lock| lock.token);
-        Self { entity, tokens: tokens.collect() }
+        let removed_count = match mode {
+            ReceiveMode::PeekLock => 0,
+            ReceiveMode::ReceiveAndDelete => messages.len() as u64,
+        };
+        Self { entity: entity.clone(), tokens: tokens.collect(), removed_count }
     }
 
-    /// The answer is handed over to be written.
-    pub(crate) fn begun(mut self) {
+    /// The system has all of the answer.
+    pub(crate) fn written(mut self) {
         self.tokens.clear();
+        self.removed_count = 0;
     }
 }
 
-impl Drop for Undelivered<'_> {
+impl Drop for Delivery {
     fn drop(&mut self) {
         let releases = self
             .tokens
             .drain(..)
             .map(|token| Command::Settle { token, settlement: Settlement::Release })
             .collect();
-        submit_unanswered(self.entity, releases);
+        submit_unanswered(&self.entity, releases);
+        if self.removed_count > 0 {
+            count_undelivered(self.removed_count);
+        }
     }
 }
 
-/// Takes room for the contents of messages. Messages that can be given back are, when there is none;
-/// those that were removed by being received are worth a wait.
-pub(crate) async fn outbound(site: &Site, messages: &[ReceivedMessage]) -> Result<Permit, Refusal> {
-    let bytes = messages.iter().map(|message| u64::from(message.facts.size)).sum();
-    if let Some(permit) = site.outbound.try_acquire(bytes) {
-        return Ok(permit);
-    }
-    if messages.iter().all(|message| message.facts.lock.is_some()) {
-        let detail = "there is no room for the messages of the answer";
-        return Err(Rejection::server_busy(detail).into());
-    }
-    Ok(site.outbound.acquire(bytes).await)
+/// How many bytes the messages of an answer are.
+pub(crate) fn bytes_of(messages: &[ReceivedMessage]) -> u64 {
+    messages.iter().map(|message| u64::from(message.facts.size)).sum()
 }
 
 /// Reads a message with the properties that settlements gave it.
@@ -87,36 +86,4 @@ pub(crate) async fn load(received: &ReceivedMessage) -> Result<LoadedMessage, Re
 /// The text form of a stored message's id.
 pub(crate) async fn message_id(received: &ReceivedMessage) -> Result<Option<String>, Refusal> {
     Ok(load(received).await?.message.message_id.map(|id| id.to_string()))
-}
-
-/// The body of an answer, and the room it takes until it is written.
-pub(crate) struct HeldBody {
-    bytes: Bytes,
-    written: bool,
-    _permit: Permit,
-}
-
-impl HeldBody {
-    pub(crate) const fn new(bytes: Bytes, permit: Permit) -> Self {
-        Self { bytes, written: false, _permit: permit }
-    }
-}
-
-impl MessageBody for HeldBody {
-    type Error = std::convert::Infallible;
-
-    fn size(&self) -> BodySize {
-        BodySize::Sized(self.bytes.len() as u64)
-    }
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        if self.written {
-            return Poll::Ready(None);
-        }
-        self.written = true;
-        Poll::Ready(Some(Ok(std::mem::take(&mut self.bytes))))
-    }
 }

@@ -9,6 +9,8 @@ use utoipa::ToSchema;
 
 use crate::site::Site;
 
+/// The Content-Type of every answer that is an error.
+pub(crate) const PROBLEM: &str = "application/problem+json";
 /// What a client that finds the broker busy is asked to wait (ERR-09).
 const RETRY_AFTER_SECONDS: &str = "10";
 /// Text of a parser about a client's text is cut after so many characters.
@@ -146,7 +148,7 @@ impl Refusal {
         let condition = error.condition();
         let status = self.status.unwrap_or_else(|| status(condition, place));
         let mut answer = HttpResponse::build(status);
-        answer.insert_header((header::CONTENT_TYPE, "application/problem+json"));
+        answer.insert_header((header::CONTENT_TYPE, PROBLEM));
         answer.insert_header((header::CACHE_CONTROL, "no-store"));
         if condition == Condition::ServerBusy {
             answer.insert_header((header::RETRY_AFTER, RETRY_AFTER_SECONDS));

@@ -1,7 +1,8 @@
 //! HTTP for Peeklock: the Service Bus REST data plane, a JSON API and the probes. (Data path,
 //! step 1.)
 //!
-//! Read in the order of the modules. [`HttpTransport`] listens; `serve` takes one request through
+//! Read in the order of the modules. [`HttpTransport`] listens; `socket` keeps the bounds of a connection, in bytes
+//! and in time; `serve` takes one request through
 //! the checks that all share; `route` tells what a path means; `data` is the REST data plane of spec
 //! file 22, `api` the JSON API under `/$api/v1` with everything that has no REST form (HTP-10). Its
 //! OpenAPI document is made from the code and served at `/$api/v1/openapi.json`.
@@ -23,26 +24,29 @@
 //! writes as headers (HTP-05): they are in lower case. A head has at most 96 headers, so a message with more
 //! properties is sent in a batch (HTP-09) or over the JSON API, both of which keep names as they are.
 //!
-//! Every refusal is a problem+json (ERR-02) but one: bytes that are not HTTP, and a head that is too
-//! large or does not arrive in time, are answered by actix-web itself with a bare 400, 431 or 408 and
-//! the end of the connection, before any code of this crate runs; it has no hook for them.
+//! Every refusal is a problem+json (ERR-02), also of bytes that are not HTTP, and of a head that is too large or
+//! does not arrive in time: `socket` judges a head before actix-web sees it.
 //!
 //! Absent on purpose: TLS and HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
 
 mod config;
 mod error;
 mod listener;
+mod places;
 mod site;
+mod socket;
 
 mod body;
 mod origin;
 mod probe;
+mod room;
 mod route;
 mod serve;
 
 mod broker_properties;
 mod delivery;
 mod header_value;
+mod list;
 mod wire_time;
 
 mod api;

@@ -6,22 +6,30 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use actix_web::dev::{Server, ServerHandle};
-use actix_web::{App, HttpServer, web};
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, KeepAlive};
+use actix_server::{Server, ServerHandle};
+use actix_service::{ServiceFactoryExt as _, fn_service, map_config};
+use actix_web::dev::AppConfig;
+use actix_web::{App, web};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::config::HttpConfig;
 use crate::serve::serve;
 use crate::site::Site;
+use crate::socket::Socket;
 
 const NAME: &str = "http";
 /// After the grace of a stop, for answers that are being written.
 const WRITE_GRACE_SECONDS: u64 = 1;
 /// How long a connection that is being closed may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Sockets beyond the connections there may be, for those that are told so, over all threads.
+const SPARE_SOCKETS: usize = 256;
 /// Nothing here blocks; the pool is for whatever the framework does.
 const BLOCKING_THREADS: usize = 1;
 
@@ -113,21 +121,38 @@ fn run(
 fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
     let config = &site.config;
     let workers = config.workers.max(1);
-    let data = web::Data::from(Arc::clone(site));
-    let server =
-        HttpServer::new(move || App::new().app_data(data.clone()).default_service(web::to(serve)))
-            .workers(workers)
-            .worker_max_blocking_threads(BLOCKING_THREADS)
-            .max_connections((config.connection_count_max / workers).max(1))
-            .client_request_timeout(config.head_timeout)
+    let sockets = config.connection_count_max.saturating_add(SPARE_SOCKETS);
+    let site = Arc::clone(site);
+    let connections = move || {
+        let site = Arc::clone(&site);
+        let data = web::Data::from(Arc::clone(&site));
+        let app = App::new().app_data(data).default_service(web::to(serve));
+        let http = HttpService::build()
+            // The socket keeps the time of heads and of idle connections.
+            .keep_alive(KeepAlive::Os)
+            .client_request_timeout(Duration::ZERO)
             .client_disconnect_timeout(CLOSE_TIMEOUT)
-            .keep_alive(config.keep_alive)
             // A client that has closed its side is gone: its request is dropped, and with it a receive that
             // waits (HTP-11).
             .h1_allow_half_closed(false)
-            .shutdown_timeout(WRITE_GRACE_SECONDS)
-            .disable_signals()
-            .listen(listener)?;
+            .on_connect_ext(|socket: &Socket, data| {
+                data.insert(socket.connection());
+            })
+            .h1(map_config(app, |()| AppConfig::default()));
+        let sockets = fn_service(move |stream: TcpStream| {
+            let socket = Socket::new(stream, Arc::clone(&site));
+            let peer = socket.peer();
+            std::future::ready(Ok::<_, DispatchError>((socket, peer)))
+        });
+        sockets.and_then(http)
+    };
+    let server = Server::build()
+        .workers(workers)
+        .worker_max_blocking_threads(BLOCKING_THREADS)
+        .max_concurrent_connections(sockets.div_ceil(workers))
+        .shutdown_timeout(WRITE_GRACE_SECONDS)
+        .disable_signals()
+        .listen(NAME, listener, connections)?;
     Ok(server.run())
 }
 

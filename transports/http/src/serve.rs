@@ -2,6 +2,7 @@
 //! operation.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,15 +10,19 @@ use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{ConnectionType, Method, header};
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse};
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Surface;
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::Rejection;
+use peeklock_core::time::TimeSpan;
 use peeklock_core::{Access, Entity};
 
+use crate::delivery::Delivery;
 use crate::error::{Answer, Place, Refusal};
+use crate::room::AnswerRoom;
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
+use crate::socket::{Connection, Handed};
 use crate::{api, data, origin, probe};
 
 /// A request beyond its body, with what its operation needs.
@@ -36,20 +41,31 @@ pub(crate) async fn serve(
 ) -> HttpResponse {
     let site = site.into_inner();
     let _in_progress = site.enter();
+    let connection = request.conn_data::<Rc<Connection>>().map(Rc::clone);
+    if let Some(refusal) = connection.as_ref().and_then(|connection| connection.take_refusal()) {
+        let response = refusal.respond(&site, place(None));
+        return finish(response, connection, Some(payload));
+    }
     let route = route::parse(request.uri().path(), request.uri().query().unwrap_or_default());
     let access = access(&site, &request, route.as_ref());
     let exchange = Exchange { site, request, access };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    response
-        .headers_mut()
-        .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     if exchange.site.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
-    if may_be_unread(&exchange.request, &response) {
-        return response.map_body(|_, body| BoxBody::new(Unread { body, _payload: payload }));
-    }
+    let unread = may_be_unread(&exchange.request, &response).then_some(payload);
+    finish(response, connection, unread)
+}
+
+fn finish(
+    mut response: HttpResponse,
+    connection: Option<Rc<Connection>>,
+    unread: Option<web::Payload>,
+) -> HttpResponse {
     response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    response.map_body(|_, body| BoxBody::new(AnswerBody { body, connection, _unread: unread }))
 }
 
 /// Whether something may be left of the request's body: it was refused, or its operation has none.
@@ -60,15 +76,17 @@ fn may_be_unread(request: &HttpRequest, response: &HttpResponse) -> bool {
     has_body && (!response.status().is_success() || request.method().is_safe())
 }
 
-/// An answer that goes out before the request's body was read. As long as the body's reader is kept
-/// the framework closes the connection after the answer; without it, it would read on until a chunked
-/// body ends, which may be never.
-struct Unread {
+/// The body of an answer. Its connection is told when the framework has all of it.
+struct AnswerBody {
     body: BoxBody,
-    _payload: web::Payload,
+    connection: Option<Rc<Connection>>,
+    /// The request's body, if the answer goes out before that was read. As long as its reader is kept the
+    /// framework closes the connection after the answer; without it, it would read on until a chunked body
+    /// ends, which may be never.
+    _unread: Option<web::Payload>,
 }
 
-impl MessageBody for Unread {
+impl MessageBody for AnswerBody {
     type Error = <BoxBody as MessageBody>::Error;
 
     fn size(&self) -> BodySize {
@@ -80,6 +98,14 @@ impl MessageBody for Unread {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, Self::Error>>> {
         self.body.as_pin_mut().poll_next(context)
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            connection.answered();
+        }
     }
 }
 
@@ -153,6 +179,38 @@ impl Exchange {
         }
     }
 
+    /// Takes room for an answer, before anything is carried out for it.
+    pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
+        AnswerRoom::take(&self.site).await
+    }
+
+    /// Keeps an answer's room, and what was received with it, until all of it was written.
+    pub(crate) fn hand_over(&self, room: AnswerRoom, bytes: usize, delivery: Option<Delivery>) {
+        if let Some(connection) = self.request.conn_data::<Rc<Connection>>() {
+            connection.hand_over(Handed { delivery, room: Some(room.for_answer(bytes)) });
+        }
+    }
+
+    /// Receives, with room for the answer: kept during the wait if much is free, and else only as long as
+    /// nothing has to be waited for.
+    pub(crate) async fn receive(
+        &self,
+        entity: &Entity,
+        room: &mut AnswerRoom,
+        receive: Receive,
+    ) -> Result<Vec<ReceivedMessage>, Refusal> {
+        let Receive { mode, count_max, bytes_max, wait } = receive;
+        let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder: None };
+        if wait > TimeSpan::ZERO && !room.is_spare() {
+            let messages = received(self.call(entity, command(TimeSpan::ZERO)).await?)?;
+            if !messages.is_empty() {
+                return Ok(messages);
+            }
+            room.leave();
+        }
+        received(self.call(entity, command(wait)).await?)
+    }
+
     /// The host by which the client reached this listener.
     pub(crate) fn base_url(&self) -> String {
         match (&self.site.config.public_url, origin::host(&self.request)) {
@@ -160,6 +218,21 @@ impl Exchange {
             (None, Some(host)) => format!("http://{host}"),
             (None, None) => format!("http://{}", self.site.config.address),
         }
+    }
+}
+
+/// What to receive.
+pub(crate) struct Receive {
+    pub(crate) mode: ReceiveMode,
+    pub(crate) count_max: u32,
+    pub(crate) bytes_max: u64,
+    pub(crate) wait: TimeSpan,
+}
+
+fn received(outcome: Outcome) -> Result<Vec<ReceivedMessage>, Refusal> {
+    match outcome {
+        Outcome::Received(messages) => Ok(messages),
+        _ => Err(Refusal::unexpected()),
     }
 }
 

@@ -3,20 +3,28 @@
 use std::sync::Arc;
 
 use peeklock_core::Broker;
-use peeklock_core::permits::Budget;
-use tokio::sync::watch;
+use peeklock_link::Pool;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::HttpConfig;
+use crate::places::Places;
+
+/// Explanations of rules that are made at once.
+const EXPLAINING_MAX: usize = 2;
 
 /// One listener: its broker, its settings, its room.
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: HttpConfig,
-    /// Request bodies. A budget apart from the broker's: an operation holds it while it waits for
-    /// the broker's, and two waits on one budget could starve each other.
-    pub(crate) inbound: Budget,
-    /// Message contents on their way out.
-    pub(crate) outbound: Budget,
+    /// Requests as far as they are here, and what is made of them. Apart from the broker's budget: an operation
+    /// holds it while it waits for the broker's, and two waits on one budget could starve each other.
+    pub(crate) inbound: Arc<Pool>,
+    /// Answers until they were written.
+    pub(crate) outbound: Arc<Pool>,
+    /// Rules that are being explained: what comes of it is large, and known only when it is there.
+    pub(crate) explaining: Semaphore,
+    /// The connections.
+    pub(crate) places: Arc<Places>,
     in_progress: watch::Sender<usize>,
     stopping: watch::Sender<bool>,
 }
@@ -28,8 +36,10 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: HttpConfig) -> Self {
         Self {
             broker,
-            inbound: Budget::new(config.inbound_bytes_max),
-            outbound: Budget::new(config.outbound_bytes_max),
+            inbound: Pool::new(config.inbound_bytes_max),
+            outbound: Pool::new(config.outbound_bytes_max),
+            explaining: Semaphore::new(EXPLAINING_MAX),
+            places: Places::new(config.connection_count_max.max(1)),
             config,
             in_progress: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
@@ -54,9 +64,10 @@ impl Site {
         drop(in_progress.wait_for(|count| *count == 0).await);
     }
 
-    /// Ends the receives that wait.
+    /// Ends the receives that wait, and connections that are idle.
     pub(crate) fn begin_stop(&self) {
         self.stopping.send_replace(true);
+        self.places.wake_all();
     }
 
     /// Whether the listener is being stopped.

@@ -373,6 +373,12 @@ fn json_values_that_are_no_property_are_refused_by_name() {
 #[test]
 fn the_openapi_document_has_every_operation() {
     let document: serde_json::Value = serde_json::from_str(&openapi_json()).unwrap();
+    // ERR-02: errors have the type that they are sent with.
+    let operations = document["paths"].as_object().unwrap().values();
+    for operation in operations.flat_map(|item| item.as_object().unwrap().values()) {
+        let content = operation["responses"]["default"]["content"].as_object().unwrap();
+        assert_eq!(content.keys().collect::<Vec<_>>(), ["application/problem+json"]);
+    }
     let paths = document.get("paths").unwrap().as_object().unwrap();
     let count: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
     assert_eq!(count, 57);

@@ -8,6 +8,7 @@ mod wire {
     pub mod client;
     pub mod server;
 
+    mod bounds;
     mod data_plane;
     mod errors;
     mod hostile;

@@ -16,6 +16,7 @@ const PACE_BYTES: u64 = 64 << 10;
 
 /// The room, and who has it.
 pub struct Pool {
+    bytes_max: u64,
     state: Mutex<State>,
 }
 
@@ -62,6 +63,7 @@ impl Pool {
     #[must_use]
     pub fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
+            bytes_max,
             state: Mutex::new(State {
                 free_bytes: bytes_max,
                 next: 0,
@@ -80,6 +82,12 @@ impl Pool {
         state.next += 1;
         drop(state);
         Seat { pool: Arc::clone(self), key, held_bytes: 0 }
+    }
+
+    /// The whole of it.
+    #[must_use]
+    pub const fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// What nobody has.
@@ -159,6 +167,40 @@ impl Seat {
     pub fn is_told_to_yield(&self) -> bool {
         self.held_bytes > 0
             && self.pool.lock().seats.get(&self.key).is_some_and(|seated| seated.must_yield)
+    }
+
+    /// Nothing passes for now, and not for the peer's want of haste: it is not judged until it
+    /// [begins](Self::begin).
+    pub fn rest(&self) {
+        self.judge_from(None);
+    }
+
+    /// What it has the room for begins to pass at that instant.
+    pub fn begin(&self, at: Instant) {
+        self.judge_from(Some(at));
+    }
+
+    fn judge_from(&self, began: Option<Instant>) {
+        if let Some(seated) = self.pool.lock().seats.get_mut(&self.key) {
+            seated.began = began;
+            seated.arrived_bytes = 0;
+        }
+    }
+
+    /// Gives back what is beyond so much.
+    pub fn shrink(&mut self, bytes: u64) {
+        let spare = self.held_bytes.saturating_sub(bytes);
+        if spare == self.held_bytes {
+            return self.give_back();
+        }
+        let mut state = self.pool.lock();
+        let Some(seated) = state.seats.get_mut(&self.key) else { return };
+        seated.held_bytes -= spare;
+        self.held_bytes -= spare;
+        if spare > 0 {
+            state.free_bytes += spare;
+            state.wake_waiting();
+        }
     }
 
     /// Gives everything back: it has arrived, or never will.

@@ -146,7 +146,7 @@ pub(super) async fn renew(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::RenewLock, queue).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     match exchange.call(&entity, Command::RenewLock { token: parse(token)? }).await? {
         Outcome::Renewed(until) => {
             Ok(json(StatusCode::OK, &Renewed { locked_until_utc: until.to_string() }))
@@ -163,7 +163,7 @@ async fn settle_plainly(
     settlement: Settlement,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     settle(exchange, &entity, token, settlement).await
 }
 

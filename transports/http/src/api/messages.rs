@@ -1,7 +1,6 @@
 //! Messages of a queue: send, schedule, receive, look at, delete.
 
-use actix_web::HttpResponse;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::Entity;
 use peeklock_core::command::{
@@ -15,13 +14,14 @@ use peeklock_json::{NewMessage, ReceivedView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{json, no_content};
+use super::{json, no_content, of_json};
 use crate::body;
-use crate::data::MESSAGE_COUNT_MAX;
-use crate::delivery::{HeldBody, Undelivered, inbound, load, outbound};
+use crate::delivery::{Delivery, bytes_of, inbound, load};
 use crate::error::{Answer, Problem, Refusal};
+use crate::list::{COUNT_MAX, List};
+use crate::room::AnswerRoom;
 use crate::route::parameter;
-use crate::serve::Exchange;
+use crate::serve::{self, Exchange};
 
 /// What stands behind `/messages/` beside sequence numbers.
 pub(super) const OPERATIONS: [&str; 8] = [
@@ -61,7 +61,8 @@ pub(crate) struct Accepted {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewBatch {
-    messages: Vec<NewMessage>,
+    #[schema(value_type = Vec<NewMessage>)]
+    messages: List<NewMessage>,
 }
 
 /// Messages to be enqueued at an instant, all or none.
@@ -70,7 +71,8 @@ pub(crate) struct NewBatch {
 pub(crate) struct NewSchedule {
     /// An RFC 3339 instant.
     scheduled_enqueue_time_utc: String,
-    messages: Vec<NewMessage>,
+    #[schema(value_type = Vec<NewMessage>)]
+    messages: List<NewMessage>,
 }
 
 /// Numbers of messages; 0 stands for a silently dropped duplicate. A message to be scheduled that repeats one
@@ -188,11 +190,10 @@ pub(super) async fn schedule(
 
 fn inbound_all(
     exchange: &Exchange,
-    messages: Vec<NewMessage>,
+    messages: List<NewMessage>,
     adjust: impl Fn(&mut peeklock_core::message::Message),
 ) -> Result<Vec<InboundMessage>, Refusal> {
-    refuse_count(messages.len(), "messages of a batch")?;
-    let messages = messages.into_iter().map(|message| {
+    let messages = messages.0.into_iter().map(|message| {
         let mut message = message.into_message().map_err(Refusal::argument)?;
         adjust(&mut message);
         Ok(inbound(&exchange.site, message))
@@ -246,21 +247,15 @@ pub(super) async fn receive(
         return Err(Rejection::out_of_range("waitSeconds is less than 0").into());
     };
     let count_max = request.max_count.unwrap_or(1);
-    if count_max == 0 || count_max as usize > MESSAGE_COUNT_MAX {
-        let detail = format!("maxCount is {count_max}, not 1 to {MESSAGE_COUNT_MAX}");
+    if count_max == 0 || count_max as usize > COUNT_MAX {
+        let detail = format!("maxCount is {count_max}, not 1 to {COUNT_MAX}");
         return Err(Rejection::out_of_range(detail).into());
     }
-    let command = Command::Receive {
-        mode: request.mode.unwrap_or_default().into(),
-        count_max,
-        bytes_max,
-        wait: wait.min(wait_max),
-        holder: None,
-    };
-    match exchange.call(&entity, command).await? {
-        Outcome::Received(messages) => deliver(exchange, &entity, messages).await,
-        _ => Err(Refusal::unexpected()),
-    }
+    let mode = request.mode.unwrap_or_default().into();
+    let mut room = exchange.room().await?;
+    let receive = serve::Receive { mode, count_max, bytes_max, wait: wait.min(wait_max) };
+    let messages = exchange.receive(&entity, &mut room, receive).await?;
+    deliver(exchange, &entity, room, Some(mode), messages).await
 }
 
 /// Apart, so that a receive that waits holds no room for its body.
@@ -284,13 +279,15 @@ pub(super) async fn receive_deferred(
     let entity = exchange.entity(Action::ReceiveDeferred, queue).await?;
     let (request, _room): (ReceiveDeferred, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let mode = request.mode.unwrap_or_default().into();
+    let room = exchange.room().await?;
     let command = Command::ReceiveDeferred {
-        mode: request.mode.unwrap_or_default().into(),
+        mode,
         sequences: sequences(request.sequence_numbers)?,
         holder: None,
     };
     match exchange.call(&entity, command).await? {
-        Outcome::Received(messages) => deliver(exchange, &entity, messages).await,
+        Outcome::Received(messages) => deliver(exchange, &entity, room, Some(mode), messages).await,
         _ => Err(Refusal::unexpected()),
     }
 }
@@ -310,8 +307,9 @@ pub(super) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
         Some(session) => Command::PeekSession { session: session.into(), from, count_max },
         None => Command::Peek { from, count_max },
     };
+    let room = exchange.room().await?;
     match exchange.call(&entity, command).await? {
-        Outcome::Peeked(messages) => deliver(exchange, &entity, messages).await,
+        Outcome::Peeked(messages) => deliver(exchange, &entity, room, None, messages).await,
         _ => Err(Refusal::unexpected()),
     }
 }
@@ -398,7 +396,7 @@ pub(super) async fn delete_deferred(
     number: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::DeleteDeferred, queue).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     let Ok(sequence) = number.parse().map(SequenceNumber) else {
         return Err(Refusal::argument("the sequence number has more than 64 bits"));
     };
@@ -409,26 +407,39 @@ pub(super) async fn delete_deferred(
 }
 
 /// Answers with messages; what cannot be delivered is given back (RCV-14).
-async fn deliver(exchange: &Exchange, entity: &Entity, messages: Vec<ReceivedMessage>) -> Answer {
-    let undelivered = Undelivered::new(entity, &messages);
-    let room = outbound(&exchange.site, &messages).await?;
+async fn deliver(
+    exchange: &Exchange,
+    entity: &Entity,
+    mut room: AnswerRoom,
+    mode: Option<ReceiveMode>,
+    messages: Vec<ReceivedMessage>,
+) -> Answer {
+    let delivery = mode.map(|mode| Delivery::new(entity, mode, &messages));
+    let is_removed = mode == Some(ReceiveMode::ReceiveAndDelete);
+    fit(&mut room, bytes_of(&messages), is_removed).await?;
+    let bytes = written(&messages).await?;
+    // Base64 and escapes make a text longer than its messages.
+    fit(&mut room, bytes.len() as u64, is_removed).await?;
+    exchange.hand_over(room, bytes.len(), delivery);
+    Ok(of_json(bytes))
+}
+
+async fn fit(room: &mut AnswerRoom, bytes: u64, is_removed: bool) -> Result<(), Refusal> {
+    if is_removed { room.fit_removed(bytes).await } else { room.fit_messages(bytes).await }
+}
+
+/// The text of messages.
+async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
     let mut loaded = Vec::with_capacity(messages.len());
-    for received in &messages {
+    for received in messages {
         loaded.push(load(received).await?);
     }
     let views =
-        loaded.iter().zip(&messages).map(|(LoadedMessage { message, dead_letter_source }, of)| {
+        loaded.iter().zip(messages).map(|(LoadedMessage { message, dead_letter_source }, of)| {
             ReceivedView::new(message, &of.facts, dead_letter_source.as_deref())
         });
-    let Ok(bytes) = serde_json::to_vec(&Messages { messages: views.collect() }) else {
-        return Err(Rejection::internal("the messages cannot be written as JSON").into());
-    };
-    let response = HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "application/json"))
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .body(HeldBody::new(bytes.into(), room));
-    undelivered.begun();
-    Ok(response)
+    serde_json::to_vec(&Messages { messages: views.collect() })
+        .map_err(|_| Rejection::internal("the messages cannot be written as JSON").into())
 }
 
 fn delete_count_max(exchange: &Exchange) -> u32 {
@@ -442,10 +453,10 @@ fn sequences(numbers: Vec<u64>) -> Result<Vec<SequenceNumber>, Refusal> {
 }
 
 fn refuse_count(count: usize, what: &str) -> Result<(), Refusal> {
-    if count <= MESSAGE_COUNT_MAX {
+    if count <= COUNT_MAX {
         return Ok(());
     }
-    let detail = format!("{what}: {count} are more than {MESSAGE_COUNT_MAX}");
+    let detail = format!("{what}: {count} are more than {COUNT_MAX}");
     Err(Rejection::out_of_range(detail).into())
 }
 

@@ -19,11 +19,15 @@ mod version;
 pub(crate) use lock::is_operation as is_lock_operation;
 pub use openapi::openapi_json;
 
+use std::sync::LazyLock;
+
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{HttpResponse, web};
+use peeklock_core::error::Rejection;
 use serde::Serialize;
 
 use crate::error::{Answer, Refusal};
+use crate::room::AnswerRoom;
 use crate::route::{ApiRoute, parameter_names};
 use crate::serve::Exchange;
 
@@ -85,7 +89,8 @@ pub(crate) async fn dispatch(
     refuse_unknown(exchange.query(), parameters(method, route))?;
     match route {
         ApiRoute::Document => {
-            Ok(HttpResponse::Ok().content_type("application/json").body(openapi_json()))
+            static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
+            Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.as_str()))
         }
         ApiRoute::Queues => queues::list(exchange).await,
         ApiRoute::Queue { queue } => match method.as_str() {
@@ -160,6 +165,23 @@ pub(crate) async fn dispatch(
 /// An answer of this API.
 fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     HttpResponse::build(status).insert_header((header::CACHE_CONTROL, "no-store")).json(value)
+}
+
+/// An answer that may be large, in room that was taken before it was made.
+async fn large(exchange: &Exchange, mut room: AnswerRoom, value: &impl Serialize) -> Answer {
+    let Ok(bytes) = serde_json::to_vec(value) else {
+        return Err(Rejection::internal("the answer cannot be written as JSON").into());
+    };
+    room.fit_messages(bytes.len() as u64).await?;
+    exchange.hand_over(room, bytes.len(), None);
+    Ok(of_json(bytes))
+}
+
+fn of_json(bytes: Vec<u8>) -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "application/json"))
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .body(bytes)
 }
 
 fn no_content() -> HttpResponse {

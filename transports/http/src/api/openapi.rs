@@ -7,6 +7,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Required};
 
 use super::{lock, messages, policies, queues, rules, sessions, subscriptions, topics};
+use crate::error::PROBLEM;
 
 /// What holds for all operations.
 const DESCRIPTION: &str = "The JSON API of Peeklock.
@@ -19,9 +20,9 @@ has not: sessions are listed and looked into here, and received from over WebSoc
 
 A body may be left out where everything in it is optional. A query parameter that an operation has not is refused.
 
-Every error is `application/problem+json`, whose `code` is for programs; only what is not HTTP at all, and a head that \
-is too large (128 KiB, or more than 96 headers) or does not arrive in time, is answered with a bare 400, 431 or 408 and \
-the end of the connection.
+Every error is `application/problem+json`, whose `code` is for programs, also of what is not HTTP at all (400), and \
+of a head that is too large (431: 128 KiB, or more than 96 headers) or does not arrive in time (408); these end the \
+connection.
 
 Beside this API the listener serves the Service Bus REST data plane: `POST /{queue}/messages` sends, \
 `POST` and `DELETE /{entity}/messages/head?timeout=` receive under lock and for good, and \
@@ -121,6 +122,7 @@ pub fn openapi_json() -> String {
     }
     paths.extend(more);
     let Ok(mut document) = serde_json::to_value(&document) else { return String::new() };
+    have_problems(&mut document);
     let optional = optional_bodies(&document);
     for path in optional {
         if let Some(required) = document.pointer_mut(&path) {
@@ -128,6 +130,22 @@ pub fn openapi_json() -> String {
         }
     }
     document.to_string()
+}
+
+/// Gives errors the type that they are sent with.
+fn have_problems(document: &mut Value) {
+    let Some(paths) = document["paths"].as_object_mut() else { return };
+    for item in paths.values_mut() {
+        let Some(operations) = item.as_object_mut() else { continue };
+        for operation in operations.values_mut() {
+            let error = operation.pointer_mut("/responses/default/content");
+            if let Some(content) = error.and_then(Value::as_object_mut)
+                && let Some(problem) = content.remove("application/json")
+            {
+                content.insert(PROBLEM.to_owned(), problem);
+            }
+        }
+    }
 }
 
 /// Where the document says that a body is required although everything in it is optional.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::version::{located, page, updated, version, versioned};
-use super::{json, no_content};
+use super::{json, large, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
@@ -33,9 +33,10 @@ pub(crate) struct QueuePage {
     responses((status = 200, body = QueuePage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
+    let room = exchange.room().await?;
     let queues = exchange.access.queues(skip, top).await?;
     let queues = queues.into_iter().map(Into::into).collect();
-    Ok(json(StatusCode::OK, &QueuePage { queues, skip, top }))
+    large(exchange, room, &QueuePage { queues, skip, top }).await
 }
 
 /// Create a queue.
@@ -109,7 +110,7 @@ async fn try_update(
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Delete, path).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     exchange.access.delete(&path, EntityKind::Queue).await?;
     Ok(no_content())
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::version::{located, page};
-use super::{json, no_content};
+use super::{json, large, no_content};
 use crate::body;
 use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
@@ -47,9 +47,10 @@ pub(crate) struct Explained {
 pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let path = exchange.allow(Action::ReadRules, path).await?;
     let (skip, top) = page(exchange)?;
+    let room = exchange.room().await?;
     let rules = exchange.access.rules(&path, skip, top).await?;
     let rules = rules.iter().map(RuleForm::from).collect();
-    Ok(json(StatusCode::OK, &RulePage { rules, skip, top }))
+    large(exchange, room, &RulePage { rules, skip, top }).await
 }
 
 /// Add a rule to a subscription.
@@ -125,7 +126,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::ChangeRules, path).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     exchange.access.delete_rule(&path, name).await?;
     Ok(no_content())
 }
@@ -143,9 +144,14 @@ pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, pat
         body::read_json(&exchange.site, &exchange.request, payload).await?;
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
+    // Until the answer has room.
+    let Ok(_one_of_few) = exchange.site.explaining.acquire().await else {
+        return Err(Refusal::unexpected());
+    };
+    let room = exchange.room().await?;
     let explained = exchange.access.explain(&path, message).await?;
     let rules = explained.iter().map(ExplanationView::from).collect();
-    Ok(json(StatusCode::OK, &Explained { rules }))
+    large(exchange, room, &Explained { rules }).await
 }
 
 /// The address of a rule.

@@ -1,13 +1,12 @@
 //! The sessions of a queue or subscription. They are accepted elsewhere: HTTP has no link to hold one
 //! with.
 
-use actix_web::http::StatusCode;
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::json;
+use super::large;
 use super::messages::instant;
 use super::version::page;
 use crate::error::{Answer, Problem, Refusal};
@@ -37,6 +36,7 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let entity = exchange.entity(Action::ListSessions, path).await?;
     let which = filter(exchange)?;
     let (skip, top) = page(exchange)?;
+    let room = exchange.room().await?;
     let command = Command::ListSessions {
         which,
         skip: u64::try_from(skip).unwrap_or(u64::MAX),
@@ -45,7 +45,7 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     match exchange.call(&entity, command).await? {
         Outcome::Sessions(names) => {
             let session_ids = names.iter().map(|name| (**name).to_owned()).collect();
-            Ok(json(StatusCode::OK, &SessionPage { session_ids, skip, top }))
+            large(exchange, room, &SessionPage { session_ids, skip, top }).await
         }
         _ => Err(Refusal::unexpected()),
     }

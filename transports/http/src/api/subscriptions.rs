@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::version::{located, page, updated, version, versioned};
-use super::{json, no_content};
+use super::{json, large, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
@@ -63,9 +63,10 @@ impl<'de> Deserialize<'de> for NewSubscription {
     responses((status = 200, body = SubscriptionPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, topic: &str) -> Answer {
     let (skip, top) = page(exchange)?;
+    let room = exchange.room().await?;
     let subscriptions = exchange.access.subscriptions(topic, skip, top).await?;
     let subscriptions = subscriptions.into_iter().map(Into::into).collect();
-    Ok(json(StatusCode::OK, &SubscriptionPage { subscriptions, skip, top }))
+    large(exchange, room, &SubscriptionPage { subscriptions, skip, top }).await
 }
 
 /// Create a subscription, with its rules or with none of its own.
@@ -161,7 +162,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::Delete, &subscription_path(topic, name)).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     exchange.access.delete(&path, EntityKind::Subscription).await?;
     Ok(no_content())
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::version::{located, page, updated, version, versioned};
-use super::{json, no_content};
+use super::{json, large, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
@@ -34,9 +34,10 @@ pub(crate) struct TopicPage {
     responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
+    let room = exchange.room().await?;
     let topics = exchange.access.topics(skip, top).await?;
     let topics = topics.into_iter().map(Into::into).collect();
-    Ok(json(StatusCode::OK, &TopicPage { topics, skip, top }))
+    large(exchange, room, &TopicPage { topics, skip, top }).await
 }
 
 /// Create a topic.
@@ -107,7 +108,7 @@ async fn try_update(
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Delete, path).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     exchange.access.delete(&path, EntityKind::Topic).await?;
     Ok(no_content())
 }

@@ -1,20 +1,15 @@
 //! The body of a batch (HTP-09).
 
-use std::fmt;
-
 use actix_web::web::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use peeklock_core::message::{Body, Message};
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::broker_properties::BrokerProperties;
 use crate::error::Refusal;
+use crate::list::List;
 use peeklock_json::PropertyMap;
-
-/// Messages of one batch over HTTP: bounds what an empty object of two bytes can cost.
-pub(crate) const MESSAGE_COUNT_MAX: usize = 4_096;
 
 /// One message of a batch.
 #[derive(Deserialize)]
@@ -29,12 +24,9 @@ struct Item {
     user_properties: Option<PropertyMap>,
 }
 
-/// At most so many items.
-struct Items(Vec<Item>);
-
 /// Reads the messages of a batch.
 pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Message>, Refusal> {
-    let items: Items =
+    let items: List<Item> =
         serde_json::from_slice(bytes).map_err(|error| Refusal::parser("the batch", &error))?;
     items.0.into_iter().zip(1usize..).map(|(item, number)| message(item, number)).collect()
 }
@@ -62,33 +54,5 @@ fn body(text: Option<String>, base64: Option<String>) -> Result<Body, &'static s
             Err(_) => Err("the body is not Base64"),
         },
         (None, None) => Ok(Body::default()),
-    }
-}
-
-impl<'de> Deserialize<'de> for Items {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ItemsVisitor)
-    }
-}
-
-struct ItemsVisitor;
-
-impl<'de> Visitor<'de> for ItemsVisitor {
-    type Value = Items;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of messages")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut read = Vec::new();
-        while let Some(item) = items.next_element()? {
-            if read.len() == MESSAGE_COUNT_MAX {
-                let text = format!("a batch has at most {MESSAGE_COUNT_MAX} messages");
-                return Err(serde::de::Error::custom(text));
-            }
-            read.push(item);
-        }
-        Ok(Items(read))
     }
 }

@@ -5,7 +5,6 @@ mod receive;
 mod send;
 mod settle;
 
-pub(crate) use batch::MESSAGE_COUNT_MAX;
 pub(crate) use receive::receive;
 pub(crate) use send::send;
 pub(crate) use settle::settle;

@@ -3,16 +3,16 @@
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, LoadedMessage, MessageFacts, Outcome, ReceiveMode};
+use peeklock_core::command::{LoadedMessage, MessageFacts, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::time::TimeSpan;
 
 use crate::broker_properties;
-use crate::delivery::{HeldBody, Undelivered, load, outbound};
+use crate::delivery::{Delivery, bytes_of, load};
 use crate::error::{Answer, Refusal};
 use crate::header_value::{BROKER_PROPERTIES, write_property};
 use crate::route::{encode_path, parameter};
-use crate::serve::Exchange;
+use crate::serve::{Exchange, Receive};
 use crate::site::Site;
 
 /// `POST` or `DELETE /{entity}/messages/head`: the first available message, or 204.
@@ -24,34 +24,39 @@ pub(crate) async fn receive(
 ) -> Answer {
     let entity = exchange.entity(Action::Receive, path).await?;
     let wait = wait(&exchange.site, exchange.query())?;
-    crate::body::discard(&exchange.site, payload).await?;
+    crate::body::discard(&exchange.site, &exchange.request, payload).await?;
     let mode = if method == Method::DELETE {
         ReceiveMode::ReceiveAndDelete
     } else {
         ReceiveMode::PeekLock
     };
-    let command = Command::Receive { mode, count_max: 1, bytes_max: u64::MAX, wait, holder: None };
-    let Outcome::Received(messages) = exchange.call(&entity, command).await? else {
-        return Err(Refusal::unexpected());
-    };
-    let undelivered = Undelivered::new(&entity, &messages);
+    let mut room = exchange.room().await?;
+    let receive = Receive { mode, count_max: 1, bytes_max: u64::MAX, wait };
+    let messages = exchange.receive(&entity, &mut room, receive).await?;
+    let delivery = Delivery::new(&entity, mode, &messages);
     let Some(received) = messages.first() else {
         return Ok(super::answer(StatusCode::NO_CONTENT).finish());
     };
-    let room = outbound(&exchange.site, &messages).await?;
-    let loaded = load(received).await?;
+    let bytes = bytes_of(&messages);
     let status = match mode {
-        ReceiveMode::PeekLock => StatusCode::CREATED,
-        ReceiveMode::ReceiveAndDelete => StatusCode::OK,
+        ReceiveMode::PeekLock => {
+            room.fit_messages(bytes).await?;
+            StatusCode::CREATED
+        }
+        ReceiveMode::ReceiveAndDelete => {
+            room.fit_removed(bytes).await?;
+            StatusCode::OK
+        }
     };
+    let loaded = load(received).await?;
     let mut response = super::answer(status);
     write_headers(&mut response, &loaded, &received.facts);
     if let Some(location) = location(exchange, &entity, &received.facts) {
         response.insert_header((header::LOCATION, location));
     }
-    let response = response.body(HeldBody::new(loaded.message.body.as_bytes().clone(), room));
-    undelivered.begun();
-    Ok(response)
+    let body = loaded.message.body.as_bytes().clone();
+    exchange.hand_over(room, body.len(), Some(delivery));
+    Ok(response.body(body))
 }
 
 /// The wait of a receive (HTP-08).

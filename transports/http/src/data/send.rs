@@ -20,7 +20,8 @@ pub(crate) async fn send(exchange: &Exchange, payload: &mut web::Payload, path: 
     let entity = exchange.entity(Action::Send, path).await?;
     if is_batch(request) {
         let bytes_max = body::json_bytes_max(site);
-        let body = body::read(site, request, payload, "batch", bytes_max).await?;
+        let mut body = body::read(site, request, payload, "batch", bytes_max).await?;
+        body.have_room_for_parts(site).await?;
         let messages = batch::parse(&body.bytes)?;
         let messages = messages.into_iter().map(|message| inbound(site, message)).collect();
         return match exchange.call(&entity, Command::SendBatch { messages }).await? {

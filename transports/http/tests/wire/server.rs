@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
+use peeklock_core::command::Command;
 use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::policies::Policies;
+use peeklock_core::message::{Body, Message};
 use peeklock_core::time::Timestamp;
 use peeklock_http::{HttpConfig, HttpTransport};
 
@@ -110,6 +112,30 @@ impl Server {
     /// Looks at the listener until so many requests are in progress, the look included.
     pub async fn in_progress(&self, count: u64) {
         while self.ask("GET /health", "").await.json()["requestsInProgress"] != count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// How many requests are in progress, the look included.
+    pub async fn in_progress_now(&self) -> u64 {
+        self.ask("GET /health", "").await.json()["requestsInProgress"].as_u64().unwrap()
+    }
+
+    /// Sends past the listener.
+    pub async fn send_direct(&self, body: &str) {
+        let entity = self.broker.entity("q").unwrap();
+        let message = Message { body: Body::Data(body.to_owned().into()), ..Message::default() };
+        let message = self.broker.inbound(message);
+        entity.call(Command::Send { message }).await.unwrap();
+    }
+
+    /// Looks until so many messages are there to be received.
+    pub async fn active(&self, count: u64) -> u64 {
+        loop {
+            let active = self.broker.describe_queue("q").await.unwrap().counts.active;
+            if active >= count {
+                return active;
+            }
             tokio::task::yield_now().await;
         }
     }

@@ -61,3 +61,25 @@ fn of_those_who_all_wait_one_yields() {
     two.give_back();
     assert_eq!(one.take(STEP, start, 1 << 20, start, &context), Room::Granted);
 }
+
+/// Who has room and nothing to pass yet is not slow; it is judged from when it begins. What is not needed goes back.
+#[test]
+fn who_has_nothing_to_pass_is_not_slow() {
+    let context = Context::from_waker(Waker::noop());
+    let start = Instant::now();
+    let later = |seconds| start + Duration::from_secs(seconds);
+    let pool = Pool::new(2 * STEP);
+    let (mut resting, mut waiting) = (pool.seat(), pool.seat());
+    assert_eq!(resting.take(2 * STEP, start, 0, start, &context), Room::Granted);
+    resting.rest();
+    assert_ne!(waiting.take(STEP, later(5), 0, later(5), &context), Room::Granted);
+    assert!(!resting.must_yield(0, &context));
+    resting.begin(later(5));
+    assert_ne!(waiting.take(STEP, later(5), 0, later(7), &context), Room::Granted);
+    assert!(resting.must_yield(0, &context));
+    resting.shrink(STEP);
+    assert_eq!((resting.held_bytes(), pool.free_bytes()), (STEP, STEP));
+    assert_eq!(waiting.take(STEP, later(5), 0, later(7), &context), Room::Granted);
+    resting.shrink(0);
+    assert_eq!((resting.held_bytes(), pool.free_bytes()), (0, STEP));
+}

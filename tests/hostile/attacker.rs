@@ -1,0 +1,57 @@
+//! What attackers have in common: they keep at it until they are told to end.
+
+use std::any::Any;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a socket that takes nothing is tried.
+const STUCK: Duration = Duration::from_millis(200);
+
+/// An attack that goes on.
+#[derive(Default)]
+pub struct Attack {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    held: Vec<Box<dyn Any>>,
+}
+
+impl Attack {
+    /// Keeps this open until the end.
+    pub fn hold(&mut self, what: impl Any) {
+        self.held.push(Box::new(what));
+    }
+
+    /// Does this again and again, beside everything else, until the end.
+    pub fn repeat(&mut self, mut attempt: impl FnMut() + Send + 'static) {
+        let over = Arc::clone(&self.over);
+        self.threads.push(std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                attempt();
+            }
+        }));
+    }
+
+    /// The attacker is gone.
+    pub fn end(self) {
+        drop(self.held);
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Writes as much as the socket takes at once, of these bytes again and again.
+pub fn flood(stream: &mut TcpStream, bytes: &[u8], times: usize) {
+    use std::io::Write as _;
+    stream.set_write_timeout(Some(STUCK)).ok();
+    for _ in 0..times {
+        // Partly written or closed: the rest would be no frame.
+        if stream.write_all(bytes).is_err() {
+            return;
+        }
+    }
+}

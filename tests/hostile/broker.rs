@@ -1,0 +1,97 @@
+//! The broker as a process of its own, with small budgets, and its memory.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+
+/// What the process may hold by its settings below: `http` in and out, `websocket` in, commands in, answers
+/// out, and twice that for what the allocator does not give back at once; the cache of the store and
+/// 64 KiB for each of a thousand connections.
+pub const BUDGET_BYTES: u64 = 256 * MIB;
+
+const SETTINGS: [(&str, &str); 13] = [
+    ("HTTP__INBOUND_BYTES_MAX", "16777216"),
+    ("HTTP__OUTBOUND_BYTES_MAX", "16777216"),
+    ("HTTP__WORKERS", "2"),
+    ("HTTP__HEAD_TIMEOUT", "2s"),
+    ("HTTP__CONNECTION_COUNT_MAX", "256"),
+    ("WEBSOCKET__INBOUND_BYTES_MAX", "16777216"),
+    ("WEBSOCKET__WORKERS", "2"),
+    ("WEBSOCKET__CONNECTION_COUNT_MAX", "256"),
+    ("LIMITS__BROKER_INBOUND_BYTES_MAX", "33554432"),
+    ("LIMITS__BROKER_OUTBOUND_BYTES_MAX", "33554432"),
+    ("SERVER__ARBITERS", "2"),
+    ("JOURNAL__CACHE_BYTES", "8388608"),
+    ("LOG__FILTER", "error"),
+];
+
+pub struct Broker {
+    process: Child,
+    _banner: BufReader<ChildStdout>,
+    directory: std::path::PathBuf,
+    pub http: SocketAddr,
+    pub websocket: SocketAddr,
+}
+
+impl Broker {
+    pub fn start() -> Self {
+        let name = format!("hostile-{}", std::process::id());
+        let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::remove_dir_all(&directory).ok();
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--data-dir", "data"])
+            .envs(SETTINGS.map(|(key, value)| (format!("PEEKLOCK__{key}"), value)))
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut banner = BufReader::new(process.stdout.take().unwrap());
+        let mut address = |prefix: &str, scheme: &str| loop {
+            let mut line = String::new();
+            assert_ne!(banner.read_line(&mut line).unwrap(), 0, "the broker did not start");
+            if let Some(url) = line.trim().strip_prefix(prefix) {
+                let url = url.trim().trim_start_matches(scheme).trim_end_matches('/');
+                return url.parse().unwrap();
+            }
+        };
+        let http = address("http ", "http://");
+        let websocket = address("websocket ", "ws://");
+        Self { process, _banner: banner, directory, http, websocket }
+    }
+
+    /// Its resident memory; none if it has ended.
+    pub fn resident_bytes(id: u32) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// SIGTERM, and waits for an end in order.
+    pub fn stop(mut self) {
+        let kill = Command::new("kill").arg("-TERM").arg(self.id().to_string()).status();
+        assert!(kill.unwrap().success());
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "the broker ended with {status}");
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+        std::fs::remove_dir_all(&self.directory).ok();
+    }
+}

@@ -1,0 +1,29 @@
+//! Connections whose second request begins and goes no further, more than there may be; and the same again
+//! as soon as they are closed.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use super::super::attacker::Attack;
+use super::super::broker::Broker;
+use super::super::wire::{connect, read_answer, request};
+
+pub fn attack(broker: &Broker, weight: usize) -> Attack {
+    let mut attack = Attack::default();
+    for _ in 0..400 * weight.min(2) {
+        attack.hold(half(broker.http));
+    }
+    for _ in 0..2 {
+        let address = broker.http;
+        attack.repeat(move || drop(half(address)));
+    }
+    attack
+}
+
+fn half(address: std::net::SocketAddr) -> Option<TcpStream> {
+    let mut stream = connect(address).ok()?;
+    stream.write_all(&request("GET", "/livez", "")).ok()?;
+    read_answer(&mut stream).ok()?;
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHos").ok()?;
+    Some(stream)
+}

@@ -1,0 +1,60 @@
+//! What attackers do, one a file.
+
+pub mod empty_messages;
+pub mod explain;
+pub mod failures;
+pub mod half_bodies;
+pub mod half_frames;
+pub mod half_heads;
+pub mod patterns;
+pub mod peeks;
+pub mod pongs;
+pub mod receives;
+
+use serde_json::json;
+
+use super::attacker::Attack;
+use super::broker::Broker;
+use super::wire::{WebSocket, ask};
+
+/// Begins an attack, so many times as large as usual.
+pub type Scenario = fn(&Broker, usize) -> Attack;
+
+/// A queue of the attacker.
+fn queue(broker: &Broker) {
+    assert_eq!(ask(broker.http, "PUT", "/$api/v1/queues/attacked", "{}").unwrap().status, 201);
+}
+
+/// Fills it with messages that are as large as may be.
+fn fill(broker: &Broker, count: usize) {
+    queue(broker);
+    let body = "x".repeat(900_000);
+    for _ in 0..count {
+        let sent = ask(broker.http, "POST", "/attacked/messages", &body).unwrap();
+        assert_eq!(sent.status, 201);
+    }
+}
+
+/// A topic with a subscription and rules that take long to judge, or to explain.
+fn topic(broker: &Broker, rules: usize, filter: &str) {
+    let put = |target: &str, body: &str| {
+        let answer = ask(broker.http, "PUT", target, body).unwrap();
+        assert_eq!(answer.status, 201, "{target}: {}", String::from_utf8_lossy(&answer.body));
+    };
+    put("/$api/v1/topics/attacked", "{}");
+    put("/$api/v1/topics/attacked/subscriptions/s", "{}");
+    for rule in 0..rules {
+        let target = format!("/$api/v1/topics/attacked/subscriptions/s/rules/r{rule}");
+        let filter = json!({ "filter": { "type": "sql", "sql": filter } });
+        put(&target, &filter.to_string());
+    }
+}
+
+/// A connection with a link to the attacker's queue.
+fn attached(broker: &Broker, role: &str) -> WebSocket {
+    let mut socket = WebSocket::open(broker.websocket).unwrap();
+    let attach = json!({ "link": 1, "path": "attacked", "role": role });
+    let answer = socket.ask(2, "attach", &attach).unwrap();
+    assert!(answer.get("error").is_none(), "{answer}");
+    socket
+}

@@ -1,0 +1,17 @@
+//! Pings whose pongs are not read, after the hello and before the upgrade's first frame.
+
+use super::super::attacker::{Attack, flood};
+use super::super::broker::Broker;
+use super::super::wire::{WebSocket, masked};
+
+pub fn attack(broker: &Broker, weight: usize) -> Attack {
+    let pings = masked(0x89, &[b'x'; 125]).repeat(500);
+    let mut attack = Attack::default();
+    for _ in 0..4 {
+        let mut socket = WebSocket::open(broker.websocket).unwrap();
+        // Some 64 MiB, if they are taken.
+        flood(&mut socket.stream, &pings, 1_000 * weight);
+        attack.hold(socket);
+    }
+    attack
+}

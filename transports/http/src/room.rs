@@ -1,0 +1,136 @@
+//! Room that connections share: taken before something is read or carried out, and given by who is slow to who
+//! waits.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use peeklock_core::error::Rejection;
+use peeklock_link::{Pool, Room, Seat};
+
+use crate::error::Refusal;
+use crate::site::Site;
+
+/// What an answer needs no room for; every connection may have so much.
+const FREE_BYTES: u64 = 16 << 10;
+/// What room is taken for before the size of an answer is known: a full page of messages, or a list.
+const ANSWER_BYTES: u64 = 1 << 20;
+/// The part of all room that this is at most.
+const ANSWER_SHARE: u64 = 16;
+/// How long a request waits for room. Nothing was carried out for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer does that has taken messages for good. Who holds the room is slow and yields.
+const PATIENCE_OF_REMOVED: Duration = Duration::from_secs(60);
+
+/// What became of a wish for room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    Granted,
+    /// Its time is over.
+    Late,
+    /// It is slow itself, and others wait.
+    Yield,
+}
+
+/// Waits for room for something that began at that instant and of which so much is here.
+pub(crate) async fn take(
+    seat: &mut Seat,
+    bytes: u64,
+    began: Instant,
+    here_bytes: u64,
+    until: Instant,
+) -> Taken {
+    loop {
+        let now = Instant::now();
+        let mut sleep = None;
+        let room = poll_fn(|context| {
+            let room = seat.take(bytes, began, here_bytes, now, context);
+            if let Room::Later(at) = room {
+                // Also woken by who gives back.
+                let sleep = sleep.get_or_insert_with(|| {
+                    Box::pin(tokio::time::sleep_until(at.min(until).into()))
+                });
+                if sleep.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Ready(room)
+        });
+        match room.await {
+            Room::Granted => return Taken::Granted,
+            Room::Yield => return Taken::Yield,
+            Room::Later(_) if Instant::now() >= until => return Taken::Late,
+            Room::Later(_) => {}
+        }
+    }
+}
+
+/// Room for an answer.
+pub(crate) struct AnswerRoom {
+    pool: Arc<Pool>,
+    seat: Seat,
+}
+
+impl AnswerRoom {
+    /// Takes room before the answer is made, and before anything is carried out for it.
+    pub(crate) async fn take(site: &Site) -> Result<Self, Refusal> {
+        let pool = Arc::clone(&site.outbound);
+        let mut room = Self { seat: pool.seat(), pool };
+        room.fit(usual_bytes(&room.pool), PATIENCE).await?;
+        Ok(room)
+    }
+
+    /// Whether little enough is taken that it may be kept while nothing is there to be written.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.pool.free_bytes() > self.pool.bytes_max() / 2
+    }
+
+    /// Gives it back for a while.
+    pub(crate) fn leave(&mut self) {
+        self.seat.give_back();
+    }
+
+    /// Has room for messages that were received under lock, or looked at.
+    pub(crate) async fn fit_messages(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.fit(bytes, PATIENCE).await
+    }
+
+    /// Has room for messages that were removed by being received.
+    pub(crate) async fn fit_removed(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.fit(bytes, PATIENCE_OF_REMOVED).await
+    }
+
+    /// Has room for at least so much. Who needs more gives back what it has before it waits, so that nobody
+    /// waits for it meanwhile.
+    async fn fit(&mut self, bytes: u64, patience: Duration) -> Result<(), Refusal> {
+        let bytes = bytes.min(self.pool.bytes_max());
+        if bytes <= self.seat.held_bytes() {
+            return Ok(());
+        }
+        self.seat.give_back();
+        let now = Instant::now();
+        match take(&mut self.seat, bytes, now, 0, now + patience).await {
+            Taken::Granted => {
+                // It is judged by the pace of its reader, from when that has something to read.
+                self.seat.rest();
+                Ok(())
+            }
+            Taken::Late | Taken::Yield => {
+                let detail = "there is no room for the answer: others do not read theirs";
+                Err(Rejection::server_busy(detail).into())
+            }
+        }
+    }
+
+    /// The room for an answer of this size, until it was written.
+    pub(crate) fn for_answer(mut self, bytes: usize) -> Seat {
+        let bytes = bytes as u64;
+        self.seat.shrink(if bytes > FREE_BYTES { bytes } else { 0 });
+        self.seat
+    }
+}
+
+fn usual_bytes(pool: &Pool) -> u64 {
+    ANSWER_BYTES.min(pool.bytes_max() / ANSWER_SHARE)
+}

@@ -1,0 +1,118 @@
+//! What a socket and the requests that came over it know of each other. Both are of one thread.
+
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use peeklock_link::Seat;
+
+use crate::delivery::Delivery;
+use crate::error::Refusal;
+
+/// How much of a body may be on its way to who reads it.
+pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 10;
+
+/// One connection.
+#[derive(Default)]
+pub(crate) struct Connection {
+    /// Why the request that was passed on last is none.
+    refusal: Cell<Option<Refusal>>,
+    /// Whether the answer stands in the framework's buffer as a whole.
+    is_answered: Cell<bool>,
+    /// What belongs to the answer until all of it was written.
+    answer: RefCell<Option<Handed>>,
+    /// Content of the body that was passed on and that nobody has taken yet.
+    ahead_bytes: Cell<u64>,
+    /// Whoever reads the socket, if it was left unread for a reason of ours.
+    reader: Cell<Option<Waker>>,
+}
+
+/// What goes with an answer: who is told that it was written, and its room.
+pub(crate) struct Handed {
+    pub(crate) delivery: Option<Delivery>,
+    pub(crate) room: Option<Seat>,
+}
+
+impl Connection {
+    /// The refusal of a request that could not be read as one.
+    pub(crate) fn take_refusal(&self) -> Option<Refusal> {
+        self.refusal.take()
+    }
+
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        self.refusal.set(Some(refusal));
+    }
+
+    /// Keeps what goes with the answer that is given now. If the connection ends before it was written, it
+    /// is dropped.
+    pub(crate) fn hand_over(&self, handed: Handed) {
+        self.answer.replace(Some(handed));
+    }
+
+    /// The framework has taken all of the answer.
+    pub(crate) fn answered(&self) {
+        self.is_answered.set(true);
+    }
+
+    /// Everything that the framework has was written. Tells whether an answer was part of it.
+    pub(super) fn flushed(&self) -> bool {
+        if !self.is_answered.replace(false) {
+            return false;
+        }
+        let handed = self.answer.take();
+        if let Some(delivery) = handed.and_then(|handed| handed.delivery) {
+            delivery.written();
+        }
+        true
+    }
+
+    /// The writing of what is there is held up by the peer, since this instant.
+    pub(super) fn write_begins(&self, at: Instant) {
+        if let Some(Handed { room: Some(room), .. }) = &*self.answer.borrow() {
+            room.begin(at);
+        }
+    }
+
+    /// Whether others wait for the room of an answer of which so much was written.
+    pub(super) fn must_yield(&self, written_bytes: u64, context: &Context<'_>) -> bool {
+        match &*self.answer.borrow() {
+            Some(Handed { room: Some(room), .. }) => room.must_yield(written_bytes, context),
+            _ => false,
+        }
+    }
+
+    /// So much content was passed on.
+    pub(super) fn passed(&self, bytes: u64) {
+        self.ahead_bytes.set(self.ahead_bytes.get().saturating_add(bytes));
+    }
+
+    /// Whether who reads the body has fallen behind.
+    pub(super) fn is_behind(&self) -> bool {
+        self.ahead_bytes.get() >= AHEAD_BYTES_MAX
+    }
+
+    /// So much content was taken.
+    pub(crate) fn taken(&self, bytes: usize) {
+        let was_behind = self.is_behind();
+        self.ahead_bytes.set(self.ahead_bytes.get().saturating_sub(bytes as u64));
+        if was_behind && !self.is_behind() {
+            self.wake();
+        }
+    }
+
+    /// Another body begins.
+    pub(super) fn begin(&self) {
+        self.ahead_bytes.set(0);
+    }
+
+    /// The socket is left unread until [`Self::wake`].
+    pub(super) fn pause(&self, context: &Context<'_>) {
+        self.reader.set(Some(context.waker().clone()));
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}

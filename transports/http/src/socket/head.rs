@@ -1,0 +1,319 @@
+//! The head of a request, judged before the framework sees it, so that every refusal of one has the form of
+//! all others. What passes here is what the framework takes too: it parses with the same library, and these
+//! are its rules of what follows a head.
+
+use actix_web::http::{Method, Uri};
+
+use super::chunks::Chunks;
+
+/// The largest head.
+pub(super) const HEAD_BYTES_MAX: usize = 128 << 10;
+/// The most headers.
+pub(super) const HEADER_COUNT_MAX: usize = 96;
+/// The longest request target; the framework's type for it takes no more.
+const TARGET_BYTES_MAX: usize = 65_534;
+/// The longest name of a header.
+const NAME_BYTES_MAX: usize = 8 << 10;
+
+/// What became of the bytes so far.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// It has not arrived whole.
+    Partial,
+    /// It ends after so many bytes, and this follows.
+    Whole { bytes: usize, body: Body },
+    /// It is none.
+    Refused(Fault),
+}
+
+/// What follows a head.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// So many bytes.
+    Length(u64),
+    Chunked(Chunks),
+    /// Everything up to the end of the connection.
+    ToEnd,
+}
+
+/// Why a head is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Malformed(String),
+    /// More bytes than [`HEAD_BYTES_MAX`].
+    TooLarge,
+    /// More headers than [`HEADER_COUNT_MAX`].
+    TooManyHeaders,
+    /// The request target has so many bytes.
+    LongTarget(usize),
+}
+
+/// Looks for the end of a head in what has arrived of it, and at each byte a few times at most, however
+/// slowly they arrive.
+#[derive(Default)]
+pub(super) struct HeadReader {
+    seen_bytes: usize,
+    has_line: bool,
+}
+
+impl HeadReader {
+    /// Judges what has arrived; it does not begin with a blank line.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Head {
+        let is_first = self.seen_bytes == 0;
+        // A blank line may have begun in what was seen.
+        let fresh = bytes.get(self.seen_bytes.saturating_sub(2)..).unwrap_or_default();
+        let is_first_line = !self.has_line && fresh.contains(&b'\n');
+        self.has_line |= is_first_line;
+        self.seen_bytes = bytes.len();
+        if is_first || is_first_line || has_blank_line(fresh) {
+            return parse(bytes);
+        }
+        partial(bytes)
+    }
+
+    /// The next bytes are those of another head.
+    pub(super) const fn begin_anew(&mut self) {
+        self.seen_bytes = 0;
+        self.has_line = false;
+    }
+}
+
+/// How many bytes are blank lines before a head.
+pub(super) fn blank_bytes(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        rest = match rest {
+            [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] => rest,
+            _ => return bytes.len() - rest.len(),
+        };
+    }
+}
+
+fn has_blank_line(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|byte| *byte == b'\n').skip(1).peekable();
+    while let Some(line) = lines.next() {
+        // What follows the last line break is no line yet.
+        if lines.peek().is_some() && matches!(line, b"" | b"\r") {
+            return true;
+        }
+    }
+    false
+}
+
+fn partial(bytes: &[u8]) -> Head {
+    if bytes.len() >= HEAD_BYTES_MAX {
+        return Head::Refused(Fault::TooLarge);
+    }
+    Head::Partial
+}
+
+fn parse(bytes: &[u8]) -> Head {
+    let mut headers = [httparse::EMPTY_HEADER; HEADER_COUNT_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Partial) => partial(bytes),
+        Ok(httparse::Status::Complete(length)) => match body(&request) {
+            Ok(body) => Head::Whole { bytes: length, body },
+            Err(fault) => Head::Refused(fault),
+        },
+        Err(httparse::Error::TooManyHeaders) => Head::Refused(Fault::TooManyHeaders),
+        Err(error) => Head::Refused(malformed(&error.to_string())),
+    }
+}
+
+fn malformed(what: &str) -> Fault {
+    Fault::Malformed(format!("the request is not HTTP/1.1: {what}"))
+}
+
+/// The values of headers that decide where a request ends.
+#[derive(Default)]
+struct Framing {
+    length: Option<u64>,
+    has_encoding: bool,
+    is_chunked: bool,
+    is_upgrade: bool,
+    has_host: bool,
+}
+
+/// What follows a head that is well-formed (RFC 9112, section 6.3).
+fn body(request: &httparse::Request<'_, '_>) -> Result<Body, Fault> {
+    let method = request.method.unwrap_or_default();
+    let target = request.path.unwrap_or_default();
+    if target.len() > TARGET_BYTES_MAX {
+        return Err(Fault::LongTarget(target.len()));
+    }
+    Method::from_bytes(method.as_bytes()).map_err(|error| malformed(&error.to_string()))?;
+    Uri::try_from(target).map_err(|error| malformed(&error.to_string()))?;
+    let is_old = request.version == Some(0);
+    let framing = framing(request, is_old)?;
+    if !is_old && !framing.has_host {
+        return Err(malformed("the header Host is missing"));
+    }
+    if framing.has_encoding {
+        if is_old {
+            return Err(malformed("Transfer-Encoding is not for HTTP/1.0"));
+        }
+        if !framing.is_chunked {
+            return Err(malformed("the Transfer-Encoding is not chunked"));
+        }
+        if framing.length.is_some() {
+            return Err(malformed("both Content-Length and Transfer-Encoding are given"));
+        }
+        return Ok(Body::Chunked(Chunks::default()));
+    }
+    if framing.is_upgrade {
+        return Ok(Body::ToEnd);
+    }
+    match framing.length {
+        Some(length) => Ok(Body::Length(length)),
+        None if is_old && method == "POST" => {
+            Err(malformed("a POST of HTTP/1.0 has no Content-Length"))
+        }
+        None if method == "CONNECT" => Ok(Body::ToEnd),
+        None => Ok(Body::Length(0)),
+    }
+}
+
+fn framing(request: &httparse::Request<'_, '_>, is_old: bool) -> Result<Framing, Fault> {
+    let mut framing = Framing::default();
+    for header in &*request.headers {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        if header.name.len() > NAME_BYTES_MAX {
+            return Err(Fault::TooLarge);
+        }
+        if is("content-length") {
+            let length = text(header.value)
+                .filter(|text| !text.starts_with('+'))
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| malformed("the Content-Length is no number"))?;
+            if framing.length.replace(length).is_some() {
+                return Err(malformed("the Content-Length is given twice"));
+            }
+        } else if is("transfer-encoding") {
+            if framing.has_encoding {
+                return Err(malformed("the Transfer-Encoding is given twice"));
+            }
+            framing.has_encoding = true;
+            framing.is_chunked =
+                text(header.value).is_some_and(|text| text.eq_ignore_ascii_case("chunked"));
+        } else if is("host") {
+            if framing.has_host {
+                return Err(malformed("the Host is given twice"));
+            }
+            framing.has_host = true;
+        } else if is("upgrade") && !is_old {
+            framing.is_upgrade |=
+                text(header.value).is_some_and(|text| text.eq_ignore_ascii_case("websocket"));
+        }
+    }
+    Ok(framing)
+}
+
+/// A value of visible characters.
+fn text(value: &[u8]) -> Option<&str> {
+    let is_visible = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+    std::str::from_utf8(value).ok().filter(|_| is_visible).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a head becomes that arrives byte by byte, and after how many bytes.
+    fn dripped(head: &[u8]) -> (Head, usize) {
+        let mut reader = HeadReader::default();
+        let mut ends = (1..=head.len()).map(|end| (reader.read(&head[..end]), end));
+        ends.find(|(head, _)| *head != Head::Partial).unwrap_or((Head::Partial, 0))
+    }
+
+    fn is_malformed(head: &str) -> bool {
+        let refused = |head| matches!(head, Head::Refused(Fault::Malformed(_)));
+        let whole = HeadReader::default().read(head.as_bytes());
+        refused(whole) && refused(dripped(head.as_bytes()).0)
+    }
+
+    /// HTP-01: a head ends where it ends, however it arrives, and tells what follows it.
+    #[test]
+    fn a_head_is_read_however_it_arrives() {
+        let length = |bytes| Body::Length(bytes);
+        let chunked = || Body::Chunked(Chunks::default());
+        for (head, body) in [
+            ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", length(0)),
+            ("GET / HTTP/1.0\r\n\r\n", length(0)),
+            ("GET / HTTP/1.1\nHost: x\n\n", length(0)),
+            ("POST /a HTTP/1.1\r\nHost: x\r\ncontent-length:  7 \r\n\r\n", length(7)),
+            ("POST /a HTTP/1.1\r\nTransfer-Encoding: Chunked\r\nHost: x\r\n\r\n", chunked()),
+            ("CONNECT q:443 HTTP/1.1\r\nHost: x\r\n\r\n", Body::ToEnd),
+            ("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", Body::ToEnd),
+        ] {
+            let bytes = head.len();
+            let whole = format!("{head}and what follows\r\n\r\n");
+            let read = HeadReader::default().read(whole.as_bytes());
+            assert_eq!(dripped(whole.as_bytes()).1, bytes, "{head}");
+            assert_eq!(read, Head::Whole { bytes, body }, "{head}");
+        }
+    }
+
+    /// HTP-01, ERR-02: what the framework would refuse is refused before, with a reason.
+    #[test]
+    fn a_head_that_frames_no_request_is_refused() {
+        for lines in [
+            "GET / HTTP/1.1\r\n",
+            "GET / HTTP/2.0\r\nHost: x\r\n",
+            "GET /\u{1} HTTP/1.1\r\nHost: x\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n",
+            "GET / HTTP/1.1\r\nHost : x\r\n",
+            "POST / HTTP/1.0\r\n",
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        ] {
+            assert!(is_malformed(&format!("{lines}\r\n")), "{lines}");
+        }
+        // No line of it is needed to see that it is none.
+        assert!(is_malformed("\u{16}\u{3}\u{1}\u{2}"));
+    }
+
+    /// HTP-01, ERR-02: a head has bounds.
+    #[test]
+    fn a_head_has_bounds() {
+        let refused = |head: &str| match HeadReader::default().read(head.as_bytes()) {
+            Head::Refused(fault) => fault,
+            other => panic!("{other:?}"),
+        };
+        let headers = "a: b\r\n".repeat(HEADER_COUNT_MAX);
+        assert_eq!(
+            refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{headers}\r\n")),
+            Fault::TooManyHeaders
+        );
+        let long = "a".repeat(HEAD_BYTES_MAX);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\na: {long}")), Fault::TooLarge);
+        // The framework panics over a name that its type does not take.
+        let name = "a".repeat(70_000);
+        assert_eq!(
+            refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{name}: b\r\n\r\n")),
+            Fault::TooLarge
+        );
+        let target = "a".repeat(70_000);
+        assert_eq!(
+            refused(&format!("GET /{target} HTTP/1.1\r\nHost: x\r\n\r\n")),
+            Fault::LongTarget(70_001)
+        );
+        let (head, bytes) = dripped(format!("GET / HTTP/1.1\r\na: {long}").as_bytes());
+        assert_eq!((head, bytes), (Head::Refused(Fault::TooLarge), HEAD_BYTES_MAX));
+    }
+
+    #[test]
+    fn blank_lines_before_a_head_are_none_of_it() {
+        for (bytes, blank) in
+            [("\r\n\nGET", 3), ("GET\r\n", 0), ("\r", 0), ("\r\n\r", 2), ("", 0), ("\rG", 0)]
+        {
+            assert_eq!(blank_bytes(bytes.as_bytes()), blank, "{bytes:?}");
+        }
+    }
+}

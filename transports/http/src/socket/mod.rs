@@ -1,0 +1,571 @@
+//! The socket of a connection, as the framework sees it. It keeps the time and the bounds that the framework
+//! does not keep, and hands on nothing but what it can answer:
+//!
+//! ```text
+//!            ┌──────────── written ───────────────┐
+//!            ▼                                    │
+//!  ───►    Head ──whole──► Passing ──► Body ──► Answer          bytes that come early stay here, few of them
+//!            │ late, malformed, too large, too many
+//!            └──────────► Passing (a request in its place) ──► Drain
+//! ```
+//!
+//! - A head arrives whole within its time, whichever request of the connection it is of. It is judged here
+//!   ([`head`]); in place of one that is none the framework is handed a request that [`crate::serve`] answers
+//!   with the refusal, in its turn and in the form of all others.
+//! - A request is passed on when the answer to the one before was written, so that there is one answer at a
+//!   time for a client, however many requests it sends ahead.
+//! - What was written must be read at a pace; what goes with the answer (locks, room) lives until then.
+//! - A body is not read farther ahead of its reader than a bound.
+
+mod chunks;
+mod connection;
+mod head;
+
+pub(crate) use connection::{Connection, Handed};
+
+use std::future::Future as _;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use actix_web::http::StatusCode;
+use peeklock_core::error::Rejection;
+use peeklock_link::{Room, Seat};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::error::Refusal;
+use crate::places::Place;
+use crate::site::Site;
+use head::{Body, Fault, HEAD_BYTES_MAX, HEADER_COUNT_MAX, Head, HeadReader, blank_bytes};
+
+/// How much is read at once of what is looked at here.
+const READ_BYTES: usize = 8 << 10;
+/// How much of a head needs no room that connections share.
+const FREE_BYTES: u64 = 16 << 10;
+/// How much room is taken at once.
+const STEP_BYTES: u64 = 32 << 10;
+/// How much is read of further requests before the answer to the one at hand was written.
+const EARLY_BYTES_MAX: usize = 8 << 10;
+/// An answer is read at no less than so many bytes a second, after a while.
+const WRITE_PACE_BYTES: u64 = 4 << 10;
+/// How often a write that waits is looked at.
+const WRITE_LOOK: Duration = Duration::from_millis(250);
+
+/// What the framework gets in place of a head that is none. It has a body that nobody reads, so that the
+/// framework takes what the client still sends before it closes: a client sees the answer then.
+const IN_ITS_PLACE: &[u8] =
+    b"PUT / HTTP/1.1\r\nHost: refused\r\nContent-Length: 18446744073709551615\r\n\r\n";
+
+/// The socket.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    site: Arc<Site>,
+    place: Place,
+    connection: Rc<Connection>,
+    phase: Phase,
+    /// Bytes that were read and not passed on.
+    input: Vec<u8>,
+    head: HeadReader,
+    /// Room for a large head.
+    seat: Seat,
+    is_first: bool,
+    /// Since when it is in its phase.
+    since: Instant,
+    timer: Timer,
+    writing: Option<Writing>,
+}
+
+enum Phase {
+    /// A head arrives, since this instant; none if nothing of it is here.
+    Head(Option<Instant>),
+    /// A head is passed on: what is left, and what follows.
+    Passing {
+        bytes: usize,
+        then: Box<Self>,
+    },
+    Body(Body),
+    /// The body of a request that was answered before it was here.
+    Rest(Body),
+    /// The request was passed on.
+    Answer,
+    /// The connection ends when the refusal was written; what comes is passed on after that, and dropped.
+    Drain {
+        is_answered: bool,
+    },
+    Ended,
+}
+
+/// Something was written that the peer has not taken.
+struct Writing {
+    began: Instant,
+    written_bytes: u64,
+    timer: Timer,
+}
+
+/// A timer that is set anew only where it would be late.
+#[derive(Default)]
+struct Timer(Option<Pin<Box<Sleep>>>);
+
+impl Timer {
+    fn poll(&mut self, at: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let wanted = tokio::time::Instant::from_std(at);
+        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted)));
+        if sleep.deadline() > wanted {
+            sleep.as_mut().reset(wanted);
+        }
+        while sleep.as_mut().poll(context).is_ready() {
+            if Instant::now() >= at {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(wanted);
+        }
+        Poll::Pending
+    }
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, site: Arc<Site>) -> Self {
+        let place = site.places.enter();
+        let mut socket = Self {
+            stream,
+            seat: site.inbound.seat(),
+            site,
+            place,
+            connection: Rc::default(),
+            phase: Phase::Head(None),
+            input: Vec::new(),
+            head: HeadReader::default(),
+            is_first: true,
+            since: Instant::now(),
+            timer: Timer::default(),
+            writing: None,
+        };
+        if socket.place.is_beyond() {
+            let count_max = socket.site.config.connection_count_max;
+            let detail = format!(
+                "all {count_max} connections that `http.connection_count_max` allows are in use"
+            );
+            socket.refuse(Rejection::server_busy(detail).into());
+        }
+        socket
+    }
+
+    pub(crate) fn connection(&self) -> Rc<Connection> {
+        Rc::clone(&self.connection)
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
+    }
+
+    /// Ends what is read with a refusal.
+    fn refuse(&mut self, refusal: Refusal) {
+        self.seat.give_back();
+        self.place.leave();
+        self.input.clear();
+        self.input.extend_from_slice(IN_ITS_PLACE);
+        self.connection.refuse(refusal.closing());
+        self.connection.begin();
+        let then = Box::new(Phase::Drain { is_answered: false });
+        self.phase = Phase::Passing { bytes: IN_ITS_PLACE.len(), then };
+    }
+
+    /// Looks at what is here of a head.
+    fn judge_head(&mut self) {
+        let blank = blank_bytes(&self.input);
+        self.input.drain(..blank);
+        if self.input.is_empty() {
+            return;
+        }
+        if matches!(self.phase, Phase::Head(None)) {
+            self.phase = Phase::Head(Some(Instant::now()));
+        }
+        match self.head.read(&self.input) {
+            Head::Partial => {}
+            Head::Whole { bytes, body } => {
+                self.seat.give_back();
+                self.place.is_busy();
+                self.connection.begin();
+                self.phase = Phase::Passing { bytes, then: Box::new(Phase::Body(body)) };
+            }
+            Head::Refused(fault) => self.refuse(refusal(fault)),
+        }
+    }
+
+    /// Until when something has to arrive.
+    fn deadline(&self) -> Option<Instant> {
+        let config = &self.site.config;
+        match self.phase {
+            Phase::Head(Some(began)) => Some(began + config.head_timeout),
+            Phase::Head(None) if self.is_first => Some(self.since + config.head_timeout),
+            Phase::Head(None) => Some(self.since + config.keep_alive),
+            Phase::Rest(_) => Some(self.since + config.body_timeout),
+            Phase::Passing { .. }
+            | Phase::Body(_)
+            | Phase::Answer
+            | Phase::Drain { .. }
+            | Phase::Ended => None,
+        }
+    }
+
+    /// Nothing arrived. Ends what has no time left.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_idle = matches!(self.phase, Phase::Head(None));
+        if matches!(self.phase, Phase::Head(_)) {
+            let is_told = self.place.is_told(context);
+            if is_idle && (is_told || self.site.is_stopping()) {
+                self.phase = Phase::Ended;
+                return Poll::Ready(());
+            }
+            if is_told {
+                let detail =
+                    "the head of the request arrives slowly, and others wait for a connection";
+                self.refuse(Rejection::server_busy(detail).into());
+                return Poll::Ready(());
+            }
+        }
+        let Some(at) = self.deadline() else { return Poll::Pending };
+        ready!(self.timer.poll(at, context));
+        match self.phase {
+            Phase::Head(began) if began.is_some() || self.is_first => {
+                let limit = self.site.config.head_timeout.as_millis();
+                let detail = format!(
+                    "the head of a request did not arrive within `http.head_timeout`, {limit} ms"
+                );
+                self.refuse(Rejection::timeout(detail).into());
+            }
+            _ => self.phase = Phase::Ended,
+        }
+        Poll::Ready(())
+    }
+
+    /// Room for more of a head.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let held = self.input.len() as u64;
+        while held >= FREE_BYTES + self.seat.held_bytes() {
+            let now = Instant::now();
+            let began = match self.phase {
+                Phase::Head(Some(began)) => began,
+                _ => now,
+            };
+            match self.seat.take(STEP_BYTES, began, held, now, context) {
+                Room::Granted => {}
+                Room::Later(at) => {
+                    if self.poll_late(context).is_ready() {
+                        break;
+                    }
+                    ready!(self.timer.poll(at, context));
+                }
+                Room::Yield => {
+                    let detail = "the head of the request arrives slowly, and others wait for room";
+                    self.refuse(Rejection::server_busy(detail).into());
+                    break;
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads more into the input; none if the peer has ended.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let before = self.input.len();
+        self.input.resize(before + READ_BYTES, 0);
+        let mut buffer = ReadBuf::new(self.input.get_mut(before..).unwrap_or_default());
+        let polled = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+        let read = buffer.filled().len();
+        self.input.truncate(before + read);
+        ready!(polled)?;
+        Poll::Ready(Ok(read))
+    }
+
+    /// Hands on what is here; how much that was.
+    fn pass(&mut self, bytes: usize, buffer: &mut ReadBuf<'_>) -> usize {
+        let bytes = bytes.min(buffer.remaining()).min(self.input.len());
+        buffer.put_slice(self.input.get(..bytes).unwrap_or_default());
+        self.input.drain(..bytes);
+        if self.input.is_empty() && self.input.capacity() > 2 * READ_BYTES {
+            self.input = Vec::new();
+        }
+        bytes
+    }
+
+    /// Hands on some of a body. Nothing passed means that it has ended, or that the connection has.
+    fn poll_body(
+        &mut self,
+        body: &mut Body,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<Passed>> {
+        match body {
+            Body::Length(0) => Poll::Ready(Ok(Passed::Whole)),
+            Body::Length(left) => {
+                let most = usize::try_from(*left).unwrap_or(usize::MAX);
+                let passed = if self.input.is_empty() {
+                    ready!(read_into(&mut self.stream, most, context, buffer))?
+                } else {
+                    self.pass(most, buffer)
+                };
+                *left -= passed as u64;
+                self.connection.passed(passed as u64);
+                Poll::Ready(Ok(if passed == 0 { Passed::Ended } else { Passed::Some }))
+            }
+            Body::Chunked(chunks) => {
+                if *chunks == chunks::Chunks::Ended {
+                    return Poll::Ready(Ok(Passed::Whole));
+                }
+                if self.input.is_empty() && ready!(self.poll_fill(context))? == 0 {
+                    return Poll::Ready(Ok(Passed::Ended));
+                }
+                let most = buffer.remaining().min(self.input.len());
+                let Ok(advanced) = chunks.advance(self.input.get(..most).unwrap_or_default())
+                else {
+                    return Poll::Ready(Ok(Passed::Ended));
+                };
+                self.pass(advanced.bytes, buffer);
+                self.connection.passed(advanced.content_bytes);
+                Poll::Ready(Ok(Passed::Some))
+            }
+            Body::ToEnd => {
+                let passed = if self.input.is_empty() {
+                    ready!(read_into(&mut self.stream, usize::MAX, context, buffer))?
+                } else {
+                    self.pass(usize::MAX, buffer)
+                };
+                self.connection.passed(passed as u64);
+                Poll::Ready(Ok(if passed == 0 { Passed::Ended } else { Passed::Some }))
+            }
+        }
+    }
+
+    /// The answer was written: the next request may come.
+    fn answered(&mut self) {
+        self.since = Instant::now();
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Answer => self.next(),
+            Phase::Body(body) => Phase::Rest(body),
+            Phase::Drain { .. } => Phase::Drain { is_answered: true },
+            other => other,
+        };
+        self.connection.wake();
+    }
+
+    fn next(&mut self) -> Phase {
+        self.is_first = false;
+        self.head.begin_anew();
+        self.place.is_idle();
+        Phase::Head(None)
+    }
+
+    /// Whether the peer takes too long to read what was written.
+    fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let now = Instant::now();
+        let connection = &self.connection;
+        let writing = self.writing.get_or_insert_with(|| {
+            connection.write_begins(now);
+            Writing { began: now, written_bytes: 0, timer: Timer::default() }
+        });
+        let paced = Duration::from_millis(writing.written_bytes * 1_000 / WRITE_PACE_BYTES);
+        let late = writing.began + self.site.config.write_timeout + paced;
+        if now >= late || connection.must_yield(writing.written_bytes, context) {
+            return Poll::Ready(slow_reader());
+        }
+        writing.timer.poll(late.min(now + WRITE_LOOK), context).map(|()| slow_reader())
+    }
+}
+
+/// What was handed on of a body.
+enum Passed {
+    Some,
+    /// It is whole.
+    Whole,
+    /// Nothing more will come of it.
+    Ended,
+}
+
+/// Reads at most so much; what is read of a body must not be of what follows it.
+fn read_into(
+    stream: &mut TcpStream,
+    bytes_max: usize,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<usize>> {
+    let bytes_max = bytes_max.min(buffer.remaining());
+    let mut part = ReadBuf::new(buffer.initialize_unfilled_to(bytes_max));
+    ready!(Pin::new(stream).poll_read(context, &mut part))?;
+    let read = part.filled().len();
+    buffer.advance(read);
+    Poll::Ready(Ok(read))
+}
+
+/// The error of an answer that is not read, or too slowly while others wait for its room.
+fn slow_reader() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the answer is read too slowly")
+}
+
+/// Why a head is refused, as its client is told.
+fn refusal(fault: Fault) -> Refusal {
+    let too_large = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    match fault {
+        Fault::Malformed(detail) => Refusal::argument(detail),
+        Fault::TooLarge => {
+            let detail = format!(
+                "the head of the request is larger than {HEAD_BYTES_MAX} bytes; send properties in a \
+                 batch or over the JSON API"
+            );
+            Refusal::from(Rejection::out_of_range(detail)).with_status(too_large)
+        }
+        Fault::TooManyHeaders => {
+            let detail = format!(
+                "the request has more than {HEADER_COUNT_MAX} headers; send properties in a batch or \
+                 over the JSON API"
+            );
+            Refusal::from(Rejection::out_of_range(detail)).with_status(too_large)
+        }
+        Fault::LongTarget(bytes) => {
+            let detail = format!("the target of the request has {bytes} bytes, more than 65534");
+            Refusal::from(Rejection::out_of_range(detail)).with_status(StatusCode::URI_TOO_LONG)
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            match std::mem::replace(&mut this.phase, Phase::Ended) {
+                Phase::Head(began) => {
+                    this.phase = Phase::Head(began);
+                    if !this.input.is_empty() {
+                        this.judge_head();
+                    }
+                    if !matches!(this.phase, Phase::Head(_)) {
+                        continue;
+                    }
+                    ready!(this.poll_room(context));
+                    if !matches!(this.phase, Phase::Head(_)) {
+                        continue;
+                    }
+                    match this.poll_fill(context)? {
+                        Poll::Pending => ready!(this.poll_late(context)),
+                        Poll::Ready(0) => this.phase = Phase::Ended,
+                        Poll::Ready(_) => {}
+                    }
+                }
+                Phase::Passing { bytes, then } => {
+                    let left = bytes - this.pass(bytes, buffer);
+                    this.phase = match left {
+                        0 => *then,
+                        bytes => Phase::Passing { bytes, then },
+                    };
+                    return Poll::Ready(Ok(()));
+                }
+                Phase::Body(mut body) => {
+                    if this.connection.is_behind() && body != Body::Length(0) {
+                        this.phase = Phase::Body(body);
+                        this.connection.pause(context);
+                        return Poll::Pending;
+                    }
+                    let polled = this.poll_body(&mut body, context, buffer);
+                    match polled? {
+                        Poll::Pending => {
+                            this.phase = Phase::Body(body);
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Passed::Whole) => this.phase = Phase::Answer,
+                        Poll::Ready(Passed::Ended) => {}
+                        Poll::Ready(Passed::Some) => {
+                            this.phase = Phase::Body(body);
+                            return Poll::Ready(Ok(()));
+                        }
+                    }
+                }
+                Phase::Rest(mut body) => {
+                    let polled = this.poll_body(&mut body, context, buffer);
+                    match polled? {
+                        Poll::Pending => {
+                            this.phase = Phase::Rest(body);
+                            ready!(this.poll_late(context));
+                        }
+                        Poll::Ready(Passed::Whole) => this.phase = this.next(),
+                        Poll::Ready(Passed::Ended) => {}
+                        Poll::Ready(Passed::Some) => {
+                            this.phase = Phase::Rest(body);
+                            return Poll::Ready(Ok(()));
+                        }
+                    }
+                }
+                Phase::Answer => {
+                    this.phase = Phase::Answer;
+                    if this.input.len() >= EARLY_BYTES_MAX {
+                        this.connection.pause(context);
+                        return Poll::Pending;
+                    }
+                    match this.poll_fill(context)? {
+                        Poll::Pending => {
+                            // What came early is looked at when the answer was written.
+                            this.connection.pause(context);
+                            return Poll::Pending;
+                        }
+                        // Its client is gone (HTP-11).
+                        Poll::Ready(0) => this.phase = Phase::Ended,
+                        Poll::Ready(_) => {}
+                    }
+                }
+                Phase::Drain { is_answered } => {
+                    this.phase = Phase::Drain { is_answered };
+                    if !is_answered {
+                        this.connection.pause(context);
+                        return Poll::Pending;
+                    }
+                    this.input.clear();
+                    return Pin::new(&mut this.stream).poll_read(context, buffer);
+                }
+                Phase::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.stream).poll_write(context, bytes)? {
+            Poll::Ready(written) => {
+                if let Some(writing) = &mut this.writing {
+                    writing.written_bytes += written as u64;
+                }
+                Poll::Ready(Ok(written))
+            }
+            Poll::Pending => Poll::Ready(Err(ready!(this.poll_unread(context)))),
+        }
+    }
+
+    /// Called when the framework has written all that it has.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        this.writing = None;
+        if this.connection.flushed() {
+            this.answered();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,329 @@
+//! What a client may hold, and for how long: heads, bodies, answers, connections.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::server::{Plan, Server};
+
+/// Longer than any test takes.
+const NEVER: Duration = Duration::from_secs(300);
+
+/// A plan under which nothing is given up for its slowness.
+fn patient() -> Plan {
+    let mut plan = Plan::new();
+    plan.config.head_timeout = NEVER;
+    plan.config.body_timeout = NEVER;
+    plan.config.write_timeout = NEVER;
+    plan
+}
+
+async fn refused(client: &mut Client, status: u16, code: &str) {
+    let answer = client.read().await.expect("an answer");
+    assert_eq!(answer.error(), (status, code.to_owned()), "{}", answer.text());
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert_eq!(client.read_to_end().await, b"");
+}
+
+/// ERR-02: what is no request at all is refused as everything else is, and the client can read why.
+#[tokio::test]
+async fn what_is_not_http_gets_a_problem() {
+    let server = Server::start().await;
+    let name = "n".repeat(70_000);
+    let headers = "a: b\r\n".repeat(100);
+    for (bytes, status, code) in [
+        ("nonsense\r\n\r\n".to_owned(), 400, "ArgumentError"),
+        ("\u{16}\u{3}\u{1}".to_owned(), 400, "ArgumentError"),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400, "ArgumentError"),
+        (
+            "POST /q/messages HTTP/1.1\r\nHost: x\r\nContent-Length: no\r\n\r\n".to_owned(),
+            400,
+            "ArgumentError",
+        ),
+        (format!("GET /livez HTTP/1.1\r\n{headers}\r\n"), 431, "ArgumentOutOfRange"),
+        (format!("GET /livez HTTP/1.1\r\n{name}: x\r\n\r\n"), 431, "ArgumentOutOfRange"),
+        (
+            format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000)),
+            414,
+            "ArgumentOutOfRange",
+        ),
+        (format!("GET /{}", "x".repeat(200_000)), 431, "ArgumentOutOfRange"),
+    ] {
+        let mut client = server.connect().await;
+        // The server may have had enough before it has read all.
+        drop(client.stream.write_all(bytes.as_bytes()).await);
+        refused(&mut client, status, code).await;
+    }
+    assert_eq!(server.in_progress_now().await, 1);
+    server.stop().await;
+}
+
+/// ERR-02: a request that is none is refused after the answers to those before it.
+#[tokio::test]
+async fn a_refusal_comes_in_its_turn() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let good = server.request("POST /q/messages", "kept");
+    client.write(&[&good, &good, b"nonsense\r\n\r\n".as_slice(), &good].concat()).await;
+    assert_eq!(client.read().await.unwrap().status, 201);
+    assert_eq!(client.read().await.unwrap().status, 201);
+    refused(&mut client, 400, "ArgumentError").await;
+    assert_eq!(server.broker.describe_queue("q").await.unwrap().counts.active, 2);
+    server.stop().await;
+}
+
+/// A head has its time, whichever request of the connection it is of, and whether it stops or drips.
+#[tokio::test]
+async fn any_head_arrives_in_its_time() {
+    let mut plan = patient();
+    plan.config.head_timeout = Duration::from_millis(200);
+    plan.config.keep_alive = NEVER;
+    let server = plan.start().await;
+    for before in [0, 1, 3] {
+        let mut client = server.connect().await;
+        for _ in 0..before {
+            client.write(&server.request("GET /livez", "")).await;
+            assert_eq!(client.read().await.unwrap().status, 200);
+        }
+        client.write(b"GET /livez HTTP/1.1\r\nHos").await;
+        refused(&mut client, 408, "ServiceTimeout").await;
+        let client = server.connect().await;
+        let (mut reader, mut writer) = client.stream.into_split();
+        let whole = server.request("GET /livez", "").repeat(before);
+        writer.write_all(&whole).await.unwrap();
+        let dripping = tokio::spawn(async move {
+            // Until it is closed.
+            while writer
+                .write_all(b"GET /livez HTTP/1.1\r\na: b\r\n".get(..1).unwrap())
+                .await
+                .is_ok()
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let mut all = Vec::new();
+        drop(tokio::io::AsyncReadExt::read_to_end(&mut reader, &mut all).await);
+        assert!(String::from_utf8_lossy(&all).contains("HTTP/1.1 408 "), "{before}");
+        drop(reader);
+        dripping.await.unwrap();
+    }
+    server.stop().await;
+}
+
+/// A connection that is idle is closed in its time, and in silence.
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let mut plan = patient();
+    plan.config.keep_alive = Duration::from_millis(100);
+    let server = plan.start().await;
+    let mut client = server.connect().await;
+    client.write(&server.request("GET /livez", "")).await;
+    assert_eq!(client.read().await.unwrap().status, 200);
+    // Blank lines are no request.
+    client.write(b"\r\n\r\n").await;
+    assert_eq!(client.read_to_end().await, b"");
+    server.stop().await;
+}
+
+/// Looks over this connection until so many requests are in progress, the look included.
+async fn in_progress(server: &Server, look: &mut Client, count: u64) {
+    loop {
+        look.write(&server.request("GET /health", "")).await;
+        if look.read().await.unwrap().json()["requestsInProgress"] == count {
+            return;
+        }
+    }
+}
+
+/// For a connection beyond the bound that is closed which was idle longest; if none is idle it is told so.
+#[tokio::test]
+async fn an_idle_connection_makes_room() {
+    let mut plan = patient();
+    plan.config.connection_count_max = 3;
+    let server = plan.start().await;
+    let receive = server.request("POST /q/messages/head", "");
+    let mut first = server.connect().await;
+    first.write(&receive).await;
+    let mut half = server.connect().await;
+    half.write(&server.request("GET /livez", "")).await;
+    assert_eq!(half.read().await.unwrap().status, 200);
+    half.write(b"GET /liv").await;
+    let mut look = server.connect().await;
+    in_progress(&server, &mut look, 2).await;
+    // The fourth takes the place of the one whose head does not go on.
+    let mut second = server.connect().await;
+    second.write(&receive).await;
+    refused(&mut half, 503, "ServerBusy").await;
+    in_progress(&server, &mut look, 3).await;
+    look.write(&receive).await;
+    // When the last of them is busy too, one more is told so.
+    let answer = loop {
+        let mut more = server.connect().await;
+        let read = tokio::time::timeout(Duration::from_millis(50), more.read()).await;
+        if let Ok(answer) = read {
+            break answer.unwrap();
+        }
+    };
+    assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
+    for mut waiting in [first, second, look] {
+        server.send_direct("a").await;
+        assert_eq!(waiting.read().await.unwrap().status, 201);
+    }
+    server.stop().await;
+}
+
+/// A body that is only announced takes no room.
+#[tokio::test]
+async fn announced_bodies_hold_up_nobody() {
+    let mut plan = patient();
+    plan.config.inbound_bytes_max = 1 << 20;
+    let server = plan.start().await;
+    let mut announced = Vec::new();
+    for _ in 0..64 {
+        let mut client = server.connect().await;
+        client.write(&server.request("POST /q/messages\nContent-Length: 1000000", "")).await;
+        announced.push(client);
+    }
+    server.in_progress(65).await;
+    assert_eq!(server.ask("POST /q/messages", "x".repeat(500_000)).await.status, 201);
+    server.stop().await;
+}
+
+/// Bodies that have begun and go no further yield their room, the slowest first, to one that arrives.
+#[tokio::test]
+async fn a_slow_body_yields_its_room() {
+    let mut plan = patient();
+    plan.config.inbound_bytes_max = 1 << 20;
+    let server = plan.start().await;
+    let mut slow = Vec::new();
+    for _ in 0..6 {
+        let mut client = server.connect().await;
+        let head = server.request("POST /q/messages\nContent-Length: 1000000", "");
+        client.write(&head).await;
+        client.write(&vec![b'x'; 200_000]).await;
+        slow.push(client);
+    }
+    let begun = Instant::now();
+    assert_eq!(server.ask("POST /q/messages", "x".repeat(500_000)).await.status, 201);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    let mut yielded = 0;
+    for mut client in slow {
+        // Those that had room still were not told.
+        let told = tokio::time::timeout(Duration::from_millis(50), client.read()).await;
+        if let Ok(Some(answer)) = told {
+            assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
+            yielded += 1;
+        }
+    }
+    assert!((1..6).contains(&yielded), "{yielded} of 6 yielded");
+    server.stop().await;
+}
+
+/// ERR-01: a body that comes slower than its pace is given up when its time is over, one that keeps it is not.
+#[tokio::test]
+async fn a_body_keeps_a_pace() {
+    let mut plan = patient();
+    plan.config.body_timeout = Duration::from_millis(300);
+    let server = plan.start().await;
+    let mut dripping = server.connect().await;
+    dripping.write(&server.request("POST /q/messages\nContent-Length: 1000", "")).await;
+    let answer = loop {
+        dripping.stream.write_all(b"x").await.ok();
+        let answer = tokio::time::timeout(Duration::from_millis(20), dripping.read()).await;
+        if let Ok(answer) = answer {
+            break answer.unwrap();
+        }
+    };
+    assert_eq!(answer.error(), (408, "ServiceTimeout".to_owned()));
+    let mut steady = server.connect().await;
+    steady.write(&server.request("POST /q/messages\nContent-Length: 400000", "")).await;
+    for _ in 0..10 {
+        steady.write(&vec![b'x'; 40_000]).await;
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    assert_eq!(steady.read().await.unwrap().status, 201);
+    server.stop().await;
+}
+
+/// More than what the sockets between two take unread.
+const LARGE: usize = 12 << 20;
+
+/// A plan under which messages may be that large.
+fn large() -> Plan {
+    let mut plan = patient();
+    plan.settings.limits.message_bytes_http_max = 2 * LARGE as u64;
+    plan.settings.limits.message_bytes_default = 2 * LARGE as u64;
+    plan
+}
+
+/// RCV-02, RCV-14: readers that do not read hold the room of their answers only as long as nobody else wants
+/// it: a receive is answered, also one that removes its message.
+#[tokio::test]
+async fn readers_that_do_not_read_yield() {
+    let mut plan = large();
+    plan.config.outbound_bytes_max = 40 << 20;
+    let server = plan.start().await;
+    for _ in 0..12 {
+        server.send(&"x".repeat(LARGE)).await;
+    }
+    let mut stuck = Vec::new();
+    for _ in 0..8 {
+        let mut client = server.connect().await;
+        client.write(&server.request("POST /q/messages/head?timeout=0", "").repeat(12)).await;
+        stuck.push(client);
+    }
+    for method in ["DELETE", "POST", "DELETE"] {
+        let answer = loop {
+            let answer = server.ask(&format!("{method} /q/messages/head?timeout=0"), "").await;
+            // To be told that there is no room yet, before anything was taken, is a good answer.
+            if answer.status != 503 {
+                break answer;
+            }
+        };
+        assert_eq!(answer.body.len(), LARGE, "{method}: {}", answer.status);
+    }
+    drop(stuck);
+    // What they had under lock comes back.
+    assert_eq!(server.active(10).await, 10);
+    server.stop().await;
+}
+
+/// RCV-14: what was locked for a reader that does not read is released, uncounted, when its time is over.
+#[tokio::test]
+async fn an_answer_that_is_not_read_gives_its_lock_back() {
+    let mut plan = large();
+    plan.config.write_timeout = Duration::from_millis(300);
+    let server = plan.start().await;
+    server.send(&"x".repeat(LARGE)).await;
+    let mut stuck = server.connect().await;
+    stuck.write(&server.request("POST /q/messages/head?timeout=0", "")).await;
+    let answer = loop {
+        let answer = server.ask("POST /q/messages/head?timeout=60", "").await;
+        if answer.status == 201 {
+            break answer;
+        }
+    };
+    assert_eq!(answer.body.len(), LARGE);
+    assert_eq!(answer.properties()["DeliveryCount"], 1, "its release is not counted");
+    drop(stuck);
+    server.stop().await;
+}
+
+/// HTP-09: what the values of a body take is known before any is made.
+#[tokio::test]
+async fn a_batch_is_bounded_before_it_is_made() {
+    let server = Server::start().await;
+    let many = |count: usize| format!("{{\"messages\":[{}{{}}]}}", "{},".repeat(count - 1));
+    let batch = "POST /$api/v1/queues/q/messages/batch";
+    let answer = server.ask(batch, many(700_000)).await;
+    assert_eq!(answer.error(), (403, "QuotaExceeded".to_owned()), "{}", answer.text());
+    let answer = server.ask(batch, many(4_097)).await;
+    assert_eq!(answer.error(), (400, "ArgumentError".to_owned()), "{}", answer.text());
+    assert_eq!(server.ask(batch, many(4_096)).await.status, 201);
+    let values = format!("{{\"body\":[{}1]}}", "1,".repeat(500_000));
+    let answer = server.ask("POST /$api/v1/queues/q/messages", values).await;
+    assert_eq!(answer.error(), (403, "QuotaExceeded".to_owned()), "{}", answer.text());
+    server.stop().await;
+}
