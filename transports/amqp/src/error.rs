@@ -24,6 +24,8 @@ pub mod condition {
     pub const NOT_ALLOWED: &str = "amqp:not-allowed";
     /// A frame came that the state of things does not permit.
     pub const ILLEGAL_STATE: &str = "amqp:illegal-state";
+    /// The peer takes no frames as large as are needed.
+    pub const FRAME_SIZE_TOO_SMALL: &str = "amqp:frame-size-too-small";
     /// A limit is reached.
     pub const RESOURCE_LIMIT_EXCEEDED: &str = "amqp:resource-limit-exceeded";
     /// The connection is ended by an operator.
@@ -32,12 +34,12 @@ pub mod condition {
     pub const FRAMING_ERROR: &str = "amqp:connection:framing-error";
     /// More transfers came than the session's window had room for.
     pub const WINDOW_VIOLATION: &str = "amqp:session:window-violation";
-    /// An input was received for a link that was detached in error.
-    pub const ERRANT_LINK: &str = "amqp:session:errant-link";
     /// An attach named a handle that is in use.
     pub const HANDLE_IN_USE: &str = "amqp:session:handle-in-use";
     /// A frame named a handle without a link.
     pub const UNATTACHED_HANDLE: &str = "amqp:session:unattached-handle";
+    /// A delivery came on a link that was not accepted yet.
+    pub const TRANSFER_LIMIT_EXCEEDED: &str = "amqp:link:transfer-limit-exceeded";
     /// The link was attached elsewhere.
     pub const STOLEN: &str = "amqp:link:stolen";
     /// The link is ended by an operator.
