@@ -2,6 +2,8 @@
 pub mod codec;
 pub mod connection;
 pub mod error;
+#[cfg(feature = "testing")]
+pub mod exercise;
 pub mod frame;
 pub mod link;
 pub mod performative;

@@ -239,7 +239,7 @@ fn written(performative: &Performative) -> Vec<u8> {
 
 /// Descriptors are small ulongs (AMQP-10) before lists of 8 bits or none (AMQP-11), errors have all three
 /// fields (AMQP-16), an end of a link has an address, if only null (AMQP-12), and capabilities are an
-/// array (AMQP-101).
+/// array.
 #[test]
 fn performatives_have_the_bytes_of_the_standard() {
     for (golden, performative) in golden() {
@@ -295,7 +295,7 @@ fn what_is_missing_or_of_the_wrong_type_is_refused_by_name() {
     assert_eq!(error.description(), "delivery-tag has 33 bytes, at most 32 are allowed");
 }
 
-/// Values that nest deeper than anybody needs are refused before any part is made (AMQP-14).
+/// Values that nest deeper than anybody needs are refused before any part is made.
 #[test]
 fn values_that_nest_too_deeply_are_refused() {
     let mut nested = vec![0x45];

@@ -97,11 +97,11 @@ fn what_open_announces_suits_every_client() {
     assert!(open.max_frame_size.unwrap() >= 65_536);
     assert!(open.channel_max.unwrap() >= 1_023);
     assert!((120_000..=240_000).contains(&open.idle_time_out.unwrap()));
-    assert_eq!(open.offered_capabilities, None, "no ANONYMOUS-RELAY (AMQP-101)");
+    assert_eq!(open.offered_capabilities, None, "no ANONYMOUS-RELAY");
 }
 
 /// User and password come with the choice or after a challenge; nobody reads them in a log; who is
-/// denied hears code 1 (AMQP-08).
+/// denied hears code 1.
 #[test]
 fn a_user_and_a_password_are_judged_by_whoever_drives() {
     let plain = Plain { user: "policy".into(), password: "key".into() };
@@ -127,7 +127,7 @@ fn a_user_and_a_password_are_judged_by_whoever_drives() {
     assert_eq!(client.event(), Some(Event::Login(Credentials::Plain(plain))));
 }
 
-/// A mechanism that is not offered, and a response that is none, end in code 1 (AMQP-08).
+/// A mechanism that is not offered, and a response that is none, end in code 1.
 #[test]
 fn what_says_nobody_is_denied_at_once() {
     for (mechanism, response) in [
@@ -204,7 +204,7 @@ fn close_is_answered_by_close() {
 }
 
 /// A connection that is closed from here says why, looks at nothing more, and is over when the client
-/// answers or takes too long (AMQP-91).
+/// answers or takes too long.
 #[test]
 fn closing_from_here_waits_for_the_answer_but_not_for_ever() {
     let config = Config::default();
