@@ -161,11 +161,11 @@ impl Broker {
             Event::Opened(_) | Event::Failed { .. } | Event::Closed { .. } => {}
         }
         // Now and then something ends from here.
-        if self.turn.is_multiple_of(97) {
-            if let Some(link) = self.links.pop() {
-                connection.abort(link);
-                connection.detach(link, None);
-            }
+        if self.turn.is_multiple_of(97)
+            && let Some(link) = self.links.pop()
+        {
+            connection.abort(link);
+            connection.detach(link, None);
         }
         if self.turn.is_multiple_of(991) {
             connection.close(None, now);

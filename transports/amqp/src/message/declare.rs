@@ -4,7 +4,7 @@ use peeklock_words::amqp::write::{Fields, Sink};
 
 use crate::codec::fields::FieldReader;
 use crate::codec::list::{List, put};
-use crate::codec::value::{Raw};
+use crate::codec::value::Raw;
 use crate::error::AmqpError;
 
 /// Asks for a transaction.
@@ -20,9 +20,7 @@ impl List for Declare {
     const FIELD_COUNT: usize = 1;
 
     fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
-        Ok(Self {
-            global_id: fields.raw("global-id")?,
-        })
+        Ok(Self { global_id: fields.raw("global-id")? })
     }
 
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {

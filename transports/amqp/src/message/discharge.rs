@@ -4,7 +4,7 @@ use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
 use crate::codec::fields::FieldReader;
-use crate::codec::list::{List};
+use crate::codec::list::List;
 use crate::error::AmqpError;
 
 /// Ends a transaction.

@@ -106,7 +106,7 @@ fn a_link_is_refused_by_attach_without_end_and_detach() {
         assert_eq!(reply.target.is_none(), client_sends);
         assert_eq!(reply.source.is_none(), !client_sends);
         assert_eq!(reply.initial_delivery_count.is_some(), !client_sends);
-        assert_eq!(**&detach, Detach { handle: 0, closed: true, error: Some(error()) });
+        assert_eq!(*detach, Detach { handle: 0, closed: true, error: Some(error()) });
         let said = if client_sends {
             Performative::Transfer(transfer(0, 0))
         } else {

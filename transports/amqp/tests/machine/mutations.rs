@@ -57,48 +57,78 @@ fn the_script_is_understood_whole_and_in_any_pieces() {
     }
 }
 
+/// How many random scripts, and from which seed: `just fuzz` has many more.
+fn seeds() -> std::ops::Range<u64> {
+    let number =
+        |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
+    let first = number("PEEKLOCK_AMQP_SEED", 1);
+    first..first + number("PEEKLOCK_AMQP_SEEDS", 6_000)
+}
+
+/// Says which seed a failure has.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("repeat with PEEKLOCK_AMQP_SEED={} PEEKLOCK_AMQP_SEEDS=1", self.0);
+        }
+    }
+}
+
+/// The script with a few frames left out, doubled, exchanged, or with wrong bytes.
+fn mistaken(random: &mut Random, mut frames: Vec<Vec<u8>>) -> Vec<u8> {
+    for _ in 0..random.between(1, 5) {
+        // The first two only now and then: nothing happens without them.
+        let from = if random.one_in(20) { 0 } else { 2 };
+        let at = from + random.index(frames.len() - from);
+        match random.below(5) {
+            0 => drop(frames.remove(at)),
+            1 => frames.insert(at, frames[random.index(frames.len())].clone()),
+            2 => {
+                let other = from + random.index(frames.len() - from);
+                frames.swap(at, other);
+            }
+            _ => {
+                let place = random.index(frames[at].len());
+                frames[at][place] = u8::try_from(random.below(256)).unwrap();
+            }
+        }
+    }
+    frames.concat()
+}
+
 #[test]
 fn scripts_with_mistakes_end_as_all_others_do() {
     let frames = script();
-    let mut random = Random::new(17);
     let (mut events, mut over) = (0, 0);
-    for _ in 0..6_000 {
-        let mut frames = frames.clone();
-        for _ in 0..random.between(1, 5) {
-            // The first two only now and then: nothing happens without them.
-            let from = if random.one_in(20) { 0 } else { 2 };
-            let at = from + random.index(frames.len() - from);
-            match random.below(5) {
-                0 => drop(frames.remove(at)),
-                1 => frames.insert(at, frames[random.index(frames.len())].clone()),
-                2 => {
-                    let other = from + random.index(frames.len() - from);
-                    frames.swap(at, other);
-                }
-                _ => {
-                    let place = random.index(frames[at].len());
-                    frames[at][place] = u8::try_from(random.below(256)).unwrap();
-                }
-            }
-        }
-        let bytes = frames.concat();
+    for seed in seeds() {
+        let _named = Seed(seed);
+        let mut random = Random::new(seed);
+        let bytes = mistaken(&mut random, frames.clone());
         let piece_bytes = usize::try_from(random.between(1, 600)).unwrap();
         let run = exercise::connection(&bytes, piece_bytes);
         events += run.event_count;
-        over += usize::from(run.over);
+        over += u64::from(run.over);
     }
     // Most go far, many to a bad end, some to none.
-    assert!(events > 6_000 * 10, "{events}");
-    assert!((3_000..6_000).contains(&over), "{over}");
+    let count = seeds().end - seeds().start;
+    if count > 1_000 {
+        assert!(events as u64 > count * 10, "{events}");
+        assert!((count / 2..count).contains(&over), "{over}");
+    }
 }
 
 #[test]
 fn noise_is_survived() {
-    let mut random = Random::new(18);
-    for _ in 0..2_000 {
+    for seed in seeds() {
+        let _named = Seed(seed);
+        let mut random = Random::new(seed);
         let length = random.index(400);
         let mut bytes = AMQP.to_vec();
         bytes.extend((0..length).map(|_| u8::try_from(random.below(256)).unwrap()));
-        let _ = exercise::connection(&bytes[random.index(9)..], 1 + random.index(100));
+        // Now and then with a whole header, always without sense.
+        let run = exercise::connection(&bytes[random.index(9)..], 1 + random.index(100));
+        assert!(run.event_count <= 1, "{run:?}");
     }
 }

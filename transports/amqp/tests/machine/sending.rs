@@ -5,10 +5,11 @@ use std::num::NonZero;
 use bytes::Bytes;
 use peeklock_amqp::connection::{Config, Event, Fate, LinkId, Part};
 use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::link::Delivery;
 use peeklock_amqp::performative::{Disposition, Performative, Role, Transfer};
 use peeklock_amqp::state::{DeliveryState, Outcome, Transactional};
 
-use crate::client::{Client, sender, tag, transfer};
+use crate::client::{Client, credit, receiver, sender, tag, transfer};
 
 fn sending(config: Config) -> (Client, LinkId) {
     let (mut client, _) = Client::in_session(config);
@@ -181,10 +182,17 @@ fn deliveries_above_credit_are_taken() {
     assert_eq!(client.connection.credit(link), 0);
 }
 
-/// A client that gives up a delivery of its own changes nothing, whatever it says (AMQP-47).
+/// A client that gives up a delivery of its own changes nothing, whatever it says (AMQP-47), also not of
+/// what it was sent under the same numbers.
 #[test]
 fn a_client_may_dispose_of_its_own_deliveries() {
-    let (mut client, _) = sending(Config::default());
+    let (mut client, link) = sending(Config::default());
+    let receiving = client.attach(receiver(1));
+    client.say(0, &Performative::Flow(credit(1, 0, 1)));
+    client.events();
+    let sent = Delivery { tag: tag(b"t"), settled: false, payload: vec![] };
+    client.connection.send(receiving, sent).unwrap();
+    client.hear();
     let delivery = received(&mut client, transfer(0, 0), b"x").delivery;
     let disposition = Disposition {
         role: Role::Sender,
@@ -196,6 +204,7 @@ fn a_client_may_dispose_of_its_own_deliveries() {
     };
     client.say(0, &Performative::Disposition(disposition));
     assert_eq!(client.events(), []);
+    assert_eq!(client.connection.unsettled_count(link.session()), 1);
     client.connection.dispose(delivery, DeliveryState::accepted());
     assert_eq!(dispositions(&mut client).len(), 1);
 }

@@ -94,6 +94,22 @@ fn the_clients_window_is_honoured() {
     assert!(client.connection.can_send(link));
 }
 
+/// Without room in the session nothing is begun, whatever credit its links have (AMQP-30).
+#[test]
+fn nothing_is_begun_without_room_in_the_session() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let link = client.attach(receiver(0));
+    client.say(0, &Performative::Flow(Flow { incoming_window: 0, ..credit(0, 0, 5) }));
+    client.events();
+    let delivery = Delivery { tag: tag(b"t"), settled: false, payload: vec![] };
+    assert_eq!(client.connection.send(link, delivery.clone()), Err(delivery.clone()));
+    assert_eq!(client.hear(), []);
+    client.say(0, &Performative::Flow(session_flow(0, 1)));
+    client.events();
+    assert!(client.connection.send(link, delivery.clone()).is_ok());
+    assert!(client.connection.send(link, delivery).is_err());
+}
+
 /// Counters go round at 2³² and windows may be as wide (AMQP-09).
 #[test]
 fn counters_begin_anywhere_and_go_round() {
@@ -182,13 +198,13 @@ fn a_client_may_count_deliveries_instead_of_frames() {
     let config = Config { incoming_window: 4, unanswered_max: 1, ..Config::default() };
     let (mut client, _) = Client::in_session(config);
     client.attach(sender(0));
-    for id in 0..2 {
+    for id in 0..3 {
         for frame in 0..10 {
             let transfer = Transfer { more: frame < 9, ..transfer(0, id) };
             client.say_with(0, &Performative::Transfer(transfer), b"x");
         }
     }
-    assert_eq!(client.events().len(), 20);
+    assert_eq!(client.events().len(), 30);
 }
 
 /// The state of a session is told when it is asked for (AMQP-19).
