@@ -9,6 +9,10 @@ use crate::error::{AmqpError, condition};
 use crate::performative::{Attach, Detach, Role};
 use crate::terminus::{Source, Target};
 
+/// Links above the limit are refused, and stay until their client detaches them too; of one that does not
+/// there are no more than this.
+const REFUSED_COUNT_MAX: usize = 64;
+
 /// What a client's `attach` is answered with. Name, handle and settle modes are those that it asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
@@ -60,6 +64,16 @@ impl Connection {
                 format!("handle {handle} has a link already"),
             )));
         }
+        let count_max = self.config.link_count_max.saturating_add(REFUSED_COUNT_MAX);
+        if self.link_count >= count_max {
+            return Err(Fault::Connection(AmqpError::new(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "links that were refused are not detached, and more are attached",
+            )));
+        }
+        let Some(session) = self.session_of(channel)? else {
+            return Ok(());
+        };
         let role = attach.role;
         let id = session.id(channel);
         let namesake = session

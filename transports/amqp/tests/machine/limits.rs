@@ -177,6 +177,19 @@ fn links_above_the_limit_are_refused() {
     client.attach(receiver(2));
 }
 
+/// Refused links that their client does not detach are not kept without end.
+#[test]
+fn links_that_are_refused_and_kept_close_the_connection() {
+    let (mut client, _) = Client::in_session(Config { link_count_max: 2, ..Config::default() });
+    for handle in 0..66 {
+        client.say(0, &Performative::Attach(Box::new(receiver(handle))));
+    }
+    assert_eq!(client.events().len(), 2);
+    client.hear();
+    client.say(0, &Performative::Attach(Box::new(receiver(66))));
+    assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
+}
+
 /// A client that takes only small frames, and asks for what does not fit, cannot be served.
 #[test]
 fn an_answer_that_fits_no_frame_closes_the_connection() {
