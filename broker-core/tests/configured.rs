@@ -20,6 +20,7 @@ use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
 };
+use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Broker, Entity};
 
@@ -89,24 +90,50 @@ async fn look<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
 }
 
 /// DESIGN D6, QUO-02: `broker_inbound_count_max` commands are on their way at once; the next waits until one of
-/// them is answered, and management goes on.
+/// them is answered, at another queue too, and management goes on.
 #[tokio::test]
 async fn a_broker_has_so_many_commands_on_their_way_in() {
-    let (broker, queue) = broker(|settings| settings.limits.broker_inbound_count_max = 2).await;
-    let mut first = pin!(queue.call(receive(TimeSpan::from_minutes(1))));
+    let store = FaultStore::at_once(1, u64::MAX);
+    let mut settings = Settings::default();
+    settings.limits.broker_inbound_count_max = 2;
+    let builder = Broker::builder().settings(settings).store(Arc::clone(&store) as _);
+    let broker = builder.arbiters(1).start().await.unwrap();
+    for name in ["orders", "other"] {
+        broker.create_queue(name, QueueUpdate::default()).await.unwrap();
+    }
+    let (queue, other) = (broker.entity("orders").unwrap(), broker.entity("other").unwrap());
+    // What is sent from here on is on its way until the test says that it is stored.
+    store.complete_at_once(false);
+    let send = || Command::Send { message: broker.inbound(Message::new("a")) };
+    let mut first = pin!(queue.call(send()));
+    let mut second = pin!(queue.call(send()));
+    let mut third = pin!(other.call(receive(TimeSpan::ZERO)));
     assert!(look(first.as_mut()).await.is_none());
-    let message = || broker.inbound(Message::new("a"));
-    let mut second = pin!(queue.call(receive(TimeSpan::from_minutes(1))));
-    let mut third = pin!(queue.call(Command::Send { message: message() }));
     assert!(look(second.as_mut()).await.is_none());
     assert!(look(third.as_mut()).await.is_none());
-    assert_eq!(broker.describe_queue("orders").await.unwrap().counts.total(), 0, "not sent yet");
-    // A message from elsewhere answers the first.
-    let list = vec![Command::Send { message: message() }];
-    let mut more = pin!(queue.call_many(list));
+    // It is not at its queue, which would have answered it before this.
+    broker.describe_queue("other").await.unwrap();
+    assert!(look(third.as_mut()).await.is_none());
+    let mut more = pin!(other.call_many(vec![receive(TimeSpan::ZERO)]));
     assert!(look(more.as_mut()).await.is_none(), "a list waits too");
+    let storing = async {
+        loop {
+            while store.complete_next(Shard(0), Fate::Store) {}
+            tokio::task::yield_now().await;
+        }
+    };
+    let answers = async { (first.await, second.await, third.await, more.await) };
+    let (first, second, third, more) = tokio::select! {
+        answers = answers => answers,
+        () = storing => return,
+    };
+    assert!(matches!(first, Ok(Outcome::Accepted(_))));
+    assert!(matches!(second, Ok(Outcome::Accepted(_))));
+    assert!(matches!(third, Ok(Outcome::Received(messages)) if messages.is_empty()));
+    assert!(matches!(&more[..], [Ok(Outcome::Received(messages))] if messages.is_empty()));
+    store.complete_at_once(true);
+    while store.complete_next(Shard(0), Fate::Store) {}
     broker.stop(Duration::ZERO).await.unwrap();
-    assert!(matches!(first.await, Ok(Outcome::Received(messages)) if messages.is_empty()));
 }
 
 /// A store that takes its time to close: until somebody says that it may.
