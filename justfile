@@ -26,6 +26,10 @@ journal-seeds seeds="1000000" first="1":
     PEEKLOCK_JOURNAL_ROT=all PEEKLOCK_JOURNAL_SCRIPTS=5 PEEKLOCK_JOURNAL_ROUNDS=2000 \
         cargo test --release -p peeklock-core --test journal -- --nocapture --skip crash::
 
+# Say to AMQP's machines so many scripts with mistakes, and as much noise, from a seed
+fuzz seeds="1000000" first="1":
+    PEEKLOCK_AMQP_SEEDS={{seeds}} PEEKLOCK_AMQP_SEED={{first}} cargo test -p peeklock-amqp --test machine mutations::
+
 # Measure a broker under load; `peeklock bench --help` names the loads
 bench *args:
     cargo run --release -- bench {{args}}

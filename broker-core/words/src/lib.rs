@@ -4,6 +4,7 @@
 //!
 //! Nothing here knows an entity's state, a store, a thread or a clock.
 
+pub mod amqp;
 pub mod condition;
 pub mod description;
 pub mod error;

@@ -391,7 +391,7 @@ impl Limits {
 
     /// Refuses a number that no broker can work with, or that would be no bound; with its range.
     fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 32] = [
+        let counts: [(&str, usize, usize, usize); 33] = [
             ("path_chars_max", self.path_chars_max, 1, 1_024),
             ("name_chars_max", self.name_chars_max, 1, 1_024),
             ("entity_count_max", self.entity_count_max, 1, 1_000_000),

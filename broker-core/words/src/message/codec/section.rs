@@ -1,8 +1,8 @@
 //! The sections of content: where they are, and what the broker reads of them.
 
-use super::check::check_value;
-use super::read::{Reader, Scalar};
 use super::{IdRef, annotation, descriptor};
+use crate::amqp::check_value;
+use crate::amqp::{Reader, Scalar};
 use crate::message::ContentError;
 use crate::time::TimeSpan;
 

@@ -1,7 +1,7 @@
 //! Application properties: maps of keys to values.
 
-use super::read::{Reader, Scalar};
 use super::{code, described};
+use crate::amqp::{Reader, Scalar};
 use crate::message::{ContentError, Value, ValueRef};
 
 /// One entry of a map of application properties, as it is encoded.

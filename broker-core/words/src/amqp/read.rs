@@ -9,32 +9,51 @@ const DESCRIBED_DEPTH_MAX: usize = 8;
 type Result<T> = std::result::Result<T, ContentError>;
 
 /// What is still to be read. No read goes beyond it, and none panics.
-#[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 /// One value as far as content needs to understand it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Scalar<'a> {
+pub enum Scalar<'a> {
+    /// Null.
     Null,
+    /// A boolean.
     Bool(bool),
+    /// A byte.
     I8(i8),
+    /// A short.
     I16(i16),
+    /// An int.
     I32(i32),
+    /// A long.
     I64(i64),
+    /// A ubyte.
     U8(u8),
+    /// A ushort.
     U16(u16),
+    /// A uint.
     U32(u32),
+    /// A ulong.
     U64(u64),
+    /// A float.
     F32(f32),
+    /// A double.
     F64(f64),
+    /// A decimal of 128 bits, as it is encoded.
     Decimal128([u8; 16]),
+    /// A character.
     Char(char),
+    /// A string.
     Text(&'a str),
+    /// A symbol.
     Symbol(&'a str),
+    /// A UUID; its first byte on the wire is the most significant.
     Uuid(u128),
+    /// An instant in milliseconds since 1970.
     Timestamp(i64),
+    /// Bytes.
     Binary(&'a [u8]),
     /// A descriptor and a value, each encoded.
     Described(&'a [u8], &'a [u8]),
@@ -45,39 +64,48 @@ pub(crate) enum Scalar<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+    /// All of these bytes.
+    pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Whether nothing is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// How many bytes are still to be read.
-    pub(crate) const fn remaining(&self) -> usize {
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    pub(crate) const fn rest(&self) -> &'a [u8] {
+    /// What is still to be read.
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
+    /// One byte.
     #[inline]
-    pub(crate) fn byte(&mut self) -> Result<u8> {
+    pub fn byte(&mut self) -> Result<u8> {
         let (first, rest) = self.rest.split_first().ok_or(ContentError::Truncated)?;
         self.rest = rest;
         Ok(*first)
     }
 
+    /// So many bytes, known when this is compiled.
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(ContentError::Truncated)?;
         self.rest = rest;
         Ok(*first)
     }
 
+    /// So many bytes.
     #[inline]
-    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let (first, rest) = self.rest.split_at_checked(length).ok_or(ContentError::Truncated)?;
         self.rest = rest;
         Ok(first)
@@ -85,14 +113,14 @@ impl<'a> Reader<'a> {
 
     /// A length or a count of four bytes.
     #[inline]
-    pub(crate) fn length32(&mut self) -> Result<usize> {
+    pub fn length32(&mut self) -> Result<usize> {
         let length = u32::from_be_bytes(self.array()?);
         usize::try_from(length).map_err(|_| ContentError::Truncated)
     }
 
     /// The next value as it is encoded, its constructor included.
     #[inline]
-    pub(crate) fn raw(&mut self) -> Result<&'a [u8]> {
+    pub fn raw(&mut self) -> Result<&'a [u8]> {
         let whole = *self;
         let mut values_left = 1;
         while values_left > 0 {
@@ -113,7 +141,7 @@ impl<'a> Reader<'a> {
 
     /// What lies between this position and a later one.
     #[inline]
-    pub(crate) fn up_to(&self, later: &Self) -> Result<&'a [u8]> {
+    pub fn up_to(&self, later: &Self) -> Result<&'a [u8]> {
         let length = self.rest.len().saturating_sub(later.rest.len());
         self.rest.get(..length).ok_or(ContentError::Truncated)
     }
@@ -130,8 +158,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The next value, understood. Text is checked to be UTF-8.
-    pub(crate) fn scalar(&mut self) -> Result<Scalar<'a>> {
+    pub fn scalar(&mut self) -> Result<Scalar<'a>> {
         let code = self.byte()?;
+        self.scalar_of(code)
+    }
+
+    /// The value whose constructor `code` was read, as it is for the elements of an array.
+    #[inline]
+    pub fn scalar_of(&mut self, code: u8) -> Result<Scalar<'a>> {
         Ok(match code {
             code::NULL => Scalar::Null,
             code::STRING8 => Scalar::Text(self.text8()?),
@@ -196,7 +230,7 @@ impl<'a> Reader<'a> {
 
     /// The next value if it is null or a short string, which most fields are.
     #[inline]
-    pub(crate) fn plain_text(&mut self) -> Option<Result<Option<&'a str>>> {
+    pub fn plain_text(&mut self) -> Option<Result<Option<&'a str>>> {
         match *self.rest.first()? {
             code::NULL => Some(self.byte().map(|_| None)),
             code::STRING8 => Some(self.byte().and_then(|_| self.text8()).map(Some)),
@@ -211,7 +245,7 @@ impl<'a> Reader<'a> {
 
     /// The count of a list's fields, and the fields.
     #[inline]
-    pub(crate) fn list(&mut self) -> Result<(usize, Self)> {
+    pub fn list(&mut self) -> Result<(usize, Self)> {
         match self.byte()? {
             code::LIST0 => Ok((0, Self::new(&[]))),
             code::LIST8 => self.compound8(),
@@ -222,7 +256,7 @@ impl<'a> Reader<'a> {
 
     /// The count of a map's keys and values, which is even, and those in turn.
     #[inline]
-    pub(crate) fn map(&mut self) -> Result<(usize, Self)> {
+    pub fn map(&mut self) -> Result<(usize, Self)> {
         let (count, entries) = match self.byte()? {
             code::MAP8 => self.compound8()?,
             code::MAP32 => self.compound32()?,
@@ -236,7 +270,7 @@ impl<'a> Reader<'a> {
 
     /// The count and the items behind a constructor with sizes of one byte.
     #[inline]
-    pub(crate) fn compound8(&mut self) -> Result<(usize, Self)> {
+    pub fn compound8(&mut self) -> Result<(usize, Self)> {
         let size = usize::from(self.byte()?);
         let mut items = Self::new(self.take(size)?);
         let count = usize::from(items.byte()?);
@@ -244,7 +278,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The count and the items behind a constructor with sizes of four bytes.
-    pub(crate) fn compound32(&mut self) -> Result<(usize, Self)> {
+    pub fn compound32(&mut self) -> Result<(usize, Self)> {
         let size = self.length32()?;
         let mut items = Self::new(self.take(size)?);
         let count = items.length32()?;
@@ -253,7 +287,7 @@ impl<'a> Reader<'a> {
 
     /// The descriptor of the section that begins here; its value is next.
     #[inline]
-    pub(crate) fn section(&mut self) -> Result<u8> {
+    pub fn section(&mut self) -> Result<u8> {
         if let Some(([code::DESCRIBED, code::SMALL_ULONG, section], rest)) =
             self.rest.split_first_chunk::<3>()
         {
@@ -278,8 +312,9 @@ impl<'a> Reader<'a> {
 }
 
 /// How long a value is that begins with a constructor.
-#[derive(Clone, Copy)]
-pub(crate) enum Width {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// So many bytes.
     Fixed(usize),
     /// A length of one byte goes before it.
     Length8,
@@ -289,7 +324,7 @@ pub(crate) enum Width {
 
 /// The width by constructor; for a described value there is none.
 #[inline]
-pub(crate) const fn width(code: u8) -> Result<Width> {
+pub const fn width(code: u8) -> Result<Width> {
     Ok(match code {
         code::NULL..=code::LIST0 => Width::Fixed(0),
         code::UBYTE..=code::BOOLEAN => Width::Fixed(1),

@@ -8,7 +8,7 @@ use crate::message::ContentError;
 const DEPTH_MAX: usize = 32;
 
 /// Passes over one value after checking every length and count inside it.
-pub(crate) fn check_value(reader: &mut Reader<'_>) -> Result<(), ContentError> {
+pub fn check_value(reader: &mut Reader<'_>) -> Result<(), ContentError> {
     check_nested(reader, DEPTH_MAX)
 }
 

@@ -1,0 +1,124 @@
+//! Headers and SASL (AMQP 2.2, 5.3): until it is known who the client is.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Connection, Event, Phase};
+use crate::codec::value::Symbols;
+use crate::error::AmqpError;
+use crate::frame::header::{HEADER_BYTES, Protocol};
+use crate::sasl::{
+    Challenge, ClientFrame, Credentials, Init, Mechanisms, Outcome, Plain, mechanism, outcome_code,
+};
+
+impl Connection {
+    /// The client is who it says.
+    pub fn admit(&mut self) {
+        self.judge(outcome_code::OK, Phase::SecondHeader);
+    }
+
+    /// It is not, and the connection is over (AMQP-08).
+    pub fn deny(&mut self) {
+        self.judge(outcome_code::AUTH, Phase::Closed);
+    }
+
+    fn judge(&mut self, code: u8, next: Phase) {
+        if self.phase != Phase::Judged {
+            return;
+        }
+        self.wire.sasl(&Outcome { code, additional_data: None });
+        self.phase = next;
+    }
+
+    /// Takes a header, which is answered in kind; another than is offered by one that is, and then the
+    /// connection is over (AMQP-04).
+    pub(super) fn take_header(&mut self, input: &mut BytesMut) -> Option<()> {
+        let first = self.phase == Phase::Header;
+        let offered = match (first, self.config.sasl_required) {
+            (true, true) => Protocol::Sasl,
+            _ => Protocol::Amqp,
+        };
+        let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
+            // Somebody who does not speak AMQP may have nothing more to say.
+            let known = Protocol::Amqp.header();
+            let foreign = input.iter().zip(known).take(4).any(|(byte, known)| *byte != known);
+            if foreign {
+                self.refuse_header(offered);
+            }
+            return foreign.then_some(());
+        };
+        let protocol = Protocol::read(*header);
+        match protocol {
+            Some(Protocol::Sasl) if first => {
+                self.wire.header(Protocol::Sasl.header());
+                let mechanisms = Symbols::new(&self.config.mechanisms);
+                self.wire.sasl(&Mechanisms { mechanisms });
+                self.phase = Phase::Mechanism;
+            }
+            Some(Protocol::Amqp) if offered == Protocol::Amqp => {
+                self.wire.header(Protocol::Amqp.header());
+                self.phase = Phase::Opening;
+            }
+            _ => self.refuse_header(offered),
+        }
+        drop(input.split_to(HEADER_BYTES));
+        Some(())
+    }
+
+    fn refuse_header(&mut self, offered: Protocol) {
+        self.wire.header(offered.header());
+        self.break_off(AmqpError::framing("protocol is not offered"));
+    }
+
+    pub(super) fn take_sasl(&mut self, body: &Bytes) {
+        let login = match (self.phase, ClientFrame::read(body)) {
+            (Phase::Mechanism, Ok(ClientFrame::Init(init))) => self.choose(&init),
+            (Phase::Password, Ok(ClientFrame::Response(response))) => plain(&response.response),
+            (_, Ok(_)) => return self.break_off(AmqpError::illegal_state("SASL out of order")),
+            (_, Err(error)) => return self.break_off(error),
+        };
+        self.phase = match login {
+            Login::Asked => Phase::Password,
+            Login::Known(_) | Login::Unknown => Phase::Judged,
+        };
+        match login {
+            Login::Known(credentials) => self.events.push_back(Event::Login(credentials)),
+            Login::Unknown => {
+                self.deny();
+                self.events.push_back(Event::Closed { error: None });
+            }
+            Login::Asked => {}
+        }
+    }
+
+    fn choose(&mut self, init: &Init) -> Login {
+        let mut offered = self.config.mechanisms.iter();
+        match offered.find(|offered| **offered == &*init.mechanism) {
+            Some(&(mechanism::ANONYMOUS | mechanism::MSSBCBS)) => {
+                Login::Known(Credentials::Anonymous)
+            }
+            Some(&mechanism::EXTERNAL) => Login::Known(Credentials::External),
+            Some(&mechanism::PLAIN) => match &init.initial_response {
+                Some(response) => plain(response),
+                None => {
+                    self.wire.sasl(&Challenge { challenge: Bytes::new() });
+                    Login::Asked
+                }
+            },
+            _ => Login::Unknown,
+        }
+    }
+}
+
+/// What a client's choice comes to.
+enum Login {
+    /// It says who it is, which is to be judged.
+    Known(Credentials),
+    /// It has to say more.
+    Asked,
+    /// It says nothing that could be judged.
+    Unknown,
+}
+
+fn plain(response: &[u8]) -> Login {
+    Plain::read(response).map_or(Login::Unknown, |plain| Login::Known(Credentials::Plain(plain)))
+}

@@ -1,0 +1,266 @@
+//! A connection: what came is given to it, and it tells what happened and what is to be written.
+//!
+//! ```text
+//!   header ─► SASL: init ─► judged ─► outcome ─► header ─► open ─► open on both sides ─► close
+//!     └───────────── without SASL, where that is allowed ──►┘
+//! ```
+//!
+//! [`next_event`](Connection::next_event) takes one frame after the other off the bytes that came, and
+//! stops where something is to be told. So nothing queues up here: what is not taken stays in the socket,
+//! and everything that was read is told before anything is delivered (AMQP-69).
+
+mod config;
+mod event;
+mod greeting;
+mod idle;
+mod open;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+pub use self::config::Config;
+pub use self::event::{Event, Fate, LinkId, Part, ReceivedId, SentId, SessionId};
+pub(crate) use self::wire::Wire;
+use crate::error::{AmqpError, condition};
+use crate::frame::{FRAME_BYTES_MIN, Frame, Kind, Output};
+use crate::performative::Performative;
+use crate::session::{Session, Settling};
+
+/// Frames that come before `open` have at most this size: enough for a token as a password, and little to
+/// hold for somebody unknown.
+const OPENING_FRAME_BYTES_MAX: u32 = 8 << 10;
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The first header is awaited.
+    Header,
+    /// The client's choice of a mechanism is awaited.
+    Mechanism,
+    /// A user and a password are awaited.
+    Password,
+    /// Who it is is being judged.
+    Judged,
+    /// The header behind SASL is awaited.
+    SecondHeader,
+    /// `open` is awaited.
+    Opening,
+    /// It is open.
+    Open,
+    /// `close` was sent, with all that is due, and is awaited.
+    Closing,
+    /// Nothing more is read.
+    Closed,
+}
+
+/// A connection of a client, without its socket. Instants are counted from when it was accepted.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) config: Config,
+    phase: Phase,
+    pub(crate) wire: Wire,
+    pub(crate) sessions: BTreeMap<u16, Session>,
+    /// Numbers sessions and links, so that none is taken for another.
+    pub(crate) generation: u32,
+    pub(crate) link_count: usize,
+    pub(crate) events: VecDeque<Event>,
+    /// A disposition of the client's that is being told, delivery by delivery.
+    pub(crate) settling: Option<Settling>,
+    /// Links with a message of which frames are still to be sent, in turn.
+    pub(crate) under_way: VecDeque<LinkId>,
+    peer_channel_max: u16,
+    clock: idle::Clock,
+}
+
+/// Where an error leads.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The connection is over.
+    Connection(AmqpError),
+    /// The session is over.
+    Session(AmqpError),
+    /// The link with this handle is over.
+    Link(u32, AmqpError),
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            clock: idle::Clock::new(config.opening_max),
+            config,
+            phase: Phase::Header,
+            wire: Wire::new(),
+            sessions: BTreeMap::new(),
+            generation: 0,
+            link_count: 0,
+            events: VecDeque::new(),
+            settling: None,
+            under_way: VecDeque::new(),
+            peer_channel_max: u16::MAX,
+        }
+    }
+
+    /// What happened next, as far as `input` tells; what was understood is taken off it. None means that
+    /// more bytes are needed, or that something must be done first: a client judged, or output written.
+    pub fn next_event(&mut self, input: &mut BytesMut, now: Duration) -> Option<Event> {
+        self.clock.heard(input.len(), now);
+        let event = self.step(input, now);
+        self.clock.left(input.len());
+        event
+    }
+
+    fn step(&mut self, input: &mut BytesMut, now: Duration) -> Option<Event> {
+        loop {
+            self.check_overflow(now);
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if let Some(event) = self.next_settled() {
+                return Some(event);
+            }
+            if self.settling.is_some() {
+                continue;
+            }
+            if self.is_full() || self.phase == Phase::Judged {
+                return None;
+            }
+            match self.phase {
+                Phase::Closed => {
+                    input.clear();
+                    return None;
+                }
+                Phase::Header | Phase::SecondHeader => self.take_header(input)?,
+                _ => self.take_frame(input, now)?,
+            }
+        }
+    }
+
+    /// What is to be written. As much as may be sent is added first.
+    pub fn output(&mut self, now: Duration) -> &mut Output {
+        self.pump();
+        if self.wire.has_written() {
+            self.clock.spoke(now);
+        }
+        self.wire.output()
+    }
+
+    /// Whether so much waits to be written that nothing is read and nothing may be delivered.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.wire.waiting_bytes() >= self.config.output_bytes_max
+    }
+
+    /// Whether the connection is over: when what is to be written is written, the socket can be closed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Whether frames may be written.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    fn take_frame(&mut self, input: &mut BytesMut, now: Duration) -> Option<()> {
+        let bytes_max = match self.phase {
+            Phase::Open | Phase::Closing => self.config.frame_bytes_max.max(FRAME_BYTES_MIN),
+            _ => OPENING_FRAME_BYTES_MAX.min(self.config.frame_bytes_max),
+        };
+        match Frame::split(input, bytes_max) {
+            Ok(None) => return None,
+            Ok(Some(frame)) => self.take(&frame, now),
+            // Where one frame ends nobody knows where the next begins.
+            Err(error) => self.break_off(error),
+        }
+        Some(())
+    }
+
+    fn take(&mut self, frame: &Frame, now: Duration) {
+        let (expected, sasl) = match self.phase {
+            Phase::Mechanism | Phase::Password => (Kind::Sasl, true),
+            _ => (Kind::Amqp, false),
+        };
+        if frame.kind != expected {
+            return self.break_off(AmqpError::framing("frame is of a type that is not awaited"));
+        }
+        if sasl {
+            return self.take_sasl(&frame.body);
+        }
+        if frame.body.is_empty() {
+            return;
+        }
+        let taken = match Performative::read(&frame.body) {
+            Ok((performative, payload)) => {
+                self.take_performative(frame.channel, performative, payload, now)
+            }
+            Err(error) => Err(Fault::Connection(error)),
+        };
+        if let Err(fault) = taken {
+            self.fail(frame.channel, fault, now);
+        }
+    }
+
+    fn take_performative(
+        &mut self,
+        channel: u16,
+        performative: Performative,
+        payload: bytes::Bytes,
+        now: Duration,
+    ) -> Result<(), Fault> {
+        match (self.phase, performative) {
+            (Phase::Opening, Performative::Open(open)) => self.take_open(open),
+            (Phase::Open | Phase::Closing, Performative::Close(close)) => {
+                self.take_close(close.error);
+                Ok(())
+            }
+            (Phase::Closing, _) => Ok(()),
+            (Phase::Open, performative) => match performative {
+                Performative::Begin(begin) => self.take_begin(channel, &begin),
+                Performative::Attach(attach) => self.take_attach(channel, attach),
+                Performative::Flow(flow) => self.take_flow(channel, &flow),
+                Performative::Transfer(transfer) => self.take_transfer(channel, transfer, payload),
+                Performative::Disposition(disposition) => {
+                    self.take_disposition(channel, disposition)
+                }
+                Performative::Detach(detach) => self.take_detach(channel, detach),
+                Performative::End(end) => self.take_end(channel, end.error),
+                Performative::Open(_) | Performative::Close(_) => {
+                    Err(Fault::Connection(AmqpError::illegal_state("connection is open already")))
+                }
+            },
+            _ => {
+                let _ = now;
+                Err(Fault::Connection(AmqpError::illegal_state("open is awaited")))
+            }
+        }
+    }
+
+    /// Carries out what an error leads to.
+    pub(crate) fn fail(&mut self, channel: u16, fault: Fault, now: Duration) {
+        match fault {
+            Fault::Connection(error) => self.close_because(error, now),
+            Fault::Session(error) => self.end_because(channel, error),
+            Fault::Link(handle, error) => self.detach_because(channel, handle, error),
+        }
+    }
+
+    /// A peer that takes no frames large enough for what it asks cannot be served.
+    fn check_overflow(&mut self, now: Duration) {
+        if self.wire.has_overflowed() {
+            let text = format!("answer does not fit {} bytes", self.wire.frame_bytes_max);
+            let error = AmqpError::new(condition::FRAME_SIZE_TOO_SMALL, text);
+            self.close_because(error, now);
+        }
+    }
+
+    /// A number for a session or link.
+    pub(crate) const fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+}

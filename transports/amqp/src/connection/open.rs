@@ -1,0 +1,129 @@
+//! Opening and closing (AMQP 2.4).
+
+use std::time::Duration;
+
+use super::{Connection, Event, Fault, Phase};
+use crate::error::AmqpError;
+use crate::frame::FRAME_BYTES_MIN;
+use crate::performative::{Close, Open};
+
+/// A peer that wants something every few milliseconds wants too much.
+const IDLE_TIME_OUT_MS_MIN: u32 = 100;
+
+impl Connection {
+    pub(super) fn take_open(&mut self, open: Box<Open>) -> Result<(), Fault> {
+        self.send_open();
+        let frame_bytes_max = open.max_frame_size.unwrap_or(u32::MAX);
+        if frame_bytes_max < FRAME_BYTES_MIN {
+            return Err(Fault::Connection(AmqpError::invalid_field(format!(
+                "max-frame-size {frame_bytes_max} is below {FRAME_BYTES_MIN}"
+            ))));
+        }
+        // 0 is how some say that they do not mind silence.
+        let idle_time_out = open.idle_time_out.filter(|milliseconds| *milliseconds > 0);
+        if let Some(short) = idle_time_out.filter(|short| *short < IDLE_TIME_OUT_MS_MIN) {
+            return Err(Fault::Connection(AmqpError::invalid_field(format!(
+                "idle-time-out {short} is below {IDLE_TIME_OUT_MS_MIN}"
+            ))));
+        }
+        self.wire.frame_bytes_max =
+            frame_bytes_max.min(self.config.frame_sent_bytes_max.max(FRAME_BYTES_MIN));
+        self.peer_channel_max = open.channel_max.unwrap_or(u16::MAX);
+        self.clock.speak_every =
+            idle_time_out.map(|milliseconds| Duration::from_millis(u64::from(milliseconds) / 2));
+        self.clock.until = None;
+        self.events.push_back(Event::Opened(open));
+        Ok(())
+    }
+
+    fn send_open(&mut self) {
+        let idle = self.config.idle_time_out.as_millis();
+        self.wire.frame(
+            0,
+            &Open {
+                container_id: self.config.container_id.clone(),
+                max_frame_size: Some(self.config.frame_bytes_max.max(FRAME_BYTES_MIN)),
+                channel_max: Some(self.config.channel_max),
+                idle_time_out: u32::try_from(idle).ok().filter(|milliseconds| *milliseconds > 0),
+                ..Open::default()
+            },
+        );
+        self.phase = Phase::Open;
+    }
+
+    pub(super) fn take_close(&mut self, error: Option<AmqpError>) {
+        if self.phase == Phase::Open {
+            self.wire.frame(0, &Close { error: None });
+            self.forget(error);
+        }
+        self.phase = Phase::Closed;
+        self.clock.until = None;
+    }
+
+    /// Closes the connection (AMQP-91). What comes until the peer has closed it too is not looked at.
+    pub fn close(&mut self, error: Option<AmqpError>, now: Duration) {
+        if self.phase == Phase::Opening {
+            // Nobody may close what is not open.
+            self.send_open();
+        }
+        if self.phase != Phase::Open {
+            return match error {
+                Some(error) => self.break_off(error),
+                None => self.break_off(AmqpError::illegal_state("connection is not open")),
+            };
+        }
+        self.wire.frame(0, &Close { error });
+        self.phase = Phase::Closing;
+        self.clock.until = Some(now.saturating_add(self.config.closing_max));
+        self.sessions.clear();
+        self.under_way.clear();
+        self.settling = None;
+        self.link_count = 0;
+    }
+
+    /// Closes the connection for what its peer did.
+    pub(super) fn close_because(&mut self, error: AmqpError, now: Duration) {
+        self.close(Some(error.clone()), now);
+        if self.phase == Phase::Closing {
+            self.forget(Some(error));
+        }
+    }
+
+    /// Ends the connection without waiting for anything: its bytes make no sense. An open one is told
+    /// why.
+    pub(super) fn break_off(&mut self, error: AmqpError) {
+        match self.phase {
+            Phase::Closed => return,
+            Phase::Opening => {
+                self.send_open();
+                self.wire.frame(0, &Close { error: Some(error.clone()) });
+            }
+            Phase::Open => self.wire.frame(0, &Close { error: Some(error.clone()) }),
+            _ => {}
+        }
+        let told = self.phase == Phase::Closing;
+        self.phase = Phase::Closed;
+        self.clock.until = None;
+        if !told {
+            self.forget(Some(error));
+        }
+    }
+
+    fn forget(&mut self, error: Option<AmqpError>) {
+        self.sessions.clear();
+        self.under_way.clear();
+        self.settling = None;
+        self.link_count = 0;
+        self.events.push_back(Event::Closed { error });
+    }
+
+    /// The highest channel that both take.
+    pub(crate) fn channel_max(&self) -> u16 {
+        self.config.channel_max
+    }
+
+    /// Whether the peer takes frames on a channel.
+    pub(crate) const fn peer_takes(&self, channel: u16) -> bool {
+        channel <= self.peer_channel_max
+    }
+}

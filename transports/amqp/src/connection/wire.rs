@@ -1,0 +1,148 @@
+//! What goes out: frames, with consecutive dispositions made one.
+
+use bytes::Buf;
+
+use crate::codec::list::{List, list_bytes};
+use crate::frame::{FRAME_BYTES_MIN, FRAME_HEADER_BYTES, Kind, Output};
+use crate::performative::{Disposition, Role};
+use crate::state::DeliveryState;
+
+/// The way out.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    output: Output,
+    /// Not written yet, since the next one may go on where it ends.
+    pending: Option<Pending>,
+    /// The largest frame that may be sent.
+    pub(crate) frame_bytes_max: u32,
+    /// Something was written since this was last looked at.
+    wrote: bool,
+    /// A frame was not written, because the peer does not take any so large.
+    overflowed: bool,
+}
+
+/// A range of deliveries that share what became of them.
+#[derive(Debug)]
+struct Pending {
+    channel: u16,
+    role: Role,
+    first: u32,
+    last: u32,
+    state: DeliveryState,
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        Self {
+            output: Output::default(),
+            pending: None,
+            frame_bytes_max: FRAME_BYTES_MIN,
+            wrote: false,
+            overflowed: false,
+        }
+    }
+
+    /// How many bytes wait to be written.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.output.remaining()
+    }
+
+    /// What is to be written.
+    pub(crate) fn output(&mut self) -> &mut Output {
+        self.flush();
+        &mut self.output
+    }
+
+    /// Whether something was written since this was last asked.
+    pub(crate) fn has_written(&mut self) -> bool {
+        std::mem::take(&mut self.wrote)
+    }
+
+    /// Whether a frame could not be written since this was last asked.
+    pub(crate) fn has_overflowed(&mut self) -> bool {
+        std::mem::take(&mut self.overflowed)
+    }
+
+    pub(crate) fn header(&mut self, header: [u8; 8]) {
+        self.output.raw(&header);
+        self.wrote = true;
+    }
+
+    pub(crate) fn empty_frame(&mut self) {
+        self.flush();
+        self.output.empty_frame();
+        self.wrote = true;
+    }
+
+    pub(crate) fn sasl<L: List>(&mut self, body: &L) {
+        self.output.frame(Kind::Sasl, 0, body);
+        self.wrote = true;
+    }
+
+    pub(crate) fn frame<L: List>(&mut self, channel: u16, body: &L) {
+        self.flush();
+        self.put(channel, body);
+    }
+
+    fn put<L: List>(&mut self, channel: u16, body: &L) {
+        if FRAME_HEADER_BYTES + list_bytes(body) > self.frame_bytes() {
+            self.overflowed = true;
+            return;
+        }
+        self.output.frame(Kind::Amqp, channel, body);
+        self.wrote = true;
+    }
+
+    /// A frame of which the caller has cut the payload to size.
+    pub(crate) fn frame_with<'a, L: List>(
+        &mut self,
+        channel: u16,
+        body: &L,
+        payload: impl Iterator<Item = bytes::Bytes> + Clone + 'a,
+    ) {
+        self.flush();
+        self.output.frame_with(channel, body, payload);
+        self.wrote = true;
+    }
+
+    /// The largest frame that may be sent.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX)
+    }
+
+    /// Tells what became of a delivery, for good.
+    pub(crate) fn dispose(&mut self, channel: u16, role: Role, id: u32, state: DeliveryState) {
+        self.dispose_range(channel, role, (id, id), state);
+    }
+
+    /// The same of a range of deliveries.
+    pub(crate) fn dispose_range(
+        &mut self,
+        channel: u16,
+        role: Role,
+        (first, last): (u32, u32),
+        state: DeliveryState,
+    ) {
+        if let Some(pending) = &mut self.pending
+            && (pending.channel, pending.role, pending.last.wrapping_add(1))
+                == (channel, role, first)
+            && pending.state == state
+        {
+            pending.last = last;
+            return;
+        }
+        self.flush();
+        self.pending = Some(Pending { channel, role, first, last, state });
+    }
+
+    /// Writes what was held back.
+    fn flush(&mut self) {
+        let Some(Pending { channel, role, first, last, state }) = self.pending.take() else {
+            return;
+        };
+        let last = (last != first).then_some(last);
+        let state = Some(state);
+        let disposition = Disposition { role, first, last, settled: true, state, batchable: false };
+        self.put(channel, &disposition);
+    }
+}

@@ -1,0 +1,160 @@
+//! Errors on the wire (AMQP 2.8.14 to 2.8.18), and which machine one ends.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use peeklock_words::amqp::ContentError;
+use peeklock_words::amqp::write::{self, Fields, Sink};
+
+use crate::codec::fields::FieldReader;
+use crate::codec::list::{List, null, put};
+use crate::codec::value::Map;
+
+/// Conditions that the standard names and this crate uses.
+pub mod condition {
+    /// Something failed here that is not the peer's doing.
+    pub const INTERNAL_ERROR: &str = "amqp:internal-error";
+    /// Bytes could not be decoded.
+    pub const DECODE_ERROR: &str = "amqp:decode-error";
+    /// A field has a value that it cannot have.
+    pub const INVALID_FIELD: &str = "amqp:invalid-field";
+    /// What was asked for is not implemented.
+    pub const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
+    /// What was asked for is not allowed.
+    pub const NOT_ALLOWED: &str = "amqp:not-allowed";
+    /// A frame came that the state of things does not permit.
+    pub const ILLEGAL_STATE: &str = "amqp:illegal-state";
+    /// The peer takes no frames as large as are needed.
+    pub const FRAME_SIZE_TOO_SMALL: &str = "amqp:frame-size-too-small";
+    /// A limit is reached.
+    pub const RESOURCE_LIMIT_EXCEEDED: &str = "amqp:resource-limit-exceeded";
+    /// The connection is ended by an operator.
+    pub const CONNECTION_FORCED: &str = "amqp:connection:forced";
+    /// Frames were not framed as they must be.
+    pub const FRAMING_ERROR: &str = "amqp:connection:framing-error";
+    /// More transfers came than the session's window had room for.
+    pub const WINDOW_VIOLATION: &str = "amqp:session:window-violation";
+    /// An attach named a handle that is in use.
+    pub const HANDLE_IN_USE: &str = "amqp:session:handle-in-use";
+    /// A frame named a handle without a link.
+    pub const UNATTACHED_HANDLE: &str = "amqp:session:unattached-handle";
+    /// A delivery came on a link that was not accepted yet.
+    pub const TRANSFER_LIMIT_EXCEEDED: &str = "amqp:link:transfer-limit-exceeded";
+    /// The link was attached elsewhere.
+    pub const STOLEN: &str = "amqp:link:stolen";
+    /// The link is ended by an operator.
+    pub const DETACH_FORCED: &str = "amqp:link:detach-forced";
+    /// A message is larger than the link takes (AMQP-43).
+    pub const MESSAGE_SIZE_EXCEEDED: &str = "amqp:link:message-size-exceeded";
+    /// The lock of a delivery is gone (AMQP-62).
+    pub const MESSAGE_LOCK_LOST: &str = "com.microsoft:message-lock-lost";
+}
+
+/// An error as it is written: condition, description, and more in a map.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AmqpError {
+    parts: Box<Parts>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Parts {
+    condition: Cow<'static, str>,
+    description: Cow<'static, str>,
+    info: Option<Map>,
+}
+
+impl AmqpError {
+    /// An error with this condition and description.
+    #[must_use]
+    pub fn new(
+        condition: impl Into<Cow<'static, str>>,
+        description: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let (condition, description) = (condition.into(), description.into());
+        Self { parts: Box::new(Parts { condition, description, info: None }) }
+    }
+
+    /// This error with more in a map.
+    #[must_use]
+    pub fn with_info(mut self, info: Map) -> Self {
+        self.parts.info = Some(info);
+        self
+    }
+
+    pub(crate) fn decode(description: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(condition::DECODE_ERROR, description)
+    }
+
+    pub(crate) fn invalid_field(description: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(condition::INVALID_FIELD, description)
+    }
+
+    pub(crate) fn framing(description: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(condition::FRAMING_ERROR, description)
+    }
+
+    pub(crate) fn illegal_state(description: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(condition::ILLEGAL_STATE, description)
+    }
+
+    /// What programs read.
+    #[must_use]
+    pub fn condition(&self) -> &str {
+        &self.parts.condition
+    }
+
+    /// What people read.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.parts.description
+    }
+
+    /// What else there is.
+    #[must_use]
+    pub const fn info(&self) -> Option<&Map> {
+        self.parts.info.as_ref()
+    }
+}
+
+impl List for AmqpError {
+    const DESCRIPTOR: u8 = 0x1d;
+    const NAME: &'static str = "error";
+    const FIELD_COUNT: usize = 3;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, Self> {
+        let condition = fields.required("condition", FieldReader::text)?;
+        let description = fields.text("description")?.unwrap_or_default();
+        let error = Self::new(condition.into_string(), description.into_string());
+        Ok(fields.map("info")?.into_iter().fold(error, Self::with_info))
+    }
+
+    /// All three, the last as an explicit null (AMQP-16).
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(self.condition()), write::symbol);
+        fields.field(Some(self.description()), write::text);
+        match self.info() {
+            Some(info) => fields.field(Some(info.as_bytes()), put),
+            None => fields.field(Some(()), null),
+        }
+    }
+}
+
+impl From<ContentError> for AmqpError {
+    fn from(error: ContentError) -> Self {
+        Self::decode(error.to_string())
+    }
+}
+
+impl fmt::Debug for AmqpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for AmqpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.condition(), self.description())
+    }
+}
+
+impl std::error::Error for AmqpError {}

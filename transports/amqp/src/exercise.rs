@@ -1,0 +1,187 @@
+//! Anything at all said to a connection, with a broker of no sense behind it, and what must hold then: it
+//! ends, it takes no more memory than it may, and what it says can be read. Tests and fuzzing share it.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::connection::{Config, Connection, Event, Fate, LinkId, ReceivedId, SessionId};
+use crate::error::AmqpError;
+use crate::frame::Frame;
+use crate::link::{Answer, Delivery};
+use crate::performative::{DeliveryTag, Performative, Role};
+use crate::state::DeliveryState;
+
+/// The bounds under which [`connection`] runs: low, so that they are reached.
+#[must_use]
+pub fn config() -> Config {
+    Config {
+        sasl_required: false,
+        frame_bytes_max: 4 << 10,
+        channel_max: 3,
+        handle_max: 7,
+        link_count_max: 6,
+        incoming_window: 8,
+        unanswered_max: 6,
+        unsettled_max: 5,
+        output_bytes_max: 4 << 10,
+        ..Config::default()
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Run {
+    /// Things that happened.
+    pub event_count: usize,
+    /// Frames that were answered or sent.
+    pub frame_count: usize,
+    /// Whether the connection is over.
+    pub over: bool,
+}
+
+/// What a broker of no sense remembers.
+#[derive(Default)]
+struct Broker {
+    links: Vec<LinkId>,
+    sessions: Vec<SessionId>,
+    awaiting: Vec<ReceivedId>,
+    turn: u64,
+}
+
+/// Says `script` to a new connection, in pieces of so many bytes.
+///
+/// # Panics
+/// When something does not hold.
+#[must_use]
+pub fn connection(script: &[u8], piece_bytes: usize) -> Run {
+    let config = config();
+    let mut connection = Connection::new(config.clone());
+    let mut broker = Broker::default();
+    let mut run = Run::default();
+    let mut input = BytesMut::new();
+    let mut heard = BytesMut::new();
+    let mut header_bytes = 0;
+    for (index, piece) in script.chunks(piece_bytes.max(1)).enumerate() {
+        let now = Duration::from_millis(index as u64);
+        input.extend_from_slice(piece);
+        // Every byte can bring a few things at most, and every disposition no more than is unsettled.
+        let turns_max = 64 + input.len() * 4;
+        let mut turns = 0;
+        loop {
+            turns += 1;
+            assert!(turns < turns_max, "it does not come to an end");
+            let event = connection.next_event(&mut input, now);
+            let idle = event.is_none() && !connection.is_full();
+            run.event_count += usize::from(event.is_some());
+            if let Some(event) = event {
+                broker.react(&mut connection, event, now);
+            }
+            check(&mut connection, &config, &broker);
+            if connection.is_full() || idle {
+                let output = connection.output(now);
+                heard.extend_from_slice(&output.copy_to_bytes(output.remaining()));
+            }
+            if idle {
+                break;
+            }
+        }
+        let left_max = usize::try_from(config.frame_bytes_max).unwrap_or(0).max(8 << 10);
+        assert!(input.len() < left_max, "{} bytes are not understood", input.len());
+        connection.tick(now);
+        // Headers come first, and one at most here.
+        if header_bytes == 0 && heard.len() >= 8 {
+            header_bytes = 8;
+            heard.advance(8);
+        }
+        while let Ok(Some(frame)) = Frame::split(&mut heard, u32::MAX) {
+            run.frame_count += 1;
+            let readable = frame.body.is_empty() || Performative::read(&frame.body).is_ok();
+            let sasl = frame.kind == crate::frame::Kind::Sasl;
+            assert!(readable || sasl, "an answer cannot be read: {frame:?}");
+        }
+    }
+    run.over = connection.is_over();
+    run
+}
+
+/// What must hold at any time.
+fn check(connection: &mut Connection, config: &Config, broker: &Broker) {
+    let waiting_max = config.output_bytes_max + (1 << 20) + (64 << 10);
+    assert!(connection.wire.waiting_bytes() < waiting_max, "too much waits to be written");
+    for session in &broker.sessions {
+        assert!(connection.unsettled_count(*session) <= config.unsettled_max);
+    }
+    assert!(connection.link_count <= config.link_count_max + 1 + 8 * 4);
+    let counted: usize = connection.sessions.values().map(|session| session.links.len()).sum();
+    assert_eq!(connection.link_count, counted, "links are miscounted");
+    assert!(connection.events.len() <= 4, "events queue up");
+    assert!(connection.under_way.len() <= counted);
+}
+
+impl Broker {
+    fn react(&mut self, connection: &mut Connection, event: Event, now: Duration) {
+        self.turn += 1;
+        match event {
+            Event::Login(_) => connection.admit(),
+            Event::Begun(session) => self.sessions.push(session),
+            Event::Attached { link, attach } => {
+                if self.turn.is_multiple_of(5) {
+                    connection.refuse(link, AmqpError::new("amqp:not-found", "no"));
+                } else if connection.accept(link, Answer::echo(&attach)) {
+                    self.links.push(link);
+                    if attach.role == Role::Sender {
+                        connection.grant(link, 10);
+                    }
+                }
+            }
+            Event::Credit { link, drain, .. } => {
+                self.send(connection, link);
+                if drain {
+                    connection.drained(link);
+                }
+            }
+            Event::Received { part, .. } => {
+                if part.fate == Fate::Whole && !part.settled {
+                    self.awaiting.push(part.delivery);
+                }
+                if self.turn.is_multiple_of(3) {
+                    for delivery in self.awaiting.drain(..) {
+                        connection.dispose(delivery, DeliveryState::accepted());
+                    }
+                }
+            }
+            Event::Settled { delivery, state, settled, .. } => {
+                if !settled {
+                    connection.answer(delivery, state.unwrap_or(DeliveryState::accepted()));
+                }
+            }
+            Event::Detached { link, .. } => connection.detach(link, None),
+            Event::Ended { session, .. } => self.sessions.retain(|other| *other != session),
+            Event::Opened(_) | Event::Failed { .. } | Event::Closed { .. } => {}
+        }
+        // Now and then something ends from here.
+        if self.turn.is_multiple_of(97)
+            && let Some(link) = self.links.pop()
+        {
+            connection.abort(link);
+            connection.detach(link, None);
+        }
+        if self.turn.is_multiple_of(991) {
+            connection.close(None, now);
+        }
+    }
+
+    fn send(&self, connection: &mut Connection, link: LinkId) {
+        let settled = self.turn.is_multiple_of(2);
+        while connection.can_send(link) {
+            let Some(tag) = DeliveryTag::new(&self.turn.to_be_bytes()) else {
+                return;
+            };
+            let payload = vec![Bytes::from_static(&[7; 3_000]), Bytes::from_static(&[8; 10])];
+            if connection.send(link, Delivery { tag, settled, payload }).is_err() {
+                return;
+            }
+        }
+    }
+}

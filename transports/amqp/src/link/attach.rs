@@ -1,0 +1,208 @@
+//! Attaching links, and refusing them (AMQP-34 to AMQP-38).
+
+use std::num::NonZero;
+
+use super::{Link, Stage};
+use crate::codec::value::{Map, Symbols};
+use crate::connection::{Connection, Event, Fault, LinkId};
+use crate::error::{AmqpError, condition};
+use crate::performative::{Attach, Detach, Role};
+use crate::terminus::{Source, Target};
+
+/// Links above the limit are refused, and stay until their client detaches them too; of one that does not
+/// there are no more than this.
+const REFUSED_COUNT_MAX: usize = 64;
+
+/// What a client's `attach` is answered with. Name, handle and settle modes are those that it asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// Where messages come from.
+    pub source: Option<Source>,
+    /// Where messages go.
+    pub target: Option<Target>,
+    /// The largest message that the client may send; without meaning where it receives.
+    pub message_bytes_max: Option<NonZero<u64>>,
+    /// What the broker can do beyond the standard.
+    pub offered_capabilities: Option<Symbols>,
+    /// Anything else (AMQP-37, AMQP-38).
+    pub properties: Option<Map>,
+}
+
+impl Answer {
+    /// The ends as the client wrote them, and no properties.
+    #[must_use]
+    pub fn echo(attach: &Attach) -> Self {
+        Self {
+            source: attach.source.clone(),
+            target: attach.target.clone(),
+            properties: Some(Map::of_symbols([])),
+            ..Self::default()
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn take_attach(&mut self, channel: u16, attach: Box<Attach>) -> Result<(), Fault> {
+        let handle_max = self.config.handle_max;
+        let Some(session) = self.session_of(channel)? else {
+            return Ok(());
+        };
+        let handle = attach.handle;
+        if handle > handle_max {
+            return Err(Fault::Connection(AmqpError::framing(format!(
+                "handle {handle} is above handle-max {handle_max}"
+            ))));
+        }
+        if handle > session.peer_handle_max {
+            return Err(Fault::Session(AmqpError::invalid_field(format!(
+                "handle {handle} is above the handle-max of whoever uses it"
+            ))));
+        }
+        if session.links.contains_key(&handle) {
+            return Err(Fault::Session(AmqpError::new(
+                condition::HANDLE_IN_USE,
+                format!("handle {handle} has a link already"),
+            )));
+        }
+        let count_max = self.config.link_count_max.saturating_add(REFUSED_COUNT_MAX);
+        if self.link_count >= count_max {
+            return Err(Fault::Connection(AmqpError::new(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "links that were refused are not detached, and more are attached",
+            )));
+        }
+        let Some(session) = self.session_of(channel)? else {
+            return Ok(());
+        };
+        let role = attach.role;
+        let id = session.id(channel);
+        let namesake = session
+            .links
+            .iter()
+            .find(|(_, link)| link.is_attached() && link.role == role && link.name == attach.name)
+            .map(|(handle, _)| *handle);
+        let generation = self.next_generation();
+        let link = Link {
+            generation,
+            stage: Stage::Asked,
+            name: attach.name.clone(),
+            role,
+            snd_settle_mode: attach.snd_settle_mode,
+            rcv_settle_mode: attach.rcv_settle_mode,
+            // The standard wants it where the client sends; who leaves it out begins at 0.
+            delivery_count: match role {
+                Role::Sender => attach.initial_delivery_count.unwrap_or(0),
+                Role::Receiver => 0,
+            },
+            credit: 0,
+            drain: false,
+            message_bytes_max: 0,
+            assembly: None,
+            under_way: None,
+        };
+        let link_id = link.id(id, handle);
+        if let Some(session) = self.sessions.get_mut(&channel) {
+            session.links.insert(handle, link);
+            self.link_count += 1;
+        }
+        if let Some(older) = namesake {
+            let text = format!("link `{:.64}` was attached anew", attach.name);
+            self.detach_because(channel, older, AmqpError::new(condition::STOLEN, text));
+        }
+        if let Some(error) = self.refusal(&attach) {
+            self.refuse(link_id, error);
+            return Ok(());
+        }
+        self.events.push_back(Event::Attached { link: link_id, attach });
+        Ok(())
+    }
+
+    /// Why a link is refused whatever it is for (AMQP-96).
+    fn refusal(&self, attach: &Attach) -> Option<AmqpError> {
+        let count_max = self.config.link_count_max;
+        if self.link_count > count_max {
+            return Some(AmqpError::new(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                format!("connection has {count_max} links, which is the most: use another one"),
+            ));
+        }
+        let dynamic = attach.source.as_ref().is_some_and(|source| source.dynamic)
+            || matches!(&attach.target, Some(Target::Node(node)) if node.dynamic);
+        dynamic.then(|| {
+            AmqpError::new(condition::NOT_IMPLEMENTED, "dynamic nodes are not offered: create one")
+        })
+    }
+
+    /// Accepts a link. False if its client does not wait for that any more.
+    pub fn accept(&mut self, id: LinkId, answer: Answer) -> bool {
+        let config_max = self.config.message_bytes_max;
+        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Asked) else {
+            return false;
+        };
+        link.stage = Stage::Attached;
+        let client_sends = link.role == Role::Sender;
+        let message_bytes_max = answer.message_bytes_max.unwrap_or(config_max).get();
+        link.message_bytes_max = message_bytes_max;
+        let reply = Attach {
+            name: link.name.clone(),
+            handle: id.handle,
+            role: link.role.other(),
+            snd_settle_mode: link.snd_settle_mode,
+            rcv_settle_mode: link.rcv_settle_mode,
+            source: answer.source,
+            target: answer.target,
+            // Left out where the client receives, for some would hold messages against it (AMQP-34).
+            max_message_size: client_sends.then_some(message_bytes_max),
+            initial_delivery_count: (!client_sends).then_some(0),
+            offered_capabilities: answer.offered_capabilities,
+            properties: answer.properties,
+            ..Attach::default()
+        };
+        let (credit, drain) = (link.credit, link.drain);
+        self.wire.frame(id.session.channel, &reply);
+        if !client_sends && (credit > 0 || drain) {
+            self.tell_credit(id);
+        }
+        true
+    }
+
+    /// Refuses a link: it is attached without the end that the broker has, and detached at once
+    /// (AMQP-36).
+    pub fn refuse(&mut self, id: LinkId, error: AmqpError) {
+        let Some(link) = self.link_mut(id) else {
+            return;
+        };
+        let leaving = link.stage == Stage::Leaving { attached: false };
+        if link.stage != Stage::Asked && !leaving {
+            return;
+        }
+        link.stage = Stage::Left;
+        let client_sends = link.role == Role::Sender;
+        let reply = Attach {
+            name: link.name.clone(),
+            handle: id.handle,
+            role: link.role.other(),
+            snd_settle_mode: link.snd_settle_mode,
+            rcv_settle_mode: link.rcv_settle_mode,
+            // The end that the client has is there.
+            source: client_sends.then(Source::default),
+            target: (!client_sends).then(|| Target::Node(crate::terminus::NodeTarget::default())),
+            max_message_size: client_sends.then_some(self.config.message_bytes_max.get()),
+            initial_delivery_count: (!client_sends).then_some(0),
+            ..Attach::default()
+        };
+        let channel = id.session.channel;
+        self.wire.frame(channel, &reply);
+        let detach = Detach { handle: id.handle, closed: true, error: Some(error) };
+        self.wire.frame(channel, &detach);
+        if leaving {
+            self.remove_link(id);
+        }
+    }
+
+    /// A link of a session that has not ended.
+    pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        let link = self.session_mut(id.session)?.links.get_mut(&id.handle)?;
+        (link.generation == id.generation).then_some(link)
+    }
+}

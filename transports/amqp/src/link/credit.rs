@@ -1,0 +1,96 @@
+//! Credit, both ways, with drain and echo (AMQP 2.6.7, AMQP-40, AMQP-48 to AMQP-53).
+
+use super::Stage;
+use super::detach::unattached;
+use crate::connection::{Connection, Event, Fault, LinkId};
+use crate::performative::{Flow, Role};
+use crate::serial::room;
+
+impl Connection {
+    /// A client's flow of a link. Where the client sends, what it says of credit means nothing (AMQP-40).
+    pub(crate) fn take_link_flow(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        flow: &Flow,
+    ) -> Result<(), Fault> {
+        let Some(session) = self.session_of(channel)? else {
+            return Ok(());
+        };
+        let id = session.id(channel);
+        let Some(link) = session.links.get_mut(&handle) else {
+            return Err(unattached(handle));
+        };
+        let id = link.id(id, handle);
+        if matches!(link.stage, Stage::Left | Stage::Leaving { .. }) {
+            return Ok(());
+        }
+        if link.role == Role::Receiver {
+            if let Some(credit) = flow.link_credit {
+                // What was sent since the client has counted is of this credit (AMQP-50).
+                let up_to = flow.delivery_count.unwrap_or(0).wrapping_add(credit);
+                link.credit = room(link.delivery_count, up_to);
+            }
+            link.drain = flow.drain;
+            if link.is_attached() {
+                self.tell_credit(id);
+            }
+        }
+        if flow.echo {
+            self.echo(id);
+        }
+        Ok(())
+    }
+
+    /// Tells of a client's credit. A drain of no credit is done at once (AMQP-51).
+    pub(super) fn tell_credit(&mut self, id: LinkId) {
+        let Some(link) = self.link_mut(id) else {
+            return;
+        };
+        let (credit, drain) = (link.credit, link.drain && link.credit > 0);
+        let done = link.drain && !drain;
+        self.events.push_back(Event::Credit { link: id, credit, drain });
+        if done {
+            self.drained(id);
+        }
+    }
+
+    /// What could be sent of a drain was sent: what credit is left is given back (AMQP-51). The flow says
+    /// both that none is left and that it is about the drain, which different clients look for (AMQP-48).
+    pub fn drained(&mut self, id: LinkId) {
+        let Some(link) = self.link_mut(id).filter(|link| link.is_attached() && link.drain) else {
+            return;
+        };
+        link.delivery_count = link.delivery_count.wrapping_add(link.credit);
+        link.credit = 0;
+        link.drain = false;
+        let count = link.delivery_count;
+        self.send_link_flow(id.session.channel, id.handle, (count, 0), true);
+    }
+
+    /// Grants a client's sender so much credit in all (AMQP-40).
+    pub fn grant(&mut self, id: LinkId, credit: u32) {
+        let sends = |link: &&mut super::Link| link.is_attached() && link.role == Role::Sender;
+        let Some(link) = self.link_mut(id).filter(sends) else {
+            return;
+        };
+        link.credit = credit;
+        let state = (link.delivery_count, credit);
+        self.send_link_flow(id.session.channel, id.handle, state, false);
+    }
+
+    /// How much credit a link has left.
+    #[must_use]
+    pub fn credit(&mut self, id: LinkId) -> u32 {
+        self.link_mut(id).map_or(0, |link| link.credit)
+    }
+
+    /// The state of a link that its client asks for, unless the answer to a drain has told it, or will
+    /// (AMQP-52).
+    fn echo(&mut self, id: LinkId) {
+        if let Some(link) = self.link_mut(id).filter(|link| link.is_attached() && !link.drain) {
+            let state = (link.delivery_count, link.credit);
+            self.send_link_flow(id.session.channel, id.handle, state, false);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Messages that clients send: transfers, in one frame or many (AMQP 2.6.14).
+//!
+//! Nothing of a message is kept here but how large it is so far: its parts are told as they come.
+
+use bytes::Bytes;
+
+use super::detach::unattached;
+use super::{Link, Stage};
+use crate::connection::{Connection, Event, Fate, Fault, Part, ReceivedId};
+use crate::error::{AmqpError, condition};
+use crate::performative::{DeliveryTag, Role, Transfer};
+use crate::state::DeliveryState;
+
+/// A message of which not all frames came.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    id: u32,
+    tag: DeliveryTag,
+    message_format: u32,
+    settled: bool,
+    bytes: u64,
+    /// It is too large: what comes of it is passed over.
+    oversized: bool,
+}
+
+impl Connection {
+    pub(crate) fn take_transfer(
+        &mut self,
+        channel: u16,
+        transfer: Transfer,
+        payload: Bytes,
+    ) -> Result<(), Fault> {
+        let Some(session) = self.session_of(channel)? else {
+            return Ok(());
+        };
+        let handle = transfer.handle;
+        let first = session.links.get(&handle).is_none_or(|link| link.assembly.is_none());
+        session.count_frame(first)?;
+        let session_id = session.id(channel);
+        let Some(link) = session.links.get_mut(&handle) else {
+            return Err(unattached(handle));
+        };
+        match link.stage {
+            Stage::Left | Stage::Leaving { .. } => {
+                self.open_window(channel);
+                return Ok(());
+            }
+            Stage::Asked => {
+                let text = "link is not accepted yet";
+                let error = AmqpError::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
+                return Err(Fault::Link(handle, error));
+            }
+            Stage::Attached => {}
+        }
+        let id = link.id(session_id, handle);
+        let piece = link.piece(&transfer, payload).map_err(|error| Fault::Link(handle, error))?;
+        let awaits = piece.fate == Fate::Whole && !piece.settled;
+        session.incoming.unanswered += u32::from(awaits || piece.rejected.is_some());
+        let delivery = ReceivedId { session: session_id, id: piece.id };
+        if !piece.silent {
+            let Piece { tag, message_format, settled, payload, fate, .. } = piece;
+            let state = transfer.state;
+            let part = Part { delivery, tag, message_format, settled, state, payload, fate };
+            self.events.push_back(Event::Received { link: id, part });
+        }
+        if let Some(error) = piece.rejected {
+            self.dispose(delivery, DeliveryState::rejected(error));
+        }
+        self.open_window(channel);
+        Ok(())
+    }
+}
+
+/// What a frame is of a message.
+struct Piece {
+    id: u32,
+    tag: DeliveryTag,
+    message_format: u32,
+    settled: bool,
+    payload: Bytes,
+    fate: Fate,
+    /// That it is void was told before.
+    silent: bool,
+    /// Why the message is rejected, all of which has come: it is too large (AMQP-43).
+    rejected: Option<AmqpError>,
+}
+
+impl Link {
+    /// What a frame is.
+    fn piece(&mut self, transfer: &Transfer, payload: Bytes) -> Result<Piece, AmqpError> {
+        if self.role != Role::Sender {
+            return Err(AmqpError::new(condition::NOT_ALLOWED, "transfer from a receiver"));
+        }
+        if transfer.resume {
+            return Err(AmqpError::new(condition::NOT_IMPLEMENTED, "deliveries are not resumed"));
+        }
+        let mut assembly = match self.assembly.take() {
+            Some(assembly) => assembly.continued(transfer)?,
+            None => {
+                // Credit is not held against a client (AMQP-40).
+                self.credit = self.credit.saturating_sub(1);
+                self.delivery_count = self.delivery_count.wrapping_add(1);
+                Assembly::begun(transfer)?
+            }
+        };
+        assembly.settled |= transfer.settled.unwrap_or(false);
+        assembly.bytes = assembly.bytes.saturating_add(payload.len() as u64);
+        let was_oversized = assembly.oversized;
+        assembly.oversized |= assembly.bytes > self.message_bytes_max;
+        let Assembly { id, tag, message_format, settled, bytes, oversized } = assembly;
+        let ends = transfer.aborted || !transfer.more;
+        let fate = match (transfer.aborted || oversized, transfer.more) {
+            (true, _) => Fate::Void,
+            (false, true) => Fate::More,
+            (false, false) => Fate::Whole,
+        };
+        let rejected = (oversized && ends && !transfer.aborted && !settled).then(|| {
+            let limit = self.message_bytes_max;
+            AmqpError::new(
+                condition::MESSAGE_SIZE_EXCEEDED,
+                format!(
+                    "message has {bytes} bytes, at most {limit} are allowed: send less at once"
+                ),
+            )
+        });
+        if !ends {
+            self.assembly = Some(assembly);
+        }
+        let payload = if fate == Fate::Void { Bytes::new() } else { payload };
+        let silent = was_oversized;
+        Ok(Piece { id, tag, message_format, settled, payload, fate, silent, rejected })
+    }
+}
+
+impl Assembly {
+    /// A message of which this is the first frame. What a first frame must say is said (AMQP 2.7.5).
+    fn begun(transfer: &Transfer) -> Result<Self, AmqpError> {
+        let (Some(id), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag) else {
+            return Err(AmqpError::invalid_field("first transfer of a delivery without id or tag"));
+        };
+        let message_format = transfer.message_format.unwrap_or(0);
+        Ok(Self { id, tag, message_format, settled: false, bytes: 0, oversized: false })
+    }
+
+    /// The same with one more frame, which may repeat who it is, but not be somebody else (AMQP-31).
+    fn continued(self, transfer: &Transfer) -> Result<Self, AmqpError> {
+        let same = transfer.delivery_id.is_none_or(|id| id == self.id)
+            && transfer.delivery_tag.is_none_or(|tag| tag == self.tag)
+            && transfer.message_format.is_none_or(|format| format == self.message_format);
+        if same {
+            return Ok(self);
+        }
+        Err(AmqpError::invalid_field("transfer of another delivery before the last one has ended"))
+    }
+}

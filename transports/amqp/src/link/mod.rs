@@ -1,0 +1,67 @@
+//! A link: attach and detach, credit, transfers both ways (AMQP 2.6).
+//!
+//! ```text
+//!   attach ─► asked ─► accepted: attached ─► detach of either side ─► of the other ─► gone
+//!               └───► refused: attach without end, detach (AMQP-36) ──────┘
+//! ```
+
+mod attach;
+mod credit;
+mod detach;
+mod incoming;
+mod outgoing;
+
+pub use self::attach::Answer;
+use self::incoming::Assembly;
+pub use self::outgoing::Delivery;
+use self::outgoing::UnderWay;
+use crate::connection::{LinkId, SessionId};
+use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
+
+/// How far a link is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The client's `attach` is not answered.
+    Asked,
+    /// It is attached.
+    Attached,
+    /// The client's `detach` is not answered. Whether its `attach` was.
+    Leaving { attached: bool },
+    /// Our `detach` is not answered; what comes for it is not looked at.
+    Left,
+}
+
+/// A link of a session.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) generation: u32,
+    pub(crate) stage: Stage,
+    pub(crate) name: Box<str>,
+    /// What the client is.
+    pub(crate) role: Role,
+    pub(crate) snd_settle_mode: Option<SenderSettleMode>,
+    pub(crate) rcv_settle_mode: Option<ReceiverSettleMode>,
+    /// How many deliveries its sending end has made.
+    pub(crate) delivery_count: u32,
+    /// How many more it may make.
+    pub(crate) credit: u32,
+    /// The client wants its credit used up.
+    pub(crate) drain: bool,
+    /// The largest message that the client may send.
+    pub(crate) message_bytes_max: u64,
+    /// A message of which not all frames came.
+    pub(crate) assembly: Option<Assembly>,
+    /// A message of which not all frames were sent.
+    pub(crate) under_way: Option<UnderWay>,
+}
+
+impl Link {
+    /// Its name.
+    pub(crate) const fn id(&self, session: SessionId, handle: u32) -> LinkId {
+        LinkId { session, handle, generation: self.generation }
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.stage == Stage::Attached
+    }
+}

@@ -1,0 +1,187 @@
+//! Messages that clients are sent: cut into frames as they are taken, without copies (AMQP 2.6.14).
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
+
+use super::Link;
+use crate::codec::list::list_bytes;
+use crate::connection::{Connection, LinkId, SentId};
+use crate::frame::FRAME_HEADER_BYTES;
+use crate::performative::{DeliveryTag, Role, Transfer};
+use crate::session::delivery_id;
+
+/// A message to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Its tag: that of a lock, under a lock (AMQP-54).
+    pub tag: DeliveryTag,
+    /// Whether it is the client's for good when it is sent (AMQP-55).
+    pub settled: bool,
+    /// The message, in pieces that stand one behind the other.
+    pub payload: Vec<Bytes>,
+}
+
+/// A message of which not all frames were sent.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    number: i64,
+    settled: bool,
+    payload: VecDeque<Bytes>,
+    aborted: bool,
+}
+
+impl Connection {
+    /// Whether [`send`](Self::send) would send on a link now: it has credit, its session has room, the
+    /// message before has gone, and little waits to be written.
+    #[must_use]
+    pub fn can_send(&self, id: LinkId) -> bool {
+        let Some(session) = self.sessions.get(&id.session.channel) else {
+            return false;
+        };
+        let free = session.generation == id.session.generation
+            && !session.ending
+            && session.outgoing.window > 0
+            && session.has_room(self.config.unsettled_max);
+        free && self.is_open()
+            && !self.is_full()
+            && session
+                .links
+                .get(&id.handle)
+                .is_some_and(|link| link.generation == id.generation && link.may_send())
+    }
+
+    /// Sends a message, at least its first frame; the others follow as they can.
+    ///
+    /// # Errors
+    /// The message, where [`can_send`](Self::can_send) says no.
+    pub fn send(&mut self, id: LinkId, delivery: Delivery) -> Result<SentId, Delivery> {
+        if !self.can_send(id) {
+            return Err(delivery);
+        }
+        let channel = id.session.channel;
+        let Self { sessions, wire, .. } = self;
+        let Some(session) = sessions.get_mut(&channel) else {
+            return Err(delivery);
+        };
+        let Some(link) = session.links.get_mut(&id.handle) else {
+            return Err(delivery);
+        };
+        let Delivery { tag, settled, payload } = delivery;
+        let number = session.outgoing.next_number;
+        session.outgoing.next_number += 1;
+        link.credit = link.credit.saturating_sub(1);
+        link.delivery_count = link.delivery_count.wrapping_add(1);
+        if !settled {
+            session.unsettled.insert(number, id);
+        }
+        // The first frame says all of this, also where it could be guessed (AMQP-19).
+        let first = Transfer {
+            handle: id.handle,
+            delivery_id: Some(delivery_id(number)),
+            delivery_tag: Some(tag),
+            message_format: Some(0),
+            ..Transfer::default()
+        };
+        let mut under_way = UnderWay { number, settled, payload: payload.into(), aborted: false };
+        if under_way.send_frame(wire, channel, first) {
+            link.under_way = Some(under_way);
+            self.under_way.push_back(id);
+        }
+        session.outgoing.window -= 1;
+        session.outgoing.next_id = session.outgoing.next_id.wrapping_add(1);
+        Ok(SentId { session: id.session, number })
+    }
+
+    /// Gives up the message of which frames are still to be sent on a link, which is not unsettled then;
+    /// the client is told that what came of it is void.
+    pub fn abort(&mut self, id: LinkId) {
+        let under_way = self.link_mut(id).and_then(|link| link.under_way.as_mut());
+        let Some(under_way) = under_way else {
+            return;
+        };
+        under_way.payload.clear();
+        under_way.aborted = true;
+        let number = under_way.number;
+        if let Some(session) = self.session_mut(id.session) {
+            session.unsettled.remove(&number);
+        }
+    }
+
+    /// Whether all frames of the last message on a link were given to the output.
+    #[must_use]
+    pub fn is_sent(&mut self, id: LinkId) -> bool {
+        self.link_mut(id).is_none_or(|link| link.under_way.is_none())
+    }
+
+    /// Adds frames of messages that are under way, of each link in turn, as long as their sessions have
+    /// room and not too much waits to be written.
+    pub(crate) fn pump(&mut self) {
+        let mut stuck_count = 0;
+        while stuck_count < self.under_way.len() && !self.is_full() {
+            let Some(id) = self.under_way.pop_front() else {
+                return;
+            };
+            let Self { sessions, wire, .. } = self;
+            let Some(session) = sessions.get_mut(&id.session.channel) else {
+                continue;
+            };
+            if session.outgoing.window == 0 {
+                self.under_way.push_back(id);
+                stuck_count += 1;
+                continue;
+            }
+            stuck_count = 0;
+            let Some(link) = session.links.get_mut(&id.handle) else {
+                continue;
+            };
+            let Some(under_way) = &mut link.under_way else {
+                continue;
+            };
+            let next = Transfer { handle: id.handle, ..Transfer::default() };
+            if under_way.send_frame(wire, id.session.channel, next) {
+                self.under_way.push_back(id);
+            } else {
+                link.under_way = None;
+            }
+            session.outgoing.window -= 1;
+            session.outgoing.next_id = session.outgoing.next_id.wrapping_add(1);
+        }
+    }
+}
+
+impl UnderWay {
+    /// Sends as much as fits one frame; whether more is left.
+    fn send_frame(
+        &mut self,
+        wire: &mut crate::connection::Wire,
+        channel: u16,
+        transfer: Transfer,
+    ) -> bool {
+        let transfer = Transfer { settled: Some(self.settled), more: true, ..transfer };
+        let room = wire.frame_bytes().saturating_sub(FRAME_HEADER_BYTES + list_bytes(&transfer));
+        let mut pieces = Vec::with_capacity(self.payload.len());
+        let mut room_left = room;
+        while let Some(piece) = self.payload.front_mut() {
+            if piece.len() > room_left {
+                pieces.push(piece.split_to(room_left));
+                break;
+            }
+            room_left -= piece.remaining();
+            pieces.extend(self.payload.pop_front());
+        }
+        let more = !self.payload.is_empty();
+        let transfer = Transfer { more, aborted: self.aborted, ..transfer };
+        wire.frame_with(channel, &transfer, pieces.iter().cloned());
+        more
+    }
+}
+
+impl Link {
+    fn may_send(&self) -> bool {
+        self.is_attached()
+            && self.role == Role::Receiver
+            && self.credit > 0
+            && self.under_way.is_none()
+    }
+}

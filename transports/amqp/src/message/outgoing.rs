@@ -1,0 +1,346 @@
+//! What a client is sent of a message: new sections before old bytes (AMQP-45, AMQP-56).
+
+use bytes::Bytes;
+use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
+use peeklock_words::amqp::{Reader, Scalar, code, descriptor};
+use peeklock_words::message::{Content, Overlay, PropertyChange, SettableProperty, ValueRef};
+
+/// What the broker says of a message, each in the type that clients insist on (AMQP-56).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamps<'a> {
+    /// How often it was delivered before.
+    pub delivery_count: u32,
+    /// How many milliseconds it lives from its enqueueing.
+    pub time_to_live_ms: Option<u32>,
+    /// Its number in the entity.
+    pub sequence_number: i64,
+    /// The number that it was given where it first entered.
+    pub enqueued_sequence_number: i64,
+    /// When it was enqueued, in milliseconds since 1970.
+    pub enqueued_at_ms: i64,
+    /// When its lock ends.
+    pub locked_until_ms: Option<i64>,
+    /// 0 active, 1 deferred, 2 scheduled.
+    pub state: i32,
+    /// When it is due, if that was changed since it was sent.
+    pub scheduled_at_ms: Option<i64>,
+    /// Where it was dead-lettered before it was forwarded.
+    pub dead_letter_source: Option<&'a str>,
+    /// The token of its lock, for clients that look for it here alone (AMQP-93).
+    pub lock_token: Option<u128>,
+}
+
+const SCHEDULED: &str = "x-opt-scheduled-enqueue-time";
+const PARTITION_KEY: &str = "x-opt-partition-key";
+
+/// Annotations that only the broker sets: what a sender wrote there is not passed on.
+const OWNED: [&str; 7] = [
+    "x-opt-sequence-number",
+    "x-opt-enqueue-sequence-number",
+    "x-opt-enqueued-time",
+    "x-opt-locked-until",
+    "x-opt-message-state",
+    "x-opt-deadletter-source",
+    "x-opt-lock-token",
+];
+
+/// A message as a client is sent it, in pieces that stand one behind the other: new sections, then those of
+/// the content as they are kept, which are not copied. Properties that were changed since, by
+/// `overlays` with the oldest first, make the sections new in which they stand.
+#[must_use]
+pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> Vec<Bytes> {
+    let sections = content.sections();
+    let mut head = Vec::with_capacity(256 + sections.message_annotations.len());
+    header(&mut head, sections.header, stamps);
+    if let Some(token) = stamps.lock_token {
+        section(&mut head, descriptor::DELIVERY_ANNOTATIONS, |items| {
+            write::symbol(items, "x-opt-lock-token");
+            write::fixed(items, code::UUID, token.to_be_bytes());
+            2
+        });
+    }
+    annotations(&mut head, sections.message_annotations, overlays, stamps);
+    let changed = !overlays.is_empty();
+    if changed {
+        properties(&mut head, sections.properties, overlays);
+        application_properties(&mut head, sections.application_properties, overlays);
+    }
+    let kept = if changed {
+        [&[][..], &[], sections.body, sections.footer]
+    } else {
+        [sections.properties, sections.application_properties, sections.body, sections.footer]
+    };
+    tail(head, content.as_bytes(), kept)
+}
+
+/// The head, and the sections behind it as they are kept; in the one form that all clients read
+/// (AMQP-10).
+fn tail(mut head: Vec<u8>, whole: &Bytes, kept: [&[u8]; 4]) -> Vec<Bytes> {
+    let [properties, application_properties, body, footer] = kept;
+    let plain = kept.iter().all(|section| is_plain(section));
+    if plain && !body.is_empty() {
+        // They are the end of the content, so they are one piece.
+        let kept_bytes: usize = kept.iter().map(|section| section.len()).sum();
+        return vec![head.into(), whole.slice(whole.len() - kept_bytes..)];
+    }
+    for section in [properties, application_properties] {
+        plainly(&mut head, section);
+    }
+    if body.is_empty() {
+        // The standard wants a body.
+        head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::DATA, code::BINARY8, 0]);
+    }
+    plainly(&mut head, body);
+    plainly(&mut head, footer);
+    vec![head.into()]
+}
+
+/// Whether descriptors have the smallest form.
+fn is_plain(sections: &[u8]) -> bool {
+    let mut reader = Reader::new(sections);
+    while !reader.is_empty() {
+        let small = reader.rest().starts_with(&[code::DESCRIBED, code::SMALL_ULONG]);
+        if !small || reader.section().is_err() || reader.raw().is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Copies sections with descriptors in their smallest form. Content was checked, so all of it can be
+/// read.
+fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
+    let mut reader = Reader::new(sections);
+    while let (Ok(section), Ok(value)) = (reader.section(), reader.raw()) {
+        head.put(&[code::DESCRIBED, code::SMALL_ULONG, section]);
+        head.put(value);
+    }
+}
+
+/// Writes a section that is a map, unless it has no entries.
+fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) -> usize) {
+    let mut items = Vec::new();
+    let count = write(&mut items);
+    if count == 0 {
+        return;
+    }
+    head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor]);
+    write::compound(head, Compound::Map, items.len(), count);
+    head.put(&items);
+}
+
+/// The fields of a section that is a list, as they are encoded.
+fn fields_of(section: &[u8]) -> Vec<&[u8]> {
+    let mut reader = Reader::new(section);
+    let Ok((count, mut fields)) = reader.section().and_then(|_| reader.list()) else {
+        return Vec::new();
+    };
+    (0..count).map_while(|_| fields.raw().ok()).collect()
+}
+
+/// The entries of a section that is a map, as they are encoded.
+fn entries_of(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut reader = Reader::new(section);
+    let mut items = match reader.section().and_then(|_| reader.map()) {
+        Ok((_, items)) => items,
+        Err(_) => Reader::new(&[]),
+    };
+    std::iter::from_fn(move || Some((items.raw().ok()?, items.raw().ok()?)))
+}
+
+fn is_null(value: &[u8]) -> bool {
+    value == [code::NULL]
+}
+
+/// Writes fields as they are encoded.
+fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
+    let put = |sink: &mut Measure, value: &[u8]| sink.put(value);
+    let mut measure = Measure::default();
+    let mut fields = Fields::new(&mut measure);
+    for value in values {
+        fields.field(*value, put);
+    }
+    let count = fields.count();
+    head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor]);
+    write::compound(head, Compound::List, measure.bytes, count);
+    let mut fields = Fields::new(head);
+    for value in values {
+        fields.field(*value, |sink, value| sink.put(value));
+    }
+}
+
+/// A header, always: durable and priority as they were sent, the rest from the broker.
+fn header(head: &mut Vec<u8>, kept: &[u8], stamps: &Stamps<'_>) {
+    let kept = fields_of(kept);
+    let kept = |field: usize| kept.get(field).copied().filter(|value| !is_null(value));
+    let mut ttl = Vec::new();
+    if let Some(milliseconds) = stamps.time_to_live_ms {
+        write::uint(&mut ttl, milliseconds);
+    }
+    let mut count = Vec::new();
+    write::uint(&mut count, stamps.delivery_count);
+    let ttl = (!ttl.is_empty()).then_some(&ttl[..]);
+    list(head, descriptor::HEADER, &[kept(0), kept(1), ttl, None, Some(&count)]);
+}
+
+fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &Stamps<'_>) {
+    let partition_key = changed(overlays, SettableProperty::PartitionKey);
+    section(head, descriptor::MESSAGE_ANNOTATIONS, |items| {
+        let mut count = 0;
+        for (key, value) in entries_of(kept) {
+            let name = match Reader::new(key).scalar() {
+                Ok(Scalar::Symbol(name) | Scalar::Text(name)) => name,
+                _ => "",
+            };
+            let replaced = OWNED.contains(&name)
+                || (name == SCHEDULED && stamps.scheduled_at_ms.is_some())
+                || (name == PARTITION_KEY && partition_key.is_some());
+            // Some clients fall over a null where they look for a value.
+            let void = is_null(value) && name.starts_with("x-opt-");
+            if !replaced && !void {
+                items.put(key);
+                items.put(value);
+                count += 2;
+            }
+        }
+        if let Some(ValueRef::String(key)) = partition_key {
+            write::symbol(items, PARTITION_KEY);
+            write::text(items, key);
+            count += 2;
+        }
+        count + stamp(items, stamps)
+    });
+}
+
+/// The annotations that the broker sets, in types of their full width.
+fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
+    let mut count = 0;
+    let mut put = |name: &str, write: &dyn Fn(&mut Vec<u8>)| {
+        write::symbol(items, name);
+        write(items);
+        count += 2;
+    };
+    let long = |value: i64| {
+        move |items: &mut Vec<u8>| write::fixed(items, code::LONG, value.to_be_bytes())
+    };
+    let instant = |value: i64| move |items: &mut Vec<u8>| write::timestamp(items, value);
+    put("x-opt-sequence-number", &long(stamps.sequence_number));
+    put("x-opt-enqueue-sequence-number", &long(stamps.enqueued_sequence_number));
+    put("x-opt-enqueued-time", &instant(stamps.enqueued_at_ms));
+    if let Some(until) = stamps.locked_until_ms {
+        put("x-opt-locked-until", &instant(until));
+    }
+    if let Some(at) = stamps.scheduled_at_ms {
+        put(SCHEDULED, &instant(at));
+    }
+    let state = stamps.state.to_be_bytes();
+    put("x-opt-message-state", &|items| write::fixed(items, code::INT, state));
+    if let Some(path) = stamps.dead_letter_source {
+        put("x-opt-deadletter-source", &|items| write::text(items, path));
+    }
+    count
+}
+
+/// What overlays make of a property that the broker knows; none if they leave it.
+fn changed<'a>(overlays: &'a [Overlay], wanted: SettableProperty) -> Option<ValueRef<'a>> {
+    overlays.iter().rev().find_map(|overlay| {
+        overlay.changes().find_map(|change| match change {
+            PropertyChange::SetBroker(property, value) if property == wanted => Some(value),
+            _ => None,
+        })
+    })
+}
+
+/// The places of properties that can be changed, in the list of the standard (AMQP 3.2.4).
+const PLACES: [(usize, SettableProperty); 8] = [
+    (0, SettableProperty::MessageId),
+    (2, SettableProperty::To),
+    (3, SettableProperty::Subject),
+    (4, SettableProperty::ReplyTo),
+    (5, SettableProperty::CorrelationId),
+    (6, SettableProperty::ContentType),
+    (10, SettableProperty::SessionId),
+    (12, SettableProperty::ReplyToSessionId),
+];
+
+fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
+    let texts = PLACES.map(|(place, property)| {
+        let value = changed(overlays, property)?;
+        let mut encoded = Vec::new();
+        if let ValueRef::String(text) = value {
+            match property {
+                SettableProperty::ContentType => write::symbol(&mut encoded, text),
+                _ => write::text(&mut encoded, text),
+            }
+        }
+        Some((place, encoded))
+    });
+    let mut fields: Vec<Option<&[u8]>> =
+        fields_of(kept).into_iter().map(|value| (!is_null(value)).then_some(value)).collect();
+    fields.resize(13, None);
+    for (place, encoded) in texts.iter().flatten() {
+        if let Some(field) = fields.get_mut(*place) {
+            *field = (!encoded.is_empty()).then_some(&encoded[..]);
+        }
+    }
+    if fields.iter().any(Option::is_some) {
+        list(head, descriptor::PROPERTIES, &fields);
+    }
+}
+
+/// Those that were sent in their places, with what was set in place of what it replaces, and what is new
+/// behind them.
+fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
+    let set = overlays.iter().rev().fold(None::<Overlay>, |later, earlier| {
+        Some(later.map_or_else(|| earlier.clone(), |later| later.on_top_of(earlier)))
+    });
+    let Some(set) = set else {
+        return;
+    };
+    let changes: Vec<_> = set
+        .changes()
+        .filter_map(|change| match change {
+            PropertyChange::Set(key, value) => Some((key, Some(value))),
+            PropertyChange::Remove(key) => Some((key, None)),
+            PropertyChange::SetBroker(..) => None,
+        })
+        .collect();
+    let mut done = vec![false; changes.len()];
+    section(head, descriptor::APPLICATION_PROPERTIES, |items| {
+        let mut count = 0;
+        for (key, value) in entries_of(kept) {
+            let name = match Reader::new(key).scalar() {
+                Ok(Scalar::Symbol(name) | Scalar::Text(name)) => Some(name),
+                _ => None,
+            };
+            let change = changes.iter().position(|(changed, _)| Some(*changed) == name);
+            let encoded = match change.and_then(|at| changes.get(at)) {
+                None => value.to_vec(),
+                Some((_, None)) => Vec::new(),
+                Some((_, Some(value))) => encoded(*value),
+            };
+            if let Some(done) = change.and_then(|at| done.get_mut(at)) {
+                *done = true;
+            }
+            if !encoded.is_empty() {
+                items.put(key);
+                items.put(&encoded);
+                count += 2;
+            }
+        }
+        for ((key, value), done) in changes.iter().zip(done) {
+            if let (Some(value), false) = (value, done) {
+                write::text(items, key);
+                items.put(&encoded(*value));
+                count += 2;
+            }
+        }
+        count
+    });
+}
+
+fn encoded(value: ValueRef<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.to_value().encode_to(&mut bytes);
+    bytes
+}

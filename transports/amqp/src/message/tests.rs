@@ -1,0 +1,275 @@
+//! Sections: golden bytes of what a client is sent, batches, requests to a coordinator; truncations and
+//! mutations.
+
+use peeklock_store::testing::Random;
+use peeklock_words::message::{
+    Body, Content, Message, Overlay, PropertyChange, SettableProperty, Value, ValueRef,
+};
+
+use super::*;
+use crate::testing::{ascii, bytes, digits, hex};
+
+fn stamps() -> Stamps<'static> {
+    Stamps {
+        delivery_count: 1,
+        time_to_live_ms: Some(60_000),
+        sequence_number: 5,
+        enqueued_sequence_number: 4,
+        enqueued_at_ms: 1_000,
+        locked_until_ms: Some(2_000),
+        ..Stamps::default()
+    }
+}
+
+fn key(name: &str) -> String {
+    format!("a3 {:02x} {}", name.len(), ascii(name))
+}
+
+/// Annotations that the broker sets, in the types of AMQP-56.
+fn stamped(before: &str, count: u8, locked: bool) -> String {
+    let mut entries = before.to_owned();
+    let mut put = |name: &str, value: &str| entries.push_str(&format!("{} {value}", key(name)));
+    put("x-opt-sequence-number", "81 0000000000000005");
+    put("x-opt-enqueue-sequence-number", "81 0000000000000004");
+    put("x-opt-enqueued-time", "83 00000000000003e8");
+    if locked {
+        put("x-opt-locked-until", "83 00000000000007d0");
+    }
+    put("x-opt-message-state", "71 00000000");
+    let size = hex(&entries).len() + 1;
+    format!("005372 c1 {size:02x} {count:02x} {entries}")
+}
+
+fn sent(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> Vec<u8> {
+    encode(content, overlays, stamps).concat()
+}
+
+fn data(body: &str) -> String {
+    format!("005375 a0 {:02x} {}", body.len(), ascii(body))
+}
+
+/// A header always, with count and the time to live that holds; annotations in their types; the rest as
+/// it was sent, and not copied.
+#[test]
+fn a_message_is_sent_with_new_sections_before_old_bytes() {
+    let rest = format!("005373 c0 05 01 a1 02 {} {}", ascii("id"), data("hi"));
+    let content = Content::parse(bytes(&rest)).unwrap();
+    let pieces = encode(&content, &[], &stamps());
+    let header = "005370 c0 0b 05 40 40 70 0000ea60 40 52 01";
+    let expected = bytes(&format!("{header} {}", stamped("", 10, true)));
+    assert_eq!(digits(&pieces[0]), digits(&expected));
+    assert_eq!(pieces[1..], [bytes(&rest)]);
+    assert_eq!(pieces[1].as_ptr(), content.as_bytes().as_ptr());
+    // Without time to live, for the first time: the count is there, and null nowhere but in the middle.
+    let first =
+        Stamps { delivery_count: 0, time_to_live_ms: None, locked_until_ms: None, ..stamps() };
+    let pieces = encode(&content, &[], &first);
+    let expected = bytes(&format!("005370 c0 06 05 40 40 40 40 43 {}", stamped("", 8, false)));
+    assert_eq!(digits(&pieces[0]), digits(&expected));
+}
+
+/// Durable and priority go through, a sender's own count and lifetime do not; of its annotations those
+/// that the broker owns are replaced, others kept byte for byte, and nulls where clients look left out.
+#[test]
+fn what_a_sender_said_of_what_the_broker_owns_is_replaced() {
+    let kept = format!("{} 54 07", key("mine"));
+    let annotations =
+        format!("{} 55 63 {} 40 {kept}", key("x-opt-sequence-number"), key("x-opt-partition-key"),);
+    let size = hex(&annotations).len() + 1;
+    let content = format!(
+        "005370 c0 0c 05 41 50 09 70 000003e8 42 52 09 005372 c1 {size:02x} 06 {annotations} {}",
+        data("x"),
+    );
+    let content = Content::parse(bytes(&content)).unwrap();
+    let expected = format!(
+        "005370 c0 0c 05 41 50 09 70 0000ea60 40 52 01 {} {}",
+        stamped(&kept, 12, true),
+        data("x"),
+    );
+    assert_eq!(digits(&sent(&content, &[], &stamps())), digits(&bytes(&expected)));
+}
+
+/// The lock token stands in delivery annotations where it is wanted.
+#[test]
+fn a_lock_token_stands_in_delivery_annotations() {
+    let content = Content::parse(bytes(&data("x"))).unwrap();
+    let with = Stamps { lock_token: Some(1), ..stamps() };
+    let expected = format!(
+        "005370 c0 0b 05 40 40 70 0000ea60 40 52 01 005371 c1 24 02 {} 98 {:032x} {} {}",
+        key("x-opt-lock-token"),
+        1,
+        stamped("", 10, true),
+        data("x"),
+    );
+    assert_eq!(digits(&sent(&content, &[], &with)), digits(&bytes(&expected)));
+}
+
+/// Sections that came with other descriptors leave with the one that all clients read (AMQP-10); all body
+/// sections and the footer with them.
+#[test]
+fn descriptors_leave_in_their_smallest_form() {
+    let odd = format!(
+        "00 80 0000000000000075 a0 01 61  00 a3 10 {} a0 01 62  00 80 0000000000000078 c1 01 00",
+        ascii("amqp:data:binary"),
+    );
+    let content = Content::parse(bytes(&odd)).unwrap();
+    let sent = digits(&sent(&content, &[], &stamps()));
+    assert!(sent.ends_with(&digits(&bytes("005375 a00161 005375 a00162 005378 c10100"))), "{sent}");
+}
+
+/// A message without body is sent with an empty one.
+#[test]
+fn there_is_always_a_body() {
+    let content = Content::parse(bytes("005373 c0 04 01 a1 01 61")).unwrap();
+    let sent = digits(&sent(&content, &[], &stamps()));
+    assert!(sent.ends_with(&digits(&bytes("005373 c0 04 01 a1 01 61 005375 a000"))), "{sent}");
+}
+
+/// What was set since is where it belongs: in place of what it replaces, or behind; removed is gone; and
+/// what no model knows of (here a user-id) stays.
+#[test]
+fn changed_properties_are_sent_as_changed() {
+    let content = format!(
+        "005373 c0 0b 04 a1 01 61 a0 01 62 40 a1 01 63 005374 c1 10 06 a1016b 5401 a1016c 5402 a1016d 5403 {}",
+        data("x"),
+    );
+    let content = Content::parse(bytes(&content)).unwrap();
+    let properties = |properties: &[(&str, Value)]| {
+        let owned: Vec<_> =
+            properties.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        Overlay::encode(&owned).unwrap()
+    };
+    let overlays = [
+        properties(&[("l", Value::I32(8)), ("n", Value::from("new"))]),
+        properties(&[("l", Value::I32(9))]),
+        Overlay::of_changes([
+            PropertyChange::Remove("k"),
+            PropertyChange::SetBroker(SettableProperty::Subject, ValueRef::String("S")),
+            PropertyChange::SetBroker(SettableProperty::PartitionKey, ValueRef::String("P")),
+        ]),
+    ];
+    let sent = digits(&sent(&content, &overlays, &stamps()));
+    let expected = format!(
+        "{} 005373 c0 0b 04 a10161 a00162 40 a10153 005374 c1 13 06 a1016c 5409 a1016d 5403 a1016e a1036e6577 {}",
+        stamped(&format!("{} a10150", key("x-opt-partition-key")), 12, true),
+        data("x"),
+    );
+    assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{}", digits(&bytes(&expected)));
+}
+
+/// Whatever a message is, a client that reads it as it is sent finds the same message.
+#[test]
+fn random_messages_are_read_as_they_were_sent() {
+    let mut random = Random::new(19);
+    for _ in 0..2_000 {
+        let mut message = Message::new(vec![7; random.index(300)]);
+        if random.one_in(4) {
+            message.body = Body::Value(bytes("005377 a10161"));
+        }
+        if random.one_in(2) {
+            message = message.with_message_id(format!("id-{}", random.below(1_000)));
+        }
+        if random.one_in(2) {
+            message = message.with_partition_key("key").with_session_id("key");
+        }
+        for index in 0..random.index(4) {
+            let value = Value::I64(random.bits().cast_signed());
+            message = message.with_application_property(format!("p{index}"), value);
+        }
+        let overlay = Overlay::encode(&[("p1".to_owned(), Value::Bool(true))]).unwrap();
+        let overlays = if random.one_in(2) { vec![overlay] } else { vec![] };
+        let content = message.encode();
+        let sent = Content::parse(sent(&content, &overlays, &stamps()).into()).unwrap();
+        let mut expected = content.message(&overlays).unwrap();
+        expected.time_to_live = Some(peeklock_words::time::TimeSpan::from_ms(60_000));
+        assert_eq!(sent.decode().unwrap(), expected);
+    }
+}
+
+/// Content of any origin, as far as it is accepted, can be sent, and what is sent can be read.
+#[test]
+fn truncated_and_mutated_content_is_refused_or_sent() {
+    let whole = Message::new("body")
+        .with_message_id("id")
+        .with_partition_key("key")
+        .with_application_property("p", 7_i64)
+        .encode();
+    let whole = whole.as_bytes();
+    let overlay = [Overlay::encode(&[("p".to_owned(), Value::Bool(true))]).unwrap()];
+    let mut random = Random::new(20);
+    let mut accepted = 0;
+    for turn in 0..20_000 {
+        let mut mutated = whole.to_vec();
+        if turn < whole.len() {
+            mutated.truncate(turn);
+        } else {
+            for _ in 0..random.between(1, 3) {
+                let at = random.index(mutated.len());
+                mutated[at] = u8::try_from(random.below(256)).unwrap();
+            }
+        }
+        let Ok(content) = Content::parse(mutated.into()) else {
+            continue;
+        };
+        accepted += 1;
+        for overlays in [&[][..], &overlay] {
+            let sent = Content::parse(sent(&content, overlays, &stamps()).into());
+            assert!(sent.is_ok(), "{content:?}: {sent:?}");
+        }
+    }
+    assert!(accepted > 1_000, "{accepted}");
+}
+
+#[test]
+fn parts_are_joined_once_and_a_single_one_is_not_copied() {
+    let part = Bytes::from(vec![7; 100]);
+    let mut assembly = Assembly::default();
+    assembly.push(part.clone());
+    assembly.push(Bytes::new());
+    assert_eq!(assembly.clone().join().as_ptr(), part.as_ptr());
+    assembly.push(part.clone());
+    assert_eq!(assembly.len(), 200);
+    assert_eq!(assembly.join(), vec![7; 200]);
+}
+
+/// A batch is a row of messages in data sections, of which none is copied; what stands beside them is
+/// dropped, an empty one has none.
+#[test]
+fn a_batch_is_taken_apart() {
+    let message = |body: &str| {
+        let message = data(body);
+        let size = hex(&message).len();
+        format!("005375 a0 {size:02x} {message}")
+    };
+    let envelope = format!("005373 c0 05 01 a1 02 {}", ascii("id"));
+    let batch = bytes(&format!("{envelope} {} {}", message("one"), message("two")));
+    let messages = unpack(batch.clone(), 2).unwrap();
+    let bodies: Vec<_> = messages.iter().map(Content::body_bytes).collect();
+    assert_eq!(bodies, [&b"one"[..], b"two"]);
+    assert!(batch.as_ptr_range().contains(&messages[1].as_bytes().as_ptr()));
+    assert_eq!(unpack(batch, 1), Err(BatchError::TooMany(1)));
+    assert_eq!(unpack(bytes(&envelope), 1), Ok(vec![]));
+    assert_eq!(unpack(bytes("005375 a000"), 1), Ok(vec![]));
+    let error = unpack(bytes(&format!("{} 005375 a00140", message("one"))), 9).unwrap_err();
+    assert_eq!(error.to_string(), "message 1 of the batch: value is not a section of a message");
+    assert!(matches!(unpack(bytes("005377 40"), 1), Err(BatchError::Envelope(_))));
+}
+
+/// What a coordinator is asked is the body of a message.
+#[test]
+fn a_coordinator_is_asked_by_values() {
+    let declare = Request::Declare(Declare { global_id: None });
+    for golden in ["005377 005331 45", "005377 005331 c0 02 01 40"] {
+        assert_eq!(Request::read(&bytes(golden)), Ok(declare.clone()));
+    }
+    let discharge =
+        Request::Discharge(Discharge { txn_id: Bytes::from_static(b"\x01\x02"), fail: true });
+    let golden = bytes("005377 005332 c0 06 02 a0 02 0102 41");
+    assert_eq!(Request::read(&golden), Ok(discharge));
+    for end in 0..golden.len() {
+        assert!(Request::read(&golden.slice(..end)).is_err(), "{end}");
+    }
+    for wrong in ["005375 a000", "005377 005331 45 40", "005377 40", "005377 005332 45"] {
+        assert!(Request::read(&bytes(wrong)).is_err(), "{wrong}");
+    }
+}

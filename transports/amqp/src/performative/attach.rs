@@ -1,0 +1,86 @@
+//! `attach`: a link on a session (AMQP 2.7.3).
+
+use peeklock_words::amqp::write::{self, Fields, Sink};
+
+use crate::codec::fields::FieldReader;
+use crate::codec::list::read_described;
+use crate::codec::list::{List, put, ubyte, write_list};
+use crate::codec::value::{Map, Symbols};
+use crate::error::AmqpError;
+use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
+use crate::terminus::{Source, Target};
+
+/// Attaches a link. Settle modes that were left out stay so (AMQP-35).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Attach {
+    /// The name of the link.
+    pub name: Box<str>,
+    /// What the sender of this calls it from now on.
+    pub handle: u32,
+    /// What the sender of this is.
+    pub role: Role,
+    /// How the sending end settles.
+    pub snd_settle_mode: Option<SenderSettleMode>,
+    /// How the receiving end settles.
+    pub rcv_settle_mode: Option<ReceiverSettleMode>,
+    /// Where messages come from; null refuses the link (AMQP-36).
+    pub source: Option<Source>,
+    /// Where messages go; null refuses the link (AMQP-36).
+    pub target: Option<Target>,
+    /// What is not settled of an earlier life of the link; ignored, since links do not recover (AMQP-39).
+    pub unsettled: Option<Map>,
+    /// Whether there is more of that.
+    pub incomplete_unsettled: bool,
+    /// Where the count of the sending end begins.
+    pub initial_delivery_count: Option<u32>,
+    /// The largest message it takes; any, if it is missing or 0.
+    pub max_message_size: Option<u64>,
+    /// What the sender of this can do beyond the standard.
+    pub offered_capabilities: Option<Symbols>,
+    /// What it would like the other to do.
+    pub desired_capabilities: Option<Symbols>,
+    /// Anything else.
+    pub properties: Option<Map>,
+}
+
+impl List for Attach {
+    const DESCRIPTOR: u8 = 0x12;
+    const NAME: &'static str = "attach";
+    const FIELD_COUNT: usize = 14;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            name: fields.required("name", FieldReader::text)?,
+            handle: fields.required("handle", FieldReader::uint)?,
+            role: Role::read(fields)?,
+            snd_settle_mode: SenderSettleMode::read(fields)?,
+            rcv_settle_mode: ReceiverSettleMode::read(fields)?,
+            source: fields.described("source", read_described)?,
+            target: fields.described("target", Target::read_any)?,
+            unsettled: fields.map("unsettled")?,
+            incomplete_unsettled: fields.boolean("incomplete-unsettled")?.unwrap_or(false),
+            initial_delivery_count: fields.uint("initial-delivery-count")?,
+            max_message_size: fields.ulong("max-message-size")?,
+            offered_capabilities: fields.symbols("offered-capabilities")?,
+            desired_capabilities: fields.symbols("desired-capabilities")?,
+            properties: fields.map("properties")?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(&*self.name), write::text);
+        fields.field(Some(self.handle), write::uint);
+        fields.field(Some(self.role.is_receiver()), write::boolean);
+        fields.field(self.snd_settle_mode.map(SenderSettleMode::code), ubyte);
+        fields.field(self.rcv_settle_mode.map(ReceiverSettleMode::code), ubyte);
+        fields.field(self.source.as_ref(), write_list);
+        fields.field(self.target.as_ref(), |sink, target| target.write(sink));
+        fields.field(self.unsettled.as_ref().map(Map::as_bytes), put);
+        fields.field(self.incomplete_unsettled.then_some(true), write::boolean);
+        fields.field(self.initial_delivery_count, write::uint);
+        fields.field(self.max_message_size, write::ulong);
+        fields.field(self.offered_capabilities.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.desired_capabilities.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.properties.as_ref().map(Map::as_bytes), put);
+    }
+}

@@ -1,0 +1,59 @@
+//! `begin`: a session on a channel (AMQP 2.7.2).
+
+use peeklock_words::amqp::write::{self, Fields, Sink};
+
+use crate::codec::fields::FieldReader;
+use crate::codec::list::{List, put, ushort};
+use crate::codec::value::{Map, Symbols};
+use crate::error::AmqpError;
+
+/// Begins a session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Begin {
+    /// The channel of the `begin` that this one answers.
+    pub remote_channel: Option<u16>,
+    /// The id of the next transfer from here.
+    pub next_outgoing_id: u32,
+    /// How many transfers it takes.
+    pub incoming_window: u32,
+    /// How many transfers it may have under way.
+    pub outgoing_window: u32,
+    /// The highest handle it takes.
+    pub handle_max: Option<u32>,
+    /// What the sender of this can do beyond the standard.
+    pub offered_capabilities: Option<Symbols>,
+    /// What it would like the other to do.
+    pub desired_capabilities: Option<Symbols>,
+    /// Anything else.
+    pub properties: Option<Map>,
+}
+
+impl List for Begin {
+    const DESCRIPTOR: u8 = 0x11;
+    const NAME: &'static str = "begin";
+    const FIELD_COUNT: usize = 8;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            remote_channel: fields.ushort("remote-channel")?,
+            next_outgoing_id: fields.required("next-outgoing-id", FieldReader::uint)?,
+            incoming_window: fields.required("incoming-window", FieldReader::uint)?,
+            outgoing_window: fields.required("outgoing-window", FieldReader::uint)?,
+            handle_max: fields.uint("handle-max")?,
+            offered_capabilities: fields.symbols("offered-capabilities")?,
+            desired_capabilities: fields.symbols("desired-capabilities")?,
+            properties: fields.map("properties")?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(self.remote_channel, ushort);
+        fields.field(Some(self.next_outgoing_id), write::uint);
+        fields.field(Some(self.incoming_window), write::uint);
+        fields.field(Some(self.outgoing_window), write::uint);
+        fields.field(self.handle_max, write::uint);
+        fields.field(self.offered_capabilities.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.desired_capabilities.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.properties.as_ref().map(Map::as_bytes), put);
+    }
+}

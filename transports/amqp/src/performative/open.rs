@@ -1,0 +1,67 @@
+//! `open`: what a connection is between (AMQP 2.7.1).
+
+use peeklock_words::amqp::write::{self, Fields, Sink};
+
+use crate::codec::fields::FieldReader;
+use crate::codec::list::{List, put, ushort};
+use crate::codec::value::{Map, Symbols};
+use crate::error::AmqpError;
+
+/// Opens a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Open {
+    /// Who sends this.
+    pub container_id: Box<str>,
+    /// Which host it means; nothing is routed by it (AMQP-05).
+    pub hostname: Option<Box<str>>,
+    /// The largest frame it takes; any, if it is missing.
+    pub max_frame_size: Option<u32>,
+    /// The highest channel it takes.
+    pub channel_max: Option<u16>,
+    /// After how many milliseconds of silence it closes the connection.
+    pub idle_time_out: Option<u32>,
+    /// Languages of its texts.
+    pub outgoing_locales: Option<Symbols>,
+    /// Languages it likes.
+    pub incoming_locales: Option<Symbols>,
+    /// What the sender of this can do beyond the standard.
+    pub offered_capabilities: Option<Symbols>,
+    /// What it would like the other to do.
+    pub desired_capabilities: Option<Symbols>,
+    /// Anything else.
+    pub properties: Option<Map>,
+}
+
+impl List for Open {
+    const DESCRIPTOR: u8 = 0x10;
+    const NAME: &'static str = "open";
+    const FIELD_COUNT: usize = 10;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            container_id: fields.required("container-id", FieldReader::text)?,
+            hostname: fields.text("hostname")?,
+            max_frame_size: fields.uint("max-frame-size")?,
+            channel_max: fields.ushort("channel-max")?,
+            idle_time_out: fields.uint("idle-time-out")?,
+            outgoing_locales: fields.symbols("outgoing-locales")?,
+            incoming_locales: fields.symbols("incoming-locales")?,
+            offered_capabilities: fields.symbols("offered-capabilities")?,
+            desired_capabilities: fields.symbols("desired-capabilities")?,
+            properties: fields.map("properties")?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(&*self.container_id), write::text);
+        fields.field(self.hostname.as_deref(), write::text);
+        fields.field(self.max_frame_size, write::uint);
+        fields.field(self.channel_max, ushort);
+        fields.field(self.idle_time_out, write::uint);
+        fields.field(self.outgoing_locales.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.incoming_locales.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.offered_capabilities.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.desired_capabilities.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.properties.as_ref().map(Map::as_bytes), put);
+    }
+}

@@ -1,0 +1,127 @@
+//! Beginning and ending sessions.
+
+use std::collections::BTreeMap;
+
+use super::{Incoming, Outgoing, Session};
+use crate::connection::Fault;
+use crate::connection::{Connection, Event, SessionId};
+use crate::error::AmqpError;
+use crate::performative::{Begin, End};
+
+impl Connection {
+    pub(crate) fn take_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Fault> {
+        let channel_max = self.channel_max();
+        if channel > channel_max {
+            return Err(Fault::Connection(AmqpError::framing(format!(
+                "channel {channel} is above channel-max {channel_max}"
+            ))));
+        }
+        if self.sessions.contains_key(&channel) {
+            return Err(Fault::Connection(AmqpError::illegal_state(format!(
+                "channel {channel} has a session already"
+            ))));
+        }
+        if begin.remote_channel.is_some() || !self.peer_takes(channel) {
+            return Err(Fault::Connection(AmqpError::illegal_state(format!(
+                "begin on channel {channel} answers none, or cannot be answered"
+            ))));
+        }
+        let generation = self.next_generation();
+        let window = self.config.incoming_window;
+        let incoming = Incoming {
+            next_id: begin.next_outgoing_id,
+            begun: begin.next_outgoing_id,
+            up_to: begin.next_outgoing_id.wrapping_add(window),
+            held: false,
+            unanswered: 0,
+        };
+        let outgoing = Outgoing { next_id: 0, window: begin.incoming_window, next_number: 0 };
+        let session = Session {
+            generation,
+            ending: false,
+            links: BTreeMap::new(),
+            peer_handle_max: begin.handle_max.unwrap_or(u32::MAX),
+            incoming,
+            outgoing,
+            unsettled: BTreeMap::new(),
+        };
+        self.wire.frame(
+            channel,
+            &Begin {
+                remote_channel: Some(channel),
+                next_outgoing_id: 0,
+                incoming_window: window,
+                outgoing_window: window,
+                handle_max: Some(self.config.handle_max),
+                ..Begin::default()
+            },
+        );
+        self.events.push_back(Event::Begun(session.id(channel)));
+        self.sessions.insert(channel, session);
+        Ok(())
+    }
+
+    pub(crate) fn take_end(&mut self, channel: u16, error: Option<AmqpError>) -> Result<(), Fault> {
+        let Some(session) = self.sessions.get(&channel) else {
+            return Err(no_session(channel));
+        };
+        let (id, ending) = (session.id(channel), session.ending);
+        self.remove_links(channel);
+        self.sessions.remove(&channel);
+        if !ending {
+            self.wire.frame(channel, &End { error: None });
+            self.events.push_back(Event::Ended { session: id, error });
+        }
+        Ok(())
+    }
+
+    /// Ends a session for what its client did in it.
+    pub(crate) fn end_because(&mut self, channel: u16, error: AmqpError) {
+        let Some(session) = self.sessions.get(&channel).filter(|session| !session.ending) else {
+            return;
+        };
+        let id = session.id(channel);
+        self.end(id, Some(error.clone()));
+        self.events.push_back(Event::Ended { session: id, error: Some(error) });
+    }
+
+    /// Ends a session with all its links. What comes for it afterwards is not looked at.
+    pub fn end(&mut self, session: SessionId, error: Option<AmqpError>) {
+        if self.session_mut(session).is_none() {
+            return;
+        }
+        self.remove_links(session.channel);
+        if let Some(session) = self.sessions.get_mut(&session.channel) {
+            session.ending = true;
+            session.unsettled.clear();
+        }
+        self.wire.frame(session.channel, &End { error });
+    }
+
+    fn remove_links(&mut self, channel: u16) {
+        if let Some(session) = self.sessions.get_mut(&channel) {
+            self.link_count = self.link_count.saturating_sub(session.links.len());
+            session.links.clear();
+        }
+        self.under_way.retain(|link| link.session.channel != channel);
+        self.settling = self.settling.take().filter(|settling| settling.channel() != channel);
+    }
+
+    /// A session that has not ended.
+    pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        let session = self.sessions.get_mut(&id.channel)?;
+        (session.generation == id.generation && !session.ending).then_some(session)
+    }
+
+    /// The session of a frame; none if what comes for it is not looked at.
+    pub(crate) fn session_of(&mut self, channel: u16) -> Result<Option<&mut Session>, Fault> {
+        match self.sessions.get_mut(&channel) {
+            Some(session) => Ok((!session.ending).then_some(session)),
+            None => Err(no_session(channel)),
+        }
+    }
+}
+
+fn no_session(channel: u16) -> Fault {
+    Fault::Connection(AmqpError::illegal_state(format!("channel {channel} has no session")))
+}

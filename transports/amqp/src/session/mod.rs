@@ -1,0 +1,71 @@
+//! A session: windows both ways, handles, and the deliveries that are not settled (AMQP 2.5).
+//!
+//! ```text
+//!   begin ─► active ─► end ─► gone
+//!              └─ fault: end is sent ─► ending: what comes is not looked at ─► end ─► gone
+//! ```
+
+mod begin;
+mod disposition;
+mod window;
+
+use std::collections::BTreeMap;
+
+pub(crate) use self::disposition::Settling;
+use crate::connection::{LinkId, SessionId};
+use crate::link::Link;
+
+/// A session of a connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) generation: u32,
+    /// `end` was sent and is awaited.
+    pub(crate) ending: bool,
+    pub(crate) links: BTreeMap<u32, Link>,
+    /// The highest handle that the client takes.
+    pub(crate) peer_handle_max: u32,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+    /// What the client was sent and has not settled, by number.
+    pub(crate) unsettled: BTreeMap<i64, LinkId>,
+}
+
+/// Transfers that come. Some clients count deliveries where others count frames (AMQP-31), so both are
+/// counted here: what is told is frames, what is held against a client is deliveries, which are never
+/// more.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// The id of the next frame.
+    pub(crate) next_id: u32,
+    /// The id of the next delivery, if only deliveries had ids.
+    pub(crate) begun: u32,
+    /// The first id that there is no room for, as the client was told last.
+    pub(crate) up_to: u32,
+    /// Whether no more room is told of.
+    pub(crate) held: bool,
+    /// Deliveries that await a disposition.
+    pub(crate) unanswered: u32,
+}
+
+/// Transfers that go.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// The id of the next frame.
+    pub(crate) next_id: u32,
+    /// How many more frames the client takes.
+    pub(crate) window: u32,
+    /// The number of the next delivery, whose lower 32 bits are its id.
+    pub(crate) next_number: i64,
+}
+
+/// The id of a delivery by its number.
+pub(crate) fn delivery_id(number: i64) -> u32 {
+    u32::try_from(number & i64::from(u32::MAX)).unwrap_or(0)
+}
+
+impl Session {
+    /// Its name.
+    pub(crate) const fn id(&self, channel: u16) -> SessionId {
+        SessionId { channel, generation: self.generation }
+    }
+}

@@ -1,0 +1,114 @@
+//! Windows of a session, both ways (AMQP 2.5.6), and `flow` as far as it is about them.
+
+use super::{Incoming, Session};
+use crate::connection::{Config, Connection, Fault, SessionId};
+use crate::error::{AmqpError, condition};
+use crate::performative::Flow;
+use crate::serial::{distance, room};
+
+impl Connection {
+    pub(crate) fn take_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Fault> {
+        let Some(session) = self.session_of(channel)? else {
+            return Ok(());
+        };
+        // Before the client knows our `begin`, its window begins where we begin.
+        let up_to = flow.next_incoming_id.unwrap_or(0).wrapping_add(flow.incoming_window);
+        session.outgoing.window = match flow.incoming_window {
+            // So large a window may end anywhere.
+            wide if wide > i32::MAX.cast_unsigned() => wide,
+            _ => room(session.outgoing.next_id, up_to),
+        };
+        let Some(handle) = flow.handle else {
+            if flow.echo {
+                self.send_flow(channel);
+            }
+            return Ok(());
+        };
+        self.take_link_flow(channel, handle, flow)
+    }
+
+    /// Holds a session's window shut, or lets it open again. Room that the client was told of stays.
+    pub fn hold(&mut self, session: SessionId, held: bool) {
+        if let Some(open) = self.session_mut(session) {
+            open.incoming.held = held;
+            self.open_window(session.channel);
+        }
+    }
+
+    /// Tells of more room when half of it is used up, unless the session is held or too much awaits an
+    /// answer (AMQP-40).
+    pub(crate) fn open_window(&mut self, channel: u16) {
+        let Self { config, sessions, .. } = self;
+        let wanted = sessions.get(&channel).is_some_and(|session| session.wants_window(config));
+        if wanted {
+            self.send_flow(channel);
+        }
+    }
+
+    /// Writes the state of a session.
+    fn send_flow(&mut self, channel: u16) {
+        let Self { config, sessions, wire, .. } = self;
+        if let Some(session) = sessions.get_mut(&channel).filter(|session| !session.ending) {
+            let flow = session.flow(config);
+            wire.frame(channel, &flow);
+        }
+    }
+
+    /// Writes the state of a session and of one of its links (AMQP-19).
+    pub(crate) fn send_link_flow(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        (delivery_count, link_credit): (u32, u32),
+        drain: bool,
+    ) {
+        let Self { config, sessions, wire, .. } = self;
+        if let Some(session) = sessions.get_mut(&channel).filter(|session| !session.ending) {
+            let flow = session.flow(config);
+            let (delivery_count, link_credit) = (Some(delivery_count), Some(link_credit));
+            let handle = Some(handle);
+            wire.frame(channel, &Flow { handle, delivery_count, link_credit, drain, ..flow });
+        }
+    }
+}
+
+impl Session {
+    fn wants_window(&self, config: &Config) -> bool {
+        let Incoming { next_id, up_to, .. } = self.incoming;
+        !self.ending && !self.shut(config) && room(next_id, up_to) <= config.incoming_window / 2
+    }
+
+    fn shut(&self, config: &Config) -> bool {
+        self.incoming.held || self.incoming.unanswered >= config.unanswered_max
+    }
+
+    /// The state of this session, to be told; it tells of as much room as there is.
+    pub(crate) fn flow(&mut self, config: &Config) -> Flow {
+        if !self.shut(config) {
+            self.incoming.up_to = self.incoming.next_id.wrapping_add(config.incoming_window);
+        }
+        Flow {
+            next_incoming_id: Some(self.incoming.next_id),
+            incoming_window: room(self.incoming.next_id, self.incoming.up_to),
+            next_outgoing_id: self.outgoing.next_id,
+            outgoing_window: config.incoming_window,
+            ..Flow::default()
+        }
+    }
+
+    /// A frame of a transfer came, the first of its delivery or another.
+    pub(crate) fn count_frame(&mut self, first: bool) -> Result<(), Fault> {
+        self.incoming.next_id = self.incoming.next_id.wrapping_add(1);
+        if !first {
+            return Ok(());
+        }
+        self.incoming.begun = self.incoming.begun.wrapping_add(1);
+        if distance(self.incoming.up_to, self.incoming.begun) > 0 {
+            return Err(Fault::Session(AmqpError::new(
+                condition::WINDOW_VIOLATION,
+                "more transfers came than the incoming-window has room for",
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Credit of receivers and senders, drain, echo.
+
+use peeklock_amqp::connection::{Config, Event, LinkId};
+use peeklock_amqp::link::Delivery;
+use peeklock_amqp::performative::{Flow, Performative};
+
+use crate::client::{Client, credit, receiver, sender, tag};
+
+fn receiving() -> (Client, LinkId) {
+    let (mut client, _) = Client::in_session(Config::default());
+    let link = client.attach(receiver(0));
+    (client, link)
+}
+
+fn send(client: &mut Client, link: LinkId) -> bool {
+    let delivery = Delivery { tag: tag(b"t"), settled: true, payload: vec![] };
+    client.connection.send(link, delivery).is_ok()
+}
+
+fn flowed(client: &mut Client, flow: Flow) -> Vec<(u32, bool)> {
+    client.say(0, &Performative::Flow(flow));
+    let events = client.events().into_iter();
+    events
+        .map(|event| match event {
+            Event::Credit { credit, drain, .. } => (credit, drain),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// The one flow that was heard.
+fn answer(client: &mut Client) -> Flow {
+    let heard = client.hear();
+    let flows: Vec<_> = heard
+        .iter()
+        .filter_map(|(_, performative, _)| match performative {
+            Performative::Flow(flow) => Some(flow.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(flows.len(), 1, "{heard:?}");
+    flows[0].clone()
+}
+
+/// Deliveries go only against credit, which the client may raise and lower at any time; what was sent
+/// since it counted is of it (AMQP-50).
+#[test]
+fn deliveries_go_against_credit() {
+    let (mut client, link) = receiving();
+    assert!(!send(&mut client, link));
+    assert_eq!(flowed(&mut client, credit(0, 0, 3)), [(3, false)]);
+    assert!(send(&mut client, link));
+    assert!(send(&mut client, link));
+    // It has seen one of the two when it says this.
+    assert_eq!(flowed(&mut client, credit(0, 1, 3)), [(2, false)]);
+    assert!(send(&mut client, link));
+    assert!(send(&mut client, link));
+    assert!(!send(&mut client, link));
+    assert_eq!(flowed(&mut client, credit(0, 0, 10)), [(6, false)]);
+    assert_eq!(flowed(&mut client, credit(0, 4, 0)), [(0, false)]);
+    assert!(!send(&mut client, link));
+    // Lowered below what is under way to it.
+    assert_eq!(flowed(&mut client, credit(0, 2, 1)), [(0, false)]);
+    assert!(!send(&mut client, link));
+}
+
+/// A first flow without count begins where the broker does; Python's first one has no credit.
+#[test]
+fn a_first_flow_may_lack_the_count() {
+    let (mut client, link) = receiving();
+    assert_eq!(flowed(&mut client, credit(0, 0, 0)), [(0, false)]);
+    assert!(!client.connection.can_send(link));
+    let flow = Flow { delivery_count: None, ..credit(0, 0, 7) };
+    assert_eq!(flowed(&mut client, flow), [(7, false)]);
+}
+
+/// Credit may come before the answer to `attach`, as from clients that wait for nothing.
+#[test]
+fn credit_may_come_before_the_answer() {
+    let (mut client, _) = Client::in_session(Config::default());
+    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    client.say(0, &Performative::Flow(credit(0, 0, 4)));
+    let link = client.asked();
+    assert_eq!(client.events(), []);
+    assert!(!client.connection.can_send(link));
+    client.connection.accept(link, peeklock_amqp::link::Answer::echo(&receiver(0)));
+    assert_eq!(client.events(), [Event::Credit { link, credit: 4, drain: false }]);
+    assert!(client.connection.can_send(link));
+}
+
+/// A drain is answered, when what there is was sent, with the count moved on by what is left, no credit,
+/// and drain (AMQP-51).
+#[test]
+fn a_drain_uses_up_what_is_left() {
+    let (mut client, link) = receiving();
+    assert_eq!(flowed(&mut client, Flow { drain: true, ..credit(0, 0, 10) }), [(10, true)]);
+    assert!(send(&mut client, link));
+    assert!(send(&mut client, link));
+    assert_eq!(client.hear().len(), 2);
+    client.connection.drained(link);
+    let flow = answer(&mut client);
+    assert_eq!(flow.handle, Some(0));
+    assert_eq!((flow.delivery_count, flow.link_credit, flow.drain), (Some(10), Some(0), true));
+    assert!(flow.next_incoming_id.is_some());
+    assert!(!client.connection.can_send(link));
+    // Once.
+    client.connection.drained(link);
+    assert_eq!(client.hear(), []);
+    assert_eq!(flowed(&mut client, credit(0, 10, 1)), [(1, false)]);
+    assert!(client.connection.can_send(link));
+}
+
+/// A drain is answered also where there is no credit (AMQP-51).
+#[test]
+fn a_drain_of_no_credit_is_answered_at_once() {
+    let (mut client, _) = receiving();
+    assert_eq!(flowed(&mut client, Flow { drain: true, ..credit(0, 0, 0) }), [(0, false)]);
+    let flow = answer(&mut client);
+    assert_eq!((flow.delivery_count, flow.link_credit, flow.drain), (Some(0), Some(0), true));
+}
+
+/// An echo is answered with the state of the link, of a sender as of a receiver (AMQP-52); what a flow of
+/// a link must say is said (AMQP-19).
+#[test]
+fn an_echo_is_answered_with_the_state_of_the_link() {
+    let (mut client, link) = receiving();
+    flowed(&mut client, Flow { echo: true, ..credit(0, 0, 5) });
+    let flow = answer(&mut client);
+    assert_eq!((flow.handle, flow.delivery_count, flow.link_credit), (Some(0), Some(0), Some(5)));
+    assert!(!flow.drain && flow.next_incoming_id.is_some());
+    assert!(client.connection.can_send(link));
+
+    let sending = client.attach(sender(1));
+    client.connection.grant(sending, 50);
+    let flow = answer(&mut client);
+    assert_eq!((flow.handle, flow.delivery_count, flow.link_credit), (Some(1), Some(0), Some(50)));
+    assert_eq!(flowed(&mut client, Flow { echo: true, ..credit(1, 0, 0) }), []);
+    assert_eq!(answer(&mut client).link_credit, Some(50));
+}
+
+/// An echo with a drain has one answer, that of the drain.
+#[test]
+fn a_drain_with_an_echo_has_one_answer() {
+    let (mut client, link) = receiving();
+    flowed(&mut client, Flow { echo: true, drain: true, ..credit(0, 0, 5) });
+    assert_eq!(client.hear(), []);
+    client.connection.drained(link);
+    assert!(answer(&mut client).drain);
+}
+
+/// What a client says of the credit of its own sender means nothing.
+#[test]
+fn a_senders_own_credit_means_nothing() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let link = client.attach(sender(0));
+    client.connection.grant(link, 10);
+    client.hear();
+    assert_eq!(flowed(&mut client, credit(0, 77, 4_000_000_000)), []);
+    assert_eq!(client.connection.credit(link), 10);
+}

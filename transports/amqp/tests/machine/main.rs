@@ -1,0 +1,15 @@
+//! The machines of a connection, its sessions and links, from scripts of frames: what happens, and which
+//! frames are answered. Time is a number.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a failure says how it is repeated")]
+
+mod client;
+mod credit;
+mod greeting;
+mod limits;
+mod links;
+mod mutations;
+mod receiving;
+mod sending;
+mod sessions;

@@ -1,0 +1,300 @@
+//! Clients that receive: messages that are sent to them, and what they say of these.
+
+use bytes::Bytes;
+use peeklock_amqp::connection::{Config, Event, LinkId, SentId};
+use peeklock_amqp::link::Delivery;
+use peeklock_amqp::performative::{Detach, Disposition, Flow, Open, Performative, Role, Transfer};
+use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Received};
+
+use crate::client::{Client, credit, receiver, session_flow, tag};
+
+fn receiving(config: Config, frame_bytes_max: Option<u32>) -> (Client, LinkId) {
+    let open =
+        Open { container_id: "c".into(), max_frame_size: frame_bytes_max, ..Open::default() };
+    let mut client = Client::open_with(config, open);
+    client.begin(0, 1_000);
+    let link = client.attach(receiver(0));
+    client.say(0, &Performative::Flow(credit(0, 0, 100)));
+    client.events();
+    (client, link)
+}
+
+fn delivery(payload: Vec<Bytes>) -> Delivery {
+    Delivery { tag: tag(&[7; 16]), settled: false, payload }
+}
+
+fn sent(client: &mut Client, link: LinkId, count: usize) -> Vec<SentId> {
+    let sent = (0..count).map(|_| client.connection.send(link, delivery(vec![])).unwrap());
+    sent.collect()
+}
+
+fn says(
+    first: u32,
+    last: Option<u32>,
+    settled: bool,
+    state: Option<DeliveryState>,
+) -> Performative {
+    let role = Role::Receiver;
+    Performative::Disposition(Disposition { role, first, last, settled, state, batchable: false })
+}
+
+fn transfers(client: &mut Client) -> Vec<(Transfer, Bytes)> {
+    let heard = client.hear().into_iter();
+    heard
+        .map(|(_, performative, payload)| match performative {
+            Performative::Transfer(transfer) => (transfer, payload),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+fn dispositions(client: &mut Client) -> Vec<(u32, Option<u32>, DeliveryState)> {
+    let heard = client.hear().into_iter();
+    heard
+        .map(|(_, performative, _)| match performative {
+            Performative::Disposition(Disposition {
+                role, first, last, settled, state, ..
+            }) => {
+                assert_eq!((role, settled), (Role::Sender, true));
+                (first, last, state.unwrap())
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+fn released() -> DeliveryState {
+    DeliveryState::Outcome(Outcome::Released)
+}
+
+/// The first transfer of every delivery says id, tag and format (AMQP-19), under a lock that it is not
+/// settled, for good that it is.
+#[test]
+fn the_first_frame_says_id_tag_and_format() {
+    let (mut client, link) = receiving(Config::default(), None);
+    for (id, settled) in [(0, false), (1, true)] {
+        let payload = vec![Bytes::from_static(b"head"), Bytes::from_static(b"tail")];
+        client.connection.send(link, Delivery { settled, ..delivery(payload) }).unwrap();
+        let expected = Transfer {
+            handle: 0,
+            delivery_id: Some(id),
+            delivery_tag: Some(tag(&[7; 16])),
+            message_format: Some(0),
+            settled: Some(settled),
+            ..Transfer::default()
+        };
+        assert_eq!(transfers(&mut client), [(expected, Bytes::from_static(b"headtail"))]);
+    }
+}
+
+/// No frame is larger than the client takes (AMQP-05): a large message is many, and all of it arrives,
+/// with no more waiting to be written at a time than may.
+#[test]
+fn a_large_message_is_cut_into_frames_as_it_is_written() {
+    let config = Config { output_bytes_max: 16 << 10, ..Config::default() };
+    let (mut client, link) = receiving(config, Some(4_096));
+    let body: Bytes = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let payload = vec![Bytes::from_static(b"head"), body.clone()];
+    client.connection.send(link, delivery(payload)).unwrap();
+    let mut arrived = Vec::new();
+    let mut next_incoming_id = 0;
+    while arrived.len() < body.len() + 4 {
+        let waiting = bytes::Buf::remaining(client.connection.output(client.now));
+        assert!((1..=20 << 10).contains(&waiting), "{waiting}");
+        for (transfer, payload) in transfers(&mut client) {
+            assert!(payload.len() < 4_096);
+            assert_eq!(transfer.delivery_id.is_some(), arrived.is_empty());
+            arrived.extend_from_slice(&payload);
+            assert_eq!(transfer.more, arrived.len() < body.len() + 4);
+            next_incoming_id += 1;
+        }
+        client.say(0, &Performative::Flow(session_flow(next_incoming_id, 1_000)));
+        client.events();
+    }
+    assert_eq!(&arrived[..4], b"head");
+    assert_eq!(arrived[4..], body[..]);
+    assert!(client.connection.is_sent(link));
+}
+
+/// Large pieces are written from where they are.
+#[test]
+fn a_large_payload_is_not_copied() {
+    let (mut client, link) = receiving(Config::default(), None);
+    let body = Bytes::from(vec![7; 100_000]);
+    client.connection.send(link, delivery(vec![body.clone()])).unwrap();
+    let mut slices = [std::io::IoSlice::new(&[]); 4];
+    let output = client.connection.output(client.now);
+    let count = bytes::Buf::chunks_vectored(output, &mut slices);
+    assert!(slices[..count].iter().any(|slice| slice.as_ptr() == body.as_ptr()));
+}
+
+/// Links of one connection send their large messages side by side.
+#[test]
+fn large_messages_of_several_links_take_turns() {
+    let (mut client, first) = receiving(Config::default(), Some(4_096));
+    let second = client.attach(receiver(1));
+    client.say(0, &Performative::Flow(credit(1, 0, 1)));
+    client.events();
+    for link in [first, second] {
+        client.connection.send(link, delivery(vec![Bytes::from(vec![0; 20_000])])).unwrap();
+    }
+    let handles: Vec<_> =
+        transfers(&mut client).iter().map(|(transfer, _)| transfer.handle).collect();
+    assert_eq!(handles, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+}
+
+/// A message that is given up in the middle is void, and the next one goes.
+#[test]
+fn a_message_is_aborted() {
+    let (mut client, link) =
+        receiving(Config { output_bytes_max: 1_000, ..Config::default() }, Some(512));
+    client.connection.send(link, delivery(vec![Bytes::from(vec![0; 20_000])])).unwrap();
+    transfers(&mut client);
+    client.connection.abort(link);
+    let heard = transfers(&mut client);
+    let [.., (last, payload)] = &heard[..] else { panic!("{heard:?}") };
+    assert!(last.aborted && !last.more && payload.is_empty());
+    assert_eq!(client.connection.unsettled_count(link.session()), 0);
+    client.connection.send(link, delivery(vec![])).unwrap();
+    assert_eq!(transfers(&mut client)[0].0.delivery_id, Some(1));
+}
+
+/// What a client says is told for each delivery of the range, and answered by a settled disposition with
+/// the state that the broker gives.
+#[test]
+fn a_range_is_told_delivery_by_delivery_and_answered() {
+    let (mut client, link) = receiving(Config::default(), None);
+    let ids = sent(&mut client, link, 5);
+    client.hear();
+    client.say(0, &says(1, Some(3), false, Some(DeliveryState::accepted())));
+    let state = || Some(DeliveryState::accepted());
+    let expected: Vec<_> = ids[1..4]
+        .iter()
+        .map(|&delivery| Event::Settled { link, delivery, state: state(), settled: false })
+        .collect();
+    assert_eq!(client.events(), expected);
+    assert_eq!(client.hear(), [], "nothing is answered before it is durable");
+    for delivery in &ids[1..4] {
+        client.connection.answer(*delivery, DeliveryState::accepted());
+    }
+    assert_eq!(dispositions(&mut client), [(1, Some(3), DeliveryState::accepted())]);
+    assert_eq!(client.connection.unsettled_count(link.session()), 2);
+}
+
+/// An outcome for what is not unsettled any more, or never was, is answered: its lock is gone;
+/// in ranges, however wide the client's is.
+#[test]
+fn unknown_deliveries_are_answered_as_lost_locks() {
+    let (mut client, link) = receiving(Config::default(), None);
+    let ids = sent(&mut client, link, 4);
+    client.hear();
+    client.connection.forget_delivery(ids[1]);
+    client.say(0, &says(u32::MAX, Some(0x7fff_fff0), false, Some(released())));
+    assert_eq!(client.events().len(), 3);
+    let lost = |state: &DeliveryState| match state {
+        DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
+            rejected.error.as_ref().unwrap().condition() == "com.microsoft:message-lock-lost"
+        }
+        _ => false,
+    };
+    let answers = dispositions(&mut client);
+    assert!(answers.iter().all(|(_, _, state)| lost(state)));
+    let ranges: Vec<_> = answers.iter().map(|(first, last, _)| (*first, *last)).collect();
+    assert_eq!(ranges, [(u32::MAX, None), (1, None), (4, Some(0x7fff_fff0))]);
+}
+
+/// Where an answer is not wanted none is given to what is not known (AMQP-68), and what is known is
+/// settled.
+#[test]
+fn settled_dispositions_of_unknown_deliveries_are_ignored() {
+    let (mut client, link) = receiving(Config::default(), None);
+    let ids = sent(&mut client, link, 2);
+    client.hear();
+    client.say(0, &says(0, Some(1_000), true, Some(released())));
+    let events = client.events();
+    assert_eq!(events.len(), 2);
+    assert!(events.iter().all(|event| matches!(event, Event::Settled { settled: true, .. })));
+    assert_eq!(client.connection.unsettled_count(link.session()), 0);
+    client.connection.answer(ids[0], released());
+    client.say(0, &says(0, Some(1_000), true, None));
+    assert_eq!(client.events(), []);
+    assert_eq!(client.hear(), []);
+}
+
+/// `received`, and no state at all, change nothing without settling and are not answered; settled and
+/// without state, a delivery is forgotten.
+#[test]
+fn states_that_say_nothing_change_nothing() {
+    let (mut client, link) = receiving(Config::default(), None);
+    let ids = sent(&mut client, link, 1);
+    client.hear();
+    let received = Received { section_number: 0, section_offset: 0 };
+    client.say(0, &says(0, None, false, Some(DeliveryState::Received(received))));
+    client.say(0, &says(0, None, false, None));
+    assert_eq!(client.events(), []);
+    assert_eq!(client.connection.unsettled_count(link.session()), 1);
+    client.say(0, &says(0, None, true, None));
+    let forgotten = Event::Settled { link, delivery: ids[0], state: None, settled: true };
+    assert_eq!(client.events(), [forgotten]);
+    assert_eq!(client.hear(), []);
+}
+
+/// What is said after the detach is told still, and all that was said comes before the end
+///.
+#[test]
+fn deliveries_are_given_back_after_the_detach_and_before_the_end() {
+    let (mut client, link) = receiving(Config::default(), None);
+    sent(&mut client, link, 2);
+    client.say(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
+    client.say(0, &says(0, None, true, Some(released())));
+    let failed = Modified { delivery_failed: Some(true), ..Modified::default() };
+    let failed = DeliveryState::Outcome(Outcome::Modified(failed));
+    client.say(0, &says(1, None, true, Some(failed)));
+    client.say(0, &Performative::Close(peeklock_amqp::performative::Close { error: None }));
+    let mut events = Vec::new();
+    while let Some(event) = client.event() {
+        if let Event::Detached { link, .. } = event {
+            client.connection.detach(link, None);
+        }
+        events.push(event);
+    }
+    assert!(
+        matches!(
+            &events[..],
+            [
+                Event::Detached { .. },
+                Event::Settled { .. },
+                Event::Settled { .. },
+                Event::Closed { .. }
+            ]
+        ),
+        "{events:?}"
+    );
+}
+
+/// No more is unsettled at a time than may be.
+#[test]
+fn deliveries_wait_while_too_many_are_unsettled() {
+    let (mut client, link) = receiving(Config { unsettled_max: 3, ..Config::default() }, None);
+    let ids = sent(&mut client, link, 3);
+    assert!(!client.connection.can_send(link));
+    client.connection.answer(ids[0], DeliveryState::accepted());
+    assert!(client.connection.can_send(link));
+}
+
+/// Nothing is delivered and nothing read while too much waits to be written.
+#[test]
+fn a_slow_reader_is_neither_sent_to_nor_read_from() {
+    let (mut client, link) =
+        receiving(Config { output_bytes_max: 1_000, ..Config::default() }, None);
+    while client.connection.can_send(link) {
+        client.connection.send(link, delivery(vec![Bytes::from(vec![0; 100])])).unwrap();
+    }
+    assert!(client.connection.is_full());
+    client.say(0, &Performative::Flow(Flow { echo: true, ..credit(0, 0, 100) }));
+    let unread = client.input.len();
+    assert_eq!(client.events(), []);
+    assert_eq!(client.input.len(), unread);
+    client.hear();
+    assert_eq!(client.events().len(), 1);
+}

@@ -1,0 +1,219 @@
+//! Sessions: begin and end, windows both ways.
+
+use bytes::Bytes;
+use peeklock_amqp::connection::{Config, Event};
+use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::link::Delivery;
+use peeklock_amqp::performative::{Begin, End, Flow, Performative, Transfer};
+use peeklock_amqp::state::DeliveryState;
+
+use crate::client::{Client, begin, credit, receiver, sender, session_flow, tag, transfer};
+
+/// `begin` is answered on its channel with the channel that it answers, a handle-max of at least 255 and a
+/// window of some thousands; there may be many sessions (AMQP-30).
+#[test]
+fn begin_is_answered_with_windows_and_handles() {
+    let mut client = Client::open(Config::default());
+    for channel in [0, 1, 1_023] {
+        client.say(channel, &begin(10));
+        assert!(matches!(client.event(), Some(Event::Begun(_))));
+        let heard = client.hear();
+        let [(heard_on, Performative::Begin(begin), _)] = &heard[..] else { panic!("{heard:?}") };
+        assert_eq!((*heard_on, begin.remote_channel), (channel, Some(channel)));
+        assert!(begin.handle_max.unwrap() >= 255);
+        assert!(begin.incoming_window >= 2_000 && begin.outgoing_window > 0);
+    }
+}
+
+/// `end` is answered in kind, also when links remain (AMQP-07), and the channel is free again: another
+/// session there is another one.
+#[test]
+fn end_is_answered_by_end_and_frees_all() {
+    let (mut client, first) = Client::in_session(Config::default());
+    let link = client.attach(receiver(0));
+    client.say(0, &Performative::Flow(credit(0, 0, 5)));
+    client.events();
+    client.say(0, &Performative::End(End { error: None }));
+    assert_eq!(client.events(), [Event::Ended { session: first, error: None }]);
+    assert_eq!(client.hear(), [(0, Performative::End(End { error: None }), Bytes::new())]);
+    let second = client.begin(0, 10);
+    assert_ne!(first, second);
+    assert!(!client.connection.can_send(link));
+    client.connection.end(first, None);
+    client.connection.detach(link, None);
+    assert_eq!(client.hear(), []);
+}
+
+/// What comes for a session that was ended from here is not looked at until the client ends it too.
+#[test]
+fn a_session_that_was_ended_from_here_looks_at_nothing() {
+    let (mut client, session) = Client::in_session(Config::default());
+    client.attach(sender(0));
+    let error = AmqpError::new("amqp:internal-error", "broken");
+    client.connection.end(session, Some(error.clone()));
+    let end = Performative::End(End { error: Some(error) });
+    assert_eq!(client.hear(), [(0, end, Bytes::new())]);
+    client.say_with(0, &Performative::Transfer(transfer(0, 0)), b"x");
+    client.say_with(0, &Performative::Transfer(transfer(9, 0)), b"x");
+    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    client.say(0, &Performative::End(End { error: None }));
+    assert_eq!(client.events(), []);
+    assert_eq!(client.hear(), []);
+    client.begin(0, 10);
+}
+
+/// More is never sent than the session's window has room for; a message waits in the middle of its frames
+/// (AMQP-30).
+#[test]
+fn the_clients_window_is_honoured() {
+    let mut client = Client::open_with(
+        Config::default(),
+        peeklock_amqp::performative::Open {
+            container_id: "c".into(),
+            max_frame_size: Some(512),
+            ..Default::default()
+        },
+    );
+    client.begin(0, 2);
+    let link = client.attach(receiver(0));
+    client.say(0, &Performative::Flow(Flow { incoming_window: 2, ..credit(0, 0, 5) }));
+    client.events();
+    let payload = vec![Bytes::from(vec![7; 2_000])];
+    client.connection.send(link, Delivery { tag: tag(b"t"), settled: false, payload }).unwrap();
+    assert_eq!(client.hear().len(), 2);
+    assert!(!client.connection.can_send(link));
+    assert_eq!(client.hear(), []);
+    client.say(0, &Performative::Flow(session_flow(2, 1)));
+    client.events();
+    assert_eq!(client.hear().len(), 1);
+    client.say(0, &Performative::Flow(session_flow(3, 100)));
+    client.events();
+    let rest = client.hear();
+    let [.., (_, Performative::Transfer(last), _)] = &rest[..] else { panic!("{rest:?}") };
+    assert!(!last.more);
+    assert!(client.connection.can_send(link));
+}
+
+/// Without room in the session nothing is begun, whatever credit its links have (AMQP-30).
+#[test]
+fn nothing_is_begun_without_room_in_the_session() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let link = client.attach(receiver(0));
+    client.say(0, &Performative::Flow(Flow { incoming_window: 0, ..credit(0, 0, 5) }));
+    client.events();
+    let delivery = Delivery { tag: tag(b"t"), settled: false, payload: vec![] };
+    assert_eq!(client.connection.send(link, delivery.clone()), Err(delivery.clone()));
+    assert_eq!(client.hear(), []);
+    client.say(0, &Performative::Flow(session_flow(0, 1)));
+    client.events();
+    assert!(client.connection.send(link, delivery.clone()).is_ok());
+    assert!(client.connection.send(link, delivery).is_err());
+}
+
+/// Counters go round at 2³² and windows may be as wide (AMQP-09).
+#[test]
+fn counters_begin_anywhere_and_go_round() {
+    let mut client = Client::open(Config { incoming_window: 8, ..Config::default() });
+    client.say(
+        0,
+        &Performative::Begin(Box::new(Begin {
+            next_outgoing_id: u32::MAX - 2,
+            incoming_window: u32::MAX,
+            outgoing_window: u32::MAX,
+            ..Begin::default()
+        })),
+    );
+    client.events();
+    client.hear();
+    let link = client.attach(sender(0));
+    client.connection.grant(link, 100);
+    client.hear();
+    for count in 0..20_u32 {
+        let id = (u32::MAX - 2).wrapping_add(count);
+        client.say_with(0, &Performative::Transfer(transfer(0, id)), b"x");
+        let [Event::Received { part, .. }] = &client.events()[..] else { panic!("{count}") };
+        client.connection.dispose(part.delivery, DeliveryState::accepted());
+        for heard in client.hear() {
+            if let (_, Performative::Flow(flow), _) = heard {
+                assert_eq!(flow.next_incoming_id, Some(id.wrapping_add(1)));
+                assert_eq!(flow.incoming_window, 8);
+            }
+        }
+    }
+    let receiving = client.attach(receiver(1));
+    let wide = Flow { incoming_window: u32::MAX, ..credit(1, 0, 1) };
+    client.say(0, &Performative::Flow(wide));
+    client.events();
+    assert!(client.connection.can_send(receiving));
+}
+
+/// The window is opened again when half of it is used, and stays shut while the session is held or too
+/// many of its sends await an answer.
+#[test]
+fn the_window_stays_shut_while_nothing_can_be_taken() {
+    let config = Config { incoming_window: 8, unanswered_max: 6, ..Config::default() };
+    let (mut client, session) = Client::in_session(config);
+    let link = client.attach(sender(0));
+    client.connection.grant(link, 100);
+    client.hear();
+    let mut deliveries = Vec::new();
+    for id in 0..8 {
+        client.say_with(0, &Performative::Transfer(transfer(0, id)), b"x");
+        let [Event::Received { part, .. }] = &client.events()[..] else { panic!("{id}") };
+        deliveries.push(part.delivery);
+        let heard = client.hear();
+        // Room was told of after the fourth, up to the twelfth.
+        assert_eq!(heard.len(), usize::from(id == 3), "{id}: {heard:?}");
+    }
+    client.connection.hold(session, true);
+    for delivery in deliveries {
+        client.connection.dispose(delivery, DeliveryState::accepted());
+    }
+    let heard = client.hear();
+    assert!(matches!(&heard[..], [(_, Performative::Disposition(_), _)]), "{heard:?}");
+    client.connection.hold(session, false);
+    let heard = client.hear();
+    let [(_, Performative::Flow(flow), _)] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!((flow.next_incoming_id, flow.incoming_window), (Some(8), 8));
+}
+
+/// A client that sends more than there is room for ends its session.
+#[test]
+fn more_transfers_than_the_window_end_the_session() {
+    let config = Config { incoming_window: 4, unanswered_max: 1, ..Config::default() };
+    let (mut client, _) = Client::in_session(config);
+    client.attach(sender(0));
+    for id in 0..4 {
+        client.say_with(0, &Performative::Transfer(transfer(0, id)), b"x");
+    }
+    assert_eq!(client.events().len(), 4);
+    client.say_with(0, &Performative::Transfer(transfer(0, 4)), b"x");
+    assert_eq!(client.ended(), "amqp:session:window-violation");
+}
+
+/// Frames of one message are not held against a client that counts deliveries, whatever its ids
+/// (AMQP-31).
+#[test]
+fn a_client_may_count_deliveries_instead_of_frames() {
+    let config = Config { incoming_window: 4, unanswered_max: 1, ..Config::default() };
+    let (mut client, _) = Client::in_session(config);
+    client.attach(sender(0));
+    for id in 0..3 {
+        for frame in 0..10 {
+            let transfer = Transfer { more: frame < 9, ..transfer(0, id) };
+            client.say_with(0, &Performative::Transfer(transfer), b"x");
+        }
+    }
+    assert_eq!(client.events().len(), 30);
+}
+
+/// The state of a session is told when it is asked for (AMQP-19).
+#[test]
+fn an_echo_of_a_session_is_answered() {
+    let (mut client, _) = Client::in_session(Config::default());
+    client.say(0, &Performative::Flow(Flow { echo: true, ..session_flow(0, 100) }));
+    assert_eq!(client.events(), []);
+    let heard = client.hear();
+    let [(0, Performative::Flow(flow), _)] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!((flow.next_incoming_id, flow.handle), (Some(0), None));
+}
