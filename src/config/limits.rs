@@ -21,7 +21,7 @@ macro_rules! written_as_number {
     )*};
 }
 
-written_as_number!(u8 u32 u64 usize);
+written_as_number!(u8 u16 u32 u64 usize);
 
 impl Written for TimeSpan {
     fn written(&self) -> String {

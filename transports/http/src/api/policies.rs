@@ -197,7 +197,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Answer {
     let owner = exchange.allow(Action::ChangePolicies, owner).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     exchange.access.delete_policy(&owner, name).await?;
     Ok(no_content())
 }
@@ -215,7 +215,7 @@ pub(super) async fn keys(
     name: &str,
 ) -> Answer {
     let owner = exchange.allow(Action::ReadKeys, owner).await?;
-    body::discard(&exchange.site, payload).await?;
+    body::discard(&exchange.site, &exchange.request, payload).await?;
     Ok(told(exchange.access.policy_keys(&owner, name).await?))
 }
 
