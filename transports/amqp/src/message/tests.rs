@@ -130,7 +130,8 @@ fn there_is_always_a_body() {
 #[test]
 fn changed_properties_are_sent_as_changed() {
     let content = format!(
-        "005373 c0 0b 04 a1 01 61 a0 01 62 40 a1 01 63 005374 c1 10 06 a1016b 5401 a1016c 5402 a1016d 5403 {}",
+        "005372 c1 19 02 {} a1016f 005373 c0 0b 04 a1 01 61 a0 01 62 40 a1 01 63 005374 c1 10 06 a1016b 5401 a1016c 5402 a1016d 5403 {}",
+        key("x-opt-partition-key"),
         data("x"),
     );
     let content = Content::parse(bytes(&content)).unwrap();
