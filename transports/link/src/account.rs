@@ -58,6 +58,18 @@ impl Account {
         self.held_bytes = self.held_bytes.saturating_add(bytes);
     }
 
+    /// The same for what has its room of the shared budget already.
+    pub fn hold_paid(&mut self, bytes: u64, permit: Permit) {
+        self.hold(bytes);
+        self.keep(permit, bytes);
+    }
+
+    /// What may still be held without room of the shared budget.
+    #[must_use]
+    pub const fn free_bytes(&self) -> u64 {
+        FREE_BYTES.saturating_sub(self.held_bytes)
+    }
+
     /// Counts it no more.
     pub fn release(&mut self, bytes: u64) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Pieces of work that go on at once.
-const WORKING_MAX: usize = 4;
+pub const WORKING_MAX: usize = 4;
 
 /// The work of one connection. What waits was paid for as a command; what it answers is counted when
 /// it is here, and nothing more is begun while the connection has no room for answers.

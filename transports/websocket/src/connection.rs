@@ -26,7 +26,7 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -134,6 +134,8 @@ pub(crate) struct Conversation {
     /// What the account has no room for, at the moment.
     wanted_bytes: Option<u64>,
     apart: Apart<Work>,
+    /// Ends with the conversation; what waits on its behalf ends with it.
+    alive: watch::Sender<()>,
     /// What is to be written, and what it counts for.
     pub(crate) ready: Vec<Item>,
     ready_bytes: u64,

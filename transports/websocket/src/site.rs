@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_link::Pool;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_tungstenite::WebSocketStream;
 
 use crate::config::WebSocketConfig;
 use crate::frame::Encoding;
 use crate::metered::Metered;
 use crate::operation::Hello;
+
+/// Explanations of rules that are made at once, over all connections.
+const EXPLAINING_MAX: usize = 2;
 
 pub(crate) type Socket = WebSocketStream<Metered>;
 
@@ -23,6 +26,8 @@ pub(crate) struct Site {
     pub(crate) config: WebSocketConfig,
     /// Frames that have not arrived whole.
     pub(crate) inbound: Arc<Pool>,
+    /// Rules that are being explained: what comes of it is large, and known only when it is there.
+    pub(crate) explaining: Arc<Semaphore>,
     conversations: Mutex<HashMap<u64, Entry>>,
     count: watch::Sender<usize>,
     stopping: watch::Sender<Option<Duration>>,
@@ -67,6 +72,7 @@ impl Site {
         Self {
             broker,
             inbound: Pool::new(config.inbound_bytes_max),
+            explaining: Arc::new(Semaphore::new(EXPLAINING_MAX)),
             config,
             conversations: Mutex::default(),
             count: watch::Sender::new(0),

@@ -110,6 +110,48 @@ fn lists_that_are_not_read() {
     });
 }
 
+/// Explanations of many large rules over many connections, unread: two are made at a time, and each is paid
+/// for by the room that the whole broker has for answers. Who reads gets all of its own meanwhile.
+#[test]
+fn explanations_that_are_not_read_over_many_connections() {
+    let _alone = alone();
+    run(async {
+        let mut plan = patient();
+        plan.settings.limits.broker_outbound_bytes_max = 16 * MIB;
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        client.ask("createTopic", json!({ "path": "t" })).await;
+        let rules: Vec<_> = (0..100)
+            .map(|number| {
+                let sql = format!("{}a = {number}", "colour = 'red' OR ".repeat(50));
+                json!({ "name": format!("r{number}"), "filter": { "type": "sql", "sql": sql } })
+            })
+            .collect();
+        let made = json!({ "topic": "t", "name": "s", "rules": rules });
+        let made = client.ask("createSubscription", made).await;
+        assert!(made.get("subscription").is_some(), "{made}");
+        let explain = json!({ "path": "t/subscriptions/s", "message": { "body": "x" } });
+        // Once, so that what is made only once is there.
+        assert!(client.ask("explain", explain.clone()).await.get("explained").is_some());
+        let before = resident_bytes();
+        let mut silent = Vec::new();
+        for _ in 0..60 {
+            let mut client = server.client().await;
+            let asked: Vec<_> =
+                (10..60).map(|id| json!({ "id": id, "explain": explain })).collect();
+            client.frame_of(json!(asked)).await;
+            silent.push(client);
+        }
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 120 * MIB, "{grown} bytes for explanations");
+        // Those who leave give their turns and their room back, whatever they have asked for.
+        drop(silent);
+        assert!(client.ask("explain", explain).await.get("explained").is_some());
+        server.stop().await;
+    });
+}
+
 /// Settlements of thousands of numbers that were never delivered, answers unread.
 #[test]
 fn failures_that_are_not_read() {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_link::{Mail, Pending};
+use peeklock_core::permits::Permit;
+use peeklock_link::{Mail, Pending, WORKING_MAX};
+use tokio::sync::{Semaphore, watch};
 
 use super::{Asked, Conversation, Done};
 use crate::frame::WireError;
@@ -15,6 +17,8 @@ use crate::operation::{Expect, Notice};
 /// Something to be done apart.
 pub(super) struct Work {
     slot: usize,
+    /// What it takes a turn of first, and keeps until its answer has room.
+    turns: Option<Arc<Semaphore>>,
     work: Pin<Box<dyn Future<Output = Result<Notice, BrokerError>> + Send>>,
 }
 
@@ -22,6 +26,8 @@ pub(super) struct Work {
 pub(super) struct Own {
     slot: usize,
     notice: Box<Notice>,
+    /// What it takes, and the room for it; none if it needs no room of others.
+    paid: Option<(u64, Permit)>,
 }
 
 impl Conversation {
@@ -31,8 +37,17 @@ impl Conversation {
         asked: Asked,
         work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
     ) -> Done {
+        self.push_apart(asked, None, Box::pin(work))
+    }
+
+    fn push_apart(
+        &mut self,
+        asked: Asked,
+        turns: Option<Arc<Semaphore>>,
+        work: Pin<Box<dyn Future<Output = Result<Notice, BrokerError>> + Send>>,
+    ) -> Done {
         let slot = self.links.ask_of("".into(), asked.id, Some(asked.permit), Expect::Own);
-        self.apart.push(Work { slot, work: Box::pin(work) });
+        self.apart.push(Work { slot, turns, work });
         self.begin_apart();
         Ok(())
     }
@@ -47,16 +62,46 @@ impl Conversation {
         self.apart(asked, work)
     }
 
+    /// The same for what may make an answer of any size: few at once over all connections, each until the
+    /// broker has room for what came of it.
+    pub(crate) fn manage_in_turn<
+        F: Future<Output = Result<Notice, BrokerError>> + Send + 'static,
+    >(
+        &mut self,
+        asked: Asked,
+        work: impl FnOnce(Access) -> F,
+    ) -> Done {
+        let work = work(self.access.clone());
+        self.push_apart(asked, Some(Arc::clone(&self.site.explaining)), Box::pin(work))
+    }
+
     /// Begins what waits, while there is room for its answers and little is under way.
     pub(super) fn begin_apart(&mut self) {
-        while let Some(Work { slot, work }) = self.apart.begin(self.may_answer()) {
+        while let Some(Work { slot, turns, work }) = self.apart.begin(self.may_answer()) {
             let mailbox = Arc::clone(&self.mailbox);
+            let outbound = self.broker.outbound_budget();
+            let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
+            let mut alive = self.alive.subscribe();
             tokio::spawn(async move {
+                let turn = async {
+                    match turns {
+                        Some(turns) => turns.acquire_owned().await.ok(),
+                        None => None,
+                    }
+                };
+                let Some(_turn) = unless_ended(&mut alive, turn).await else { return };
                 let notice = match work.await {
                     Ok(notice) => notice,
                     Err(error) => Notice::Error(WireError::from(&error)),
                 };
-                mailbox.put(Mail::Own(Own { slot, notice: Box::new(notice) }));
+                let bytes = notice.weight();
+                let mut paid = None;
+                if bytes > free_bytes {
+                    let room = unless_ended(&mut alive, outbound.acquire(bytes)).await;
+                    let Some(permit) = room else { return };
+                    paid = Some((bytes, permit));
+                }
+                mailbox.put(Mail::Own(Own { slot, notice: Box::new(notice), paid }));
             });
         }
     }
@@ -65,7 +110,22 @@ impl Conversation {
     pub(super) fn done_apart(&mut self, own: Own) {
         self.apart.done();
         if let Some(Pending { id, .. }) = self.links.answered(own.slot) {
-            self.say(id, *own.notice);
+            match own.paid {
+                Some((bytes, permit)) => self.say_paid(id, *own.notice, bytes, permit),
+                None => self.say(id, *own.notice),
+            }
         }
+    }
+}
+
+/// Waits for something as long as the conversation goes on.
+async fn unless_ended<T>(
+    alive: &mut watch::Receiver<()>,
+    wanted: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        // Nothing is ever sent: it ends with the conversation.
+        _ = alive.changed() => None,
+        it = wanted => Some(it),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::telemetry;
 use peeklock_link::Mail;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Conversation;
@@ -50,6 +51,7 @@ impl Conversation {
         self.acquiring = None;
         self.held = None;
         self.apart.clear();
+        self.alive = watch::Sender::new(());
         let mut lost_count = self.unwritten_count;
         self.links.begin_end();
         for released in self.arrivals.drain(&mut self.account) {

@@ -10,7 +10,7 @@ use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::close;
@@ -143,6 +143,7 @@ impl Conversation {
             arrivals: Arrivals::default(),
             wanted_bytes: None,
             apart: Apart::default(),
+            alive: watch::Sender::new(()),
             ready: Vec::new(),
             ready_bytes: 0,
             unwritten_count: 0,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::SinkExt;
 use peeklock_core::error::Rejection;
+use peeklock_core::permits::Permit;
 use peeklock_core::request::Released;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Event, Mail, Next};
@@ -124,6 +125,13 @@ impl Conversation {
         self.ready.push(Item { id, notice });
     }
 
+    /// The same for an answer that has its room.
+    pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, permit: Permit) {
+        self.account.hold_paid(bytes, permit);
+        self.ready_bytes += bytes;
+        self.ready.push(Item { id, notice });
+    }
+
     /// Answers; that something is done is told only to who asked under an id.
     pub(crate) fn reply(&mut self, id: u32, path: &str, answer: Result<Notice, Rejection>) {
         match answer {
@@ -148,7 +156,7 @@ impl Conversation {
         let mut items = frame.items;
         items.clear();
         self.ready = items;
-        self.account.release(std::mem::take(&mut self.ready_bytes));
+        let ready_bytes = std::mem::take(&mut self.ready_bytes);
         self.unwritten_count = 0;
         let deliveries = std::mem::take(&mut self.delivered);
         let bytes: Bytes = match encoded {
@@ -156,12 +164,15 @@ impl Conversation {
             Err(error) => {
                 // What could fail was read before.
                 tracing::error!(%error, "a frame cannot be encoded");
+                self.account.release(ready_bytes);
                 return None;
             }
         };
         self.sent += 1;
         let held_bytes = bytes.len() as u64;
+        // First, so that the frame has the room that its parts had.
         self.account.hold(held_bytes);
+        self.account.release(ready_bytes);
         self.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
         self.unconfirmed_bytes += kept.len() as u64;

@@ -29,7 +29,7 @@ json_inside!(Explained);
 impl Conversation {
     pub(super) fn explain(&mut self, asked: Asked, explain: Explain) -> Done {
         let message = self.inbound(explain.message)?;
-        self.manage(asked, |access| async move {
+        self.manage_in_turn(asked, |access| async move {
             let explained = access.explain(&explain.path, message).await?;
             let rules = explained.iter().map(ExplanationView::from).collect();
             Ok(Notice::Explained(Explained { rules }))
