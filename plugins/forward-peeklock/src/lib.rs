@@ -11,9 +11,9 @@
 //! assert!(forwarder.check("peeklock+ws://10.0.0.7:5301/orders").is_err());
 //! ```
 //!
-//! The hop count travels along, so that a circle of brokers ends like a circle of queues (FWD-13). How a
-//! message is recognised is told in `docs/websocket-protocol.md`, "Forwarding between brokers"; what a user
-//! follows is `docs/forwarding.md`. The files:
+//! The counts of hops and of copies travel along, so that a circle of brokers ends like a circle of entities
+//! (FWD-13, FWD-33). How a message is recognised is told in `docs/websocket-protocol.md`, "Forwarding between
+//! brokers"; what a user follows is `docs/forwarding.md`. The files:
 //!
 //! | File | What |
 //! |---|---|

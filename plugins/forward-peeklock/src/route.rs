@@ -271,6 +271,7 @@ fn peer_message(outgoing: &Outgoing) -> Result<PeerMessage, ContentError> {
         enqueued_sequence: first,
         enqueued_at: facts.enqueued_at,
         hops: outgoing.hops,
+        copies_spent: outgoing.copies_spent,
         dead_letter_source: outgoing.dead_letter_source.clone(),
         never_duplicate: outgoing.never_duplicate,
         content,

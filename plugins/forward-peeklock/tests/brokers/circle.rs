@@ -7,7 +7,7 @@ use std::time::Duration;
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
 use peeklock_core::contract::{RunningTransport, Transport as _};
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{Content, Message};
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::TimeSpan;
@@ -26,8 +26,16 @@ struct Sending {
 
 impl Sending {
     async fn start(store: &Arc<MemoryStore>) -> Self {
+        Self::start_with(store, Settings::default().limits.message_copy_count_max).await
+    }
+
+    /// One at which a message becomes at most so many copies.
+    async fn start_with(store: &Arc<MemoryStore>, copy_count_max: u16) -> Self {
+        let mut settings = Settings::default();
+        settings.limits.message_copy_count_max = copy_count_max;
         let broker = Broker::builder()
             .arbiters(1)
+            .settings(settings)
             .store(Arc::clone(store) as Arc<_>)
             .forwarder(Arc::new(PeerForwarder::new(config())))
             .start()
@@ -49,6 +57,17 @@ impl Sending {
         let forward_to = Some(forward_to.into());
         let update = QueueUpdate { forward_to, ..QueueUpdate::default() };
         self.broker.create_queue(path, update).await.unwrap();
+    }
+
+    /// A topic with so many subscriptions, which forward if a destination is given.
+    async fn topic(&self, path: &str, count: usize, forward_to: Option<String>) {
+        self.broker.create_topic(path, TopicUpdate::default()).await.unwrap();
+        for number in 0..count {
+            let forward_to = forward_to.clone().map(Into::into);
+            let update = SubscriptionUpdate { forward_to, ..SubscriptionUpdate::default() };
+            let name = format!("s{number}");
+            self.broker.create_subscription(path, &name, update, Vec::new()).await.unwrap();
+        }
     }
 
     async fn send(&self, path: &str, body: &str) {
@@ -104,6 +123,33 @@ fn a_circle_of_two_brokers_ends_by_the_hop_limit() {
         assert_eq!((a.active("there").await, b.active("back").await), (0, 0));
         // The number that it was first given is kept (MSG-15).
         assert_eq!(stopped.facts.enqueued_sequence.0, 1);
+        a.stop().await;
+        b.stop().await;
+    });
+}
+
+/// FWD-33: the count of copies travels along. Of two copies at a topic of A, each brings to B what is spent,
+/// so that a topic there makes as many as are left and not as many as if the message were new.
+#[test]
+fn the_count_of_copies_goes_to_the_other_broker() {
+    run(async {
+        let a = Sending::start_with(&Arc::new(MemoryStore::new(2, u64::MAX)), 10).await;
+        let b = Sending::start_with(&Arc::new(MemoryStore::new(2, u64::MAX)), 10).await;
+        // Two that go on at A leave about half of ten to each; a topic with eight at B is too much for it.
+        b.topic("many", 8, None).await;
+        a.topic("events", 2, Some(format!("peeklock+ws://{}/many", b.address))).await;
+        a.send("events", "to each").await;
+        for subscription in ["s0", "s1"] {
+            let path = format!("events/Subscriptions/{subscription}/$Transfer/$deadletterqueue");
+            let stopped = a.receive(&path).await;
+            assert!(reason(&stopped).await.contains("MaxTransferCopiesExceeded"));
+        }
+        let counts = b.broker.describe_subscription("many/Subscriptions/s0").await.unwrap().counts;
+        assert_eq!(counts.total(), 0);
+        // One that comes to it new is taken.
+        b.send("many", "new").await;
+        let counts = b.broker.describe_subscription("many/Subscriptions/s0").await.unwrap().counts;
+        assert_eq!(counts.active, 1);
         a.stop().await;
         b.stop().await;
     });

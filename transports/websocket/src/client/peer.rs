@@ -31,6 +31,8 @@ pub struct PeerMessage {
     pub enqueued_at: Timestamp,
     /// Transfers so far, this one included (FWD-13).
     pub hops: u8,
+    /// Of the copies that it may become over all its hops, those that are not its own to make (FWD-33).
+    pub copies_spent: u16,
     /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
     /// Whether it is never a duplicate: a broker made its id (DUP-14).
@@ -114,6 +116,7 @@ fn wire(message: PeerMessage) -> ForwardedMessage {
         hops: message.hops,
         dead_letter_source: message.dead_letter_source.as_deref().map(str::to_owned),
         never_duplicate: message.never_duplicate,
+        copies_spent: message.copies_spent.into(),
         message: Outgoing::Content(message.content.as_bytes().clone()),
     }
 }

@@ -1,5 +1,6 @@
 //! Frames of both encodings: golden ones, every truncation, random mutations, random round trips.
 
+mod forwarded;
 mod overlays;
 mod topics;
 
@@ -189,6 +190,7 @@ fn operations() -> Vec<Operation> {
                 hops: 2,
                 dead_letter_source: Some("orders".into()),
                 never_duplicate: true,
+                copies_spent: 0,
                 message: outgoing(&Message::new("a")),
             }],
         }),
