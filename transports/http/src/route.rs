@@ -57,6 +57,8 @@ pub(crate) enum ApiRoute {
     Queue { queue: String },
     /// `/queues/{queue}/messages`
     Messages { queue: String },
+    /// `/namespace`
+    Namespace,
     /// `/queues/{queue}/messages/{operation or sequence number}`
     Message { queue: String, name: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
@@ -141,6 +143,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     Some(match *words {
         ["openapi.json"] => ApiRoute::Document,
+        ["namespace"] => ApiRoute::Namespace,
         ["queues"] => ApiRoute::Queues,
         ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
         ["queues", queue, "messages"] => ApiRoute::Messages { queue: queue.to_owned() },

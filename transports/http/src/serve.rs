@@ -272,6 +272,7 @@ fn methods(route: &Route) -> Option<&'static str> {
         Route::Atom => "GET, HEAD, PUT, DELETE, OPTIONS",
         Route::Api(
             ApiRoute::Document
+            | ApiRoute::Namespace
             | ApiRoute::Queues
             | ApiRoute::Topics
             | ApiRoute::Subscriptions { .. }
@@ -330,7 +331,9 @@ fn place(route: Option<&Route>) -> Place<'_> {
             Route::Probe(_)
             | Route::Atom
             | Route::Unknown
-            | Route::Api(ApiRoute::Document | ApiRoute::Queues | ApiRoute::Topics),
+            | Route::Api(
+                ApiRoute::Document | ApiRoute::Namespace | ApiRoute::Queues | ApiRoute::Topics,
+            ),
         )
         | None => (Surface::Management, false, ""),
     };

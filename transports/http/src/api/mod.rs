@@ -7,6 +7,7 @@
 
 mod lock;
 mod messages;
+mod namespace;
 mod openapi;
 mod policies;
 mod queues;
@@ -49,6 +50,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Subscriptions { .. }
         | ApiRoute::Rules { .. } => &["skip", "top"],
         ApiRoute::Document
+        | ApiRoute::Namespace
         | ApiRoute::Queue { .. }
         | ApiRoute::Messages { .. }
         | ApiRoute::Message { .. }
@@ -123,6 +125,7 @@ pub(crate) async fn dispatch(
             "renew" => lock::renew(exchange, payload, queue, token).await,
             _ => Err(Refusal::no_resource()),
         },
+        ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
         ApiRoute::Topics => topics::list(exchange).await,
         ApiRoute::Topic { topic } => match method.as_str() {

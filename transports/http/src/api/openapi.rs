@@ -6,7 +6,7 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Required};
 
-use super::{lock, messages, policies, queues, rules, sessions, subscriptions, topics};
+use super::{lock, messages, namespace, policies, queues, rules, sessions, subscriptions, topics};
 use crate::error::PROBLEM;
 
 /// What holds for all operations.
@@ -36,6 +36,7 @@ property is a header of its own, so its name is in lower case.";
     info(title = "Peeklock", description = DESCRIPTION, license(name = "MIT OR Apache-2.0")),
     servers((url = "/$api/v1")),
     paths(
+        namespace::get,
         queues::list,
         queues::create,
         queues::get,

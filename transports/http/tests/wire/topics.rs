@@ -309,3 +309,26 @@ async fn every_operation_on_topics_asks_for_its_right() {
     }
     server.stop().await;
 }
+
+/// CNT-10, SEC-05: name, tier and instants of the namespace, for who may manage it.
+#[tokio::test]
+async fn the_namespace_tells_of_itself() {
+    let (server, keys) = guarded().await;
+    let head = "GET /$api/v1/namespace\nAuthorization: ";
+    let refused = server.ask(&format!("{head}Send,Listen"), "").await;
+    assert_eq!(refused.error(), (401, "Unauthorized".to_owned()));
+    keys.asked.lock().unwrap().clear();
+    let answer = server.ask(&format!("{head}Manage"), "").await;
+    assert_eq!(*keys.asked.lock().unwrap(), [String::new()], "the whole namespace is asked for");
+    let namespace = server.broker.namespace();
+    let told = json!({
+        "name": &*namespace.name,
+        "tier": "Premium",
+        "createdAt": "2026-05-01T12:00:00Z",
+        "modifiedAt": "2026-05-01T12:00:00Z",
+    });
+    assert_eq!((answer.status, answer.json()), (200, told));
+    let head = "PUT /$api/v1/namespace\nAuthorization: Manage";
+    assert_eq!(server.ask(head, "{}").await.status, 405);
+    server.stop().await;
+}
