@@ -41,7 +41,9 @@ impl Broker {
         let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::remove_dir_all(&directory).ok();
         std::fs::create_dir_all(&directory).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        let program = std::env::var_os("PEEKLOCK_HOSTILE_PROGRAM");
+        let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_peeklock").into());
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
                 command.env_remove(name);
