@@ -9,8 +9,8 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let mut attack = Attack::default();
     for _ in 0..4 {
         let mut socket = WebSocket::open(broker.websocket).unwrap();
-        // Some 64 MiB, if they are taken.
-        flood(&mut socket.stream, &pings, 1_000 * weight);
+        // Some 256 MiB, if they are taken: each socket alone is as much as the broker may take.
+        flood(&mut socket.stream, &pings, 4_000 * weight);
         attack.hold(socket);
     }
     attack
