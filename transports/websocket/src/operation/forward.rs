@@ -76,7 +76,6 @@ pub(crate) struct ForwardedMessage {
     pub(crate) message: Outgoing,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_none_spent(copies: &u32) -> bool {
     *copies == 0
 }
