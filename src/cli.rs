@@ -20,10 +20,12 @@ mod purge;
 mod terminal;
 
 mod completions;
+mod connection_string;
 mod context;
 mod dlq;
 mod forward;
 mod peek;
+mod policy;
 mod queue;
 mod receive;
 mod rule;
@@ -209,6 +211,12 @@ enum Command {
     /// Give brokers names, and choose one
     #[command(subcommand, after_help = context::HELP)]
     Context(context::ContextCommand),
+    /// Create, show and delete policies, and change their keys
+    #[command(subcommand, after_help = policy::HELP)]
+    Policy(policy::PolicyCommand),
+    /// Tell what a client is given to reach the broker
+    #[command(after_help = connection_string::HELP)]
+    ConnectionString(connection_string::ConnectionStringFlags),
     /// Sign a token with the key of a connection string
     #[command(after_help = token::HELP)]
     Token(token::TokenFlags),
@@ -371,6 +379,8 @@ pub fn run() -> ExitCode {
         Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Context(command)) => context::run(&command),
+        Some(Command::Policy(command)) => policy::run(&command),
+        Some(Command::ConnectionString(flags)) => connection_string::run(&flags),
         Some(Command::Token(flags)) => token::run(&flags),
         Some(Command::Completions(flags)) => completions::run(&flags),
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, ROOT_POLICY, WhichKey};
@@ -337,6 +337,31 @@ async fn a_host_wraps_handles_with_a_policy() {
     assert!(entity.call(send()).await.is_ok());
     broker.delete_policy("q", "sender").await.unwrap();
     assert_eq!(condition(&entity.call(send()).await), Some(Condition::Unauthorized));
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SEC-05, SEC-08, SEC-17: over the whole table, a handle wrapped with a policy of the entity or of the namespace may what the
+/// right of the policy allows, and one wrapped with that of a sibling nothing.
+#[tokio::test]
+async fn a_wrapped_handle_may_what_the_table_says() {
+    let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Nobody)).start().await.unwrap();
+    for queue in ["q", "sibling"] {
+        broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
+    }
+    for right in Right::ALL {
+        let rights = if right == Right::Manage { Rights::ALL } else { Rights::of(right) };
+        for owner in ["q", "sibling", ""] {
+            broker.create_policy(owner, right.name(), of(rights)).await.unwrap();
+            let access = broker.access_of_policy(owner, right.name());
+            for action in Action::ALL {
+                let Needs::OneOf(one_of, _) = action.needs() else { continue };
+                let allowed = owner != "sibling" && one_of.meets(rights);
+                let refused = condition(&access.allow(action, "q").await);
+                let expected = (!allowed).then_some(Condition::Unauthorized);
+                assert_eq!(refused, expected, "{action:?} with {right:?} of {owner:?}");
+            }
+        }
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }
 

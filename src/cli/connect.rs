@@ -1,11 +1,12 @@
 //! How a command reaches its broker, and how a command ends.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use peeklock::auth_sas::ConnectionString;
+use peeklock::auth_sas::{ConnectionString, Endpoint};
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
@@ -41,6 +42,9 @@ pub struct Common {
     /// PEEKLOCK_CONNECTION_STRING does the same and is seen by nobody else
     #[arg(long, value_name = "STRING", conflicts_with_all = ["url", "context"], help_heading = "Connection")]
     connection_string: Option<String>,
+    /// Data directory of a broker on this machine, whose first key is used; its owner alone can read it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "context", "connection_string"], help_heading = "Connection")]
+    data_dir: Option<PathBuf>,
     /// Form of what is told
     #[arg(short, long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub output: Output,
@@ -96,6 +100,10 @@ impl Common {
         if let Some(string) = &self.connection_string {
             return of_connection_string(string, "--connection-string");
         }
+        if self.data_dir.is_some() {
+            let (text, source) = token::first_key(self.data_dir.as_deref())?;
+            return of_connection_string(text.trim(), &source);
+        }
         if let Some(url) = &self.url {
             return Ok(Target { url: url.clone(), token, source: "--url".to_owned() });
         }
@@ -117,6 +125,21 @@ impl Common {
             Some(name) => of_context(&name, format!("context `{name}`")),
             None => of_context(DEFAULT, "the default".to_owned()),
         }
+    }
+
+    /// Where that broker is, as a connection string says it.
+    pub fn endpoint(&self) -> Result<Endpoint, Failure> {
+        let url = self.target()?.url;
+        let address = url.trim_start_matches("ws://");
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        Ok(Endpoint { host: host.into(), port: port.parse().ok() })
+    }
+
+    /// The connection string of the first policy of the broker on this machine (SEC-25).
+    pub fn first_key(&self) -> Result<ConnectionString, Failure> {
+        let (text, source) = token::first_key(self.data_dir.as_deref())?;
+        ConnectionString::parse(text.trim())
+            .map_err(|error| Failure::usage(format!("{source}: {}", error.detail())))
     }
 
     /// Connects, does the work, and closes the connection in order.
@@ -208,7 +231,7 @@ async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure>
         }
         Condition::Unauthorized => Failure::Failed(format!(
             "{url} ({source}) lets nobody in without a valid token: {}; PEEKLOCK_CONNECTION_STRING, \
-             PEEKLOCK_TOKEN or `peeklock context add --token-file` gives one",
+             PEEKLOCK_TOKEN, --data-dir or `peeklock context add --token-file` gives one",
             line(error.detail())
         )),
         _ => error.into(),

@@ -8,7 +8,7 @@ Exit codes:
   0    done
   1    failure
   2    usage or configuration
-  4    no such queue, topic, subscription, rule, message or context
+  4    no such queue, topic, subscription, rule, policy, message or context
   5    it exists already
   6    nothing was there: no message to receive or to show
   7    no connection to the broker
@@ -20,7 +20,7 @@ Exit codes:
 
 /// A wrong command line or configuration.
 pub const USAGE: u8 = 2;
-/// No such queue, topic, subscription, rule, message or context.
+/// No such queue, topic, subscription, rule, policy, message or context.
 pub const NOT_FOUND: u8 = 4;
 /// It exists already.
 pub const EXISTS: u8 = 5;

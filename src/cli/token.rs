@@ -21,8 +21,10 @@ Examples:
 
 The key is that of PEEKLOCK_CONNECTION_STRING, else that of the file `root.connection-string` in the data directory of the \
 broker, which its owner alone can read. Nothing is asked of the broker. A token ends with its time, and with its key: \
-see POST /$api/v1/policies/{policy}/regenerate.";
+see `peeklock policy regenerate`.";
 
+/// Where a broker has its data unless it is told otherwise.
+const DATA_DIR: &str = "./data";
 /// The file has at most so many bytes.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
@@ -35,8 +37,8 @@ pub struct TokenFlags {
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     time: Duration,
     /// Data directory of the broker, where the key is looked for [default: ./data]
-    #[arg(long, value_name = "DIR", default_value = "./data", hide_default_value = true)]
-    data_dir: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
@@ -44,7 +46,7 @@ pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
         std::env::var("PEEKLOCK_CONNECTION_STRING").ok().filter(|text| !text.trim().is_empty());
     let (text, source) = match given {
         Some(text) => (text, "PEEKLOCK_CONNECTION_STRING".to_owned()),
-        None => read(&flags.data_dir.join(ROOT_KEY_FILE))?,
+        None => first_key(flags.data_dir.as_deref())?,
     };
     let refused = |detail: &str| Failure::usage(format!("{source}: {detail}"));
     let mut string =
@@ -66,11 +68,13 @@ pub fn in_time(time: Duration) -> Timestamp {
     Timestamp::from_unix_ms(i64::try_from(ms).unwrap_or(i64::MAX / 100_000))
 }
 
-fn read(path: &Path) -> Result<(String, String), Failure> {
+/// The text of the connection string of the first policy of a broker on this machine, and where it was (SEC-25).
+pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
+    let path = data_dir.unwrap_or(Path::new(DATA_DIR)).join(ROOT_KEY_FILE);
     let shown = path.display().to_string();
     let mut text = String::new();
     let reading =
-        fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+        fs::File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
     reading.map_err(|error| {
         Failure::ended(
             exit::NOT_FOUND,

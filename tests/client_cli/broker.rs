@@ -21,10 +21,20 @@ impl Broker {
 
     /// A broker with settings of the environment.
     pub fn start_with(address: &str, settings: &[(&str, &str)]) -> Self {
+        Self::serve(&["--ephemeral", "--ws", address], settings)
+    }
+
+    /// A broker that keeps what it has in a directory.
+    pub fn start_in(directory: &str, settings: &[(&str, &str)]) -> Self {
+        Self::serve(&["--data-dir", directory, "--ws", "127.0.0.1:0"], settings)
+    }
+
+    fn serve(flags: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
         cleared(&mut command);
         let mut child = command
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", address])
+            .args(["serve", "--http", "127.0.0.1:0"])
+            .args(flags)
             .envs(settings.iter().copied())
             .current_dir(env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::null())

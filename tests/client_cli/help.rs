@@ -39,6 +39,13 @@ fn commands() -> Vec<Vec<&'static str>> {
         "session state",
         "session set-state",
         "top",
+        "policy create",
+        "policy show",
+        "policy list",
+        "policy keys",
+        "policy regenerate",
+        "policy delete",
+        "connection-string",
     ]
     .iter()
     .map(|command| command.split(' ').collect())
@@ -64,6 +71,7 @@ fn every_command_teaches_with_examples_and_names_its_exit_codes() {
         "dlq",
         "schedule",
         "session",
+        "policy",
     ] {
         let ended = Program::new(&[command, "--help"]).run();
         assert!(ended.out.contains("Examples:\n  peeklock "), "{}", ended.out);

@@ -14,6 +14,7 @@ mod dead_letters;
 mod help;
 #[cfg(target_os = "linux")]
 mod on_a_terminal;
+mod policies;
 mod queues;
 mod receiving;
 mod sending;

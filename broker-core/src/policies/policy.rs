@@ -70,7 +70,6 @@ pub struct PolicyDescription {
 
 /// The keys of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct PolicyKeys {
     /// Whose they are.
     pub policy: PolicyDescription,
@@ -128,6 +127,14 @@ impl KeyText {
 impl fmt::Debug for KeyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyText")
+    }
+}
+
+impl PolicyDescription {
+    /// One that a broker has told.
+    #[must_use]
+    pub fn new(name: &str, rights: Rights, created_at: Timestamp, updated_at: Timestamp) -> Self {
+        Self { name: name.into(), rights, created_at, updated_at }
     }
 }
 

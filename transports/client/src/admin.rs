@@ -1,5 +1,6 @@
-//! Management of queues (files 03 and 17 of the specification); `topics` has the rest.
+//! Management of queues (files 03 and 17 of the specification); `topics` and `policies` have the rest.
 
+mod policies;
 mod topics;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use peeklock_core::time::Timestamp;
 use crate::client::unexpected;
 use crate::port::{Change, Managed, Management, Page, Port};
 
-/// Creates, reads, changes and deletes queues, topics, subscriptions and rules.
+/// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
 #[derive(Clone)]
 pub struct Admin {
     port: Arc<dyn Port>,

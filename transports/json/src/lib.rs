@@ -1,8 +1,9 @@
-//! The JSON that several transports of Peeklock speak: messages, queues, topics, subscriptions, rules, values of
+//! The JSON that several transports of Peeklock speak: messages, queues, topics, subscriptions, rules, policies, values of
 //! application properties, instants, durations and GUIDs. A transport adds its own frames or paths;
 //! what these mean is the same everywhere.
 
 mod message;
+mod policy;
 mod property;
 mod queue;
 mod rule;
@@ -16,6 +17,9 @@ mod tests;
 pub use message::{
     BrokersPart, Ignored, MessageObject, MessageView, NewMessage, ReceivedView, StateName, Told,
     ToldMessage,
+};
+pub use policy::{
+    KeyForm, KeyName, PolicyKeysView, PolicyList, PolicyProperties, PolicyView, RightName,
 };
 #[cfg(feature = "schema")]
 pub use property::PropertyValueSchema;

@@ -18,6 +18,7 @@ mod join;
 mod list_sessions;
 mod manage;
 mod peek;
+mod policies;
 mod queues;
 mod receive;
 mod renew;
@@ -40,8 +41,8 @@ use peeklock_link::Pending;
 pub(crate) use self::{
     accept_session::*, attach::*, attach_via::*, cancel_scheduled::*, credit::*, delete::*,
     deliver::*, explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*, peek::*,
-    queues::*, receive::*, renew::*, rules::*, send::*, session::*, settle::*, subscriptions::*,
-    topics::*, transaction::*,
+    policies::*, queues::*, receive::*, renew::*, rules::*, send::*, session::*, settle::*,
+    subscriptions::*, topics::*, transaction::*,
 };
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::{Empty, Run, WireError, schema};
@@ -159,6 +160,20 @@ schema! {
         74 "commit" Commit(CommitTransaction),
         /// Forgets a transaction.
         75 "rollBack" RollBack(TransactionOnly),
+        /// Creates a policy of the namespace, a queue or a topic.
+        80 "createPolicy" CreatePolicy(SetPolicy),
+        /// Reads a policy, without its keys.
+        81 "getPolicy" GetPolicy(NamedPolicy),
+        /// Changes a policy.
+        82 "updatePolicy" UpdatePolicy(SetPolicy),
+        /// Deletes a policy.
+        83 "deletePolicy" DeletePolicy(NamedPolicy),
+        /// Lists policies, without their keys.
+        84 "listPolicies" ListPolicies(PathOnly),
+        /// Reads the keys of a policy.
+        85 "getPolicyKeys" GetPolicyKeys(NamedPolicy),
+        /// Puts another key in the place of one.
+        86 "regeneratePolicyKey" RegeneratePolicyKey(RegeneratePolicyKey),
     }
 }
 
@@ -207,6 +222,12 @@ schema! {
         21 "rules" Rules(RuleList),
         /// What each rule of a subscription makes of a message.
         22 "explained" Explained(Explained),
+        /// A policy.
+        23 "policy" Policy(Box<PolicyView>),
+        /// Policies of the namespace, a queue or a topic.
+        24 "policies" Policies(PolicyList),
+        /// A policy with its keys.
+        25 "policyKeys" PolicyKeys(Box<PolicyKeysView>),
         /// What became of forwarded messages.
         28 "forwarded" Forwarded(Forwarded),
         /// A transaction was begun.
@@ -326,6 +347,13 @@ impl Conversation {
             Operation::RenewIn(it) => self.renew_in(asked, it).await,
             Operation::Commit(it) => self.commit(asked, &it),
             Operation::RollBack(it) => self.roll_back(&asked, &it),
+            Operation::CreatePolicy(it) => self.create_policy(asked, it),
+            Operation::GetPolicy(it) => self.get_policy(asked, it),
+            Operation::UpdatePolicy(it) => self.update_policy(asked, it),
+            Operation::DeletePolicy(it) => self.delete_policy(asked, it),
+            Operation::ListPolicies(it) => self.list_policies(asked, it),
+            Operation::GetPolicyKeys(it) => self.policy_keys(asked, it),
+            Operation::RegeneratePolicyKey(it) => self.regenerate_key(asked, it),
         }
     }
 
@@ -417,6 +445,13 @@ impl Operation {
             | Self::UpdateRule(SetRule { path, .. })
             | Self::GetRule(NamedRule { path, .. })
             | Self::DeleteRule(NamedRule { path, .. })
+            | Self::CreatePolicy(SetPolicy { path, .. })
+            | Self::UpdatePolicy(SetPolicy { path, .. })
+            | Self::GetPolicy(NamedPolicy { path, .. })
+            | Self::DeletePolicy(NamedPolicy { path, .. })
+            | Self::GetPolicyKeys(NamedPolicy { path, .. })
+            | Self::ListPolicies(PathOnly { path })
+            | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. })
             | Self::Explain(Explain { path, .. }) => Subject::Path(path.clone()),
             Self::BeginTransaction(_)
             | Self::Commit(_)
@@ -473,6 +508,9 @@ impl Notice {
             | Self::Subscriptions(_)
             | Self::Rule(_)
             | Self::Rules(_)
+            | Self::Policy(_)
+            | Self::Policies(_)
+            | Self::PolicyKeys(_)
             | Self::Explained(_) => {
                 let mut written = Vec::new();
                 self.write_body(&mut written);

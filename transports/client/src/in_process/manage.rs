@@ -102,6 +102,25 @@ pub(super) async fn manage(
                 other => return Err(unexpected(access, path, &other)),
             }
         }
+        Management::Policies => Managed::Policies(access.policies(path).await?),
+        Management::Policy(name) => Managed::Policies(vec![access.policy(path, &name).await?]),
+        Management::CreatePolicy(name, properties) => {
+            Managed::Policies(vec![access.create_policy(path, &name, properties).await?])
+        }
+        Management::UpdatePolicy(name, properties) => {
+            Managed::Policies(vec![access.update_policy(path, &name, properties).await?])
+        }
+        Management::DeletePolicy(name) => {
+            access.delete_policy(path, &name).await?;
+            Managed::Done
+        }
+        Management::PolicyKeys(name) => {
+            Managed::PolicyKeys(Box::new(access.policy_keys(path, &name).await?))
+        }
+        Management::RegenerateKey(name, which, key) => {
+            let keys = access.regenerate_key(path, &name, which, key).await?;
+            Managed::PolicyKeys(Box::new(keys))
+        }
     })
 }
 

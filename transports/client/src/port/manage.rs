@@ -8,6 +8,7 @@ use peeklock_core::description::{
 };
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
+use peeklock_core::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
 use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_core::time::Timestamp;
 
@@ -75,6 +76,21 @@ pub enum Management {
         /// Only messages enqueued before this instant; `None` is now.
         enqueued_before: Option<Timestamp>,
     },
+    /// Reads the policies of the queue or topic, without one of the namespace (SEC-02). Answer:
+    /// [`Managed::Policies`].
+    Policies,
+    /// Reads one of them. Answer: [`Managed::Policies`] with one.
+    Policy(Box<str>),
+    /// Creates a policy. Answer: [`Managed::Policies`] with one.
+    CreatePolicy(Box<str>, PolicyUpdate),
+    /// Changes a policy. Answer: [`Managed::Policies`] with one.
+    UpdatePolicy(Box<str>, PolicyUpdate),
+    /// Deletes a policy. Answer: [`Managed::Done`].
+    DeletePolicy(Box<str>),
+    /// Reads the keys of a policy. Answer: [`Managed::PolicyKeys`].
+    PolicyKeys(Box<str>),
+    /// Puts another key in the place of one, or the one given (SEC-09). Answer: [`Managed::PolicyKeys`].
+    RegenerateKey(Box<str>, WhichKey, Option<KeyText>),
 }
 
 /// How a description is changed.
@@ -122,4 +138,8 @@ pub enum Managed {
     Sessions(Vec<Arc<str>>),
     /// How many messages were removed.
     Deleted(u64),
+    /// Policies, in the order of their names.
+    Policies(Vec<PolicyDescription>),
+    /// A policy with its keys.
+    PolicyKeys(Box<PolicyKeys>),
 }

@@ -2,10 +2,10 @@
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
-use peeklock_core::contract::{Action, Right, Rights};
-use peeklock_core::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
-use peeklock_json::Instant;
-use serde::{Deserialize, Serialize};
+use peeklock_core::contract::Action;
+use peeklock_core::policies::{PolicyKeys, PolicyUpdate};
+use peeklock_json::{KeyForm, KeyName, PolicyKeysView, PolicyList, PolicyProperties, PolicyView};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::version::located;
@@ -15,116 +15,14 @@ use crate::error::{Answer, Problem, Refusal};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
 
-/// A policy, without its keys.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PolicyView {
-    name: String,
-    rights: Vec<RightName>,
-    #[schema(value_type = String)]
-    created_at: Instant,
-    #[schema(value_type = String)]
-    updated_at: Instant,
-}
-
-/// The policies of the namespace, a queue or a topic in the order of their names.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct PolicyList {
-    policies: Vec<PolicyView>,
-}
-
-/// A policy with its keys.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PolicyKeysView {
-    name: String,
-    rights: Vec<RightName>,
-    primary_key: String,
-    secondary_key: String,
-}
-
-/// What a policy is to have.
-#[derive(Default, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct PolicyForm {
-    /// `Manage` comes with the other two.
-    rights: Option<Vec<RightName>>,
-    /// 32 bytes in Base64; made if it is left out.
-    primary_key: Option<String>,
-    /// 32 bytes in Base64; made if it is left out.
-    secondary_key: Option<String>,
-}
-
 /// Which key is to be another one.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Regeneration {
     key: KeyName,
     /// The new key, 32 bytes in Base64; made if it is left out.
-    value: Option<String>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-enum RightName {
-    Send,
-    Listen,
-    Manage,
-}
-
-#[derive(Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-enum KeyName {
-    Primary,
-    Secondary,
-}
-
-impl RightName {
-    const fn right(self) -> Right {
-        match self {
-            Self::Send => Right::Send,
-            Self::Listen => Right::Listen,
-            Self::Manage => Right::Manage,
-        }
-    }
-
-    fn of(rights: Rights) -> Vec<Self> {
-        let all = [Self::Send, Self::Listen, Self::Manage];
-        all.into_iter().filter(|name| rights.contains(name.right())).collect()
-    }
-}
-
-impl From<PolicyDescription> for PolicyView {
-    fn from(policy: PolicyDescription) -> Self {
-        Self {
-            name: policy.name.to_string(),
-            rights: RightName::of(policy.rights),
-            created_at: Instant(policy.created_at),
-            updated_at: Instant(policy.updated_at),
-        }
-    }
-}
-
-impl From<PolicyKeys> for PolicyKeysView {
-    fn from(keys: PolicyKeys) -> Self {
-        Self {
-            name: keys.policy.name.to_string(),
-            rights: RightName::of(keys.policy.rights),
-            primary_key: keys.primary.reveal().to_owned(),
-            secondary_key: keys.secondary.reveal().to_owned(),
-        }
-    }
-}
-
-impl PolicyForm {
-    fn to_update(&self) -> Result<PolicyUpdate, Refusal> {
-        let key = |text: &Option<String>| text.as_deref().map(KeyText::parse).transpose();
-        let rights = self.rights.as_ref();
-        Ok(PolicyUpdate {
-            rights: rights.map(|names| names.iter().map(|name| name.right()).collect()),
-            primary_key: key(&self.primary_key)?,
-            secondary_key: key(&self.secondary_key)?,
-        })
-    }
+    #[schema(value_type = Option<String>)]
+    value: Option<KeyForm>,
 }
 
 /// List the policies, without their keys.
@@ -132,15 +30,14 @@ impl PolicyForm {
     responses((status = 200, body = PolicyList), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, owner: &str) -> Answer {
     let policies = exchange.access.policies(owner).await?;
-    let policies = policies.into_iter().map(PolicyView::from).collect();
-    Ok(json(StatusCode::OK, &PolicyList { policies }))
+    Ok(json(StatusCode::OK, &PolicyList::from(&*policies)))
 }
 
 /// Create a policy.
 ///
 /// From the first one on nobody is let in without a token, for good.
 #[utoipa::path(put, operation_id = "create_policy", path = "/policies/{policy}", tag = "policies",
-    params(("policy" = String, Path)), request_body = PolicyForm,
+    params(("policy" = String, Path)), request_body = PolicyProperties,
     responses((status = 201, body = PolicyView), (status = "default", body = Problem)))]
 pub(super) async fn create(
     exchange: &Exchange,
@@ -151,7 +48,7 @@ pub(super) async fn create(
     let owner = exchange.allow(Action::ChangePolicies, owner).await?;
     let properties = read(exchange, payload).await?;
     let policy = exchange.access.create_policy(&owner, name, properties).await?;
-    let response = json(StatusCode::CREATED, &PolicyView::from(policy));
+    let response = json(StatusCode::CREATED, &PolicyView::from(&policy));
     // The path of the request is that of the policy.
     let path = exchange.request.uri().path();
     let parent = path.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -165,14 +62,14 @@ pub(super) async fn create(
     responses((status = 200, body = PolicyView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange, owner: &str, name: &str) -> Answer {
     let policy = exchange.access.policy(owner, name).await?;
-    Ok(json(StatusCode::OK, &PolicyView::from(policy)))
+    Ok(json(StatusCode::OK, &PolicyView::from(&policy)))
 }
 
 /// Change the rights of a policy, or its keys; what is not named is kept.
 ///
 /// Tokens that rest on what has changed end at once.
 #[utoipa::path(patch, operation_id = "update_policy", path = "/policies/{policy}", tag = "policies",
-    params(("policy" = String, Path)), request_body = PolicyForm,
+    params(("policy" = String, Path)), request_body = PolicyProperties,
     responses((status = 200, body = PolicyView), (status = "default", body = Problem)))]
 pub(super) async fn update(
     exchange: &Exchange,
@@ -183,7 +80,7 @@ pub(super) async fn update(
     let owner = exchange.allow(Action::ChangePolicies, owner).await?;
     let properties = read(exchange, payload).await?;
     let policy = exchange.access.update_policy(&owner, name, properties).await?;
-    Ok(json(StatusCode::OK, &PolicyView::from(policy)))
+    Ok(json(StatusCode::OK, &PolicyView::from(&policy)))
 }
 
 /// Delete a policy; its tokens end at once.
@@ -216,7 +113,7 @@ pub(super) async fn keys(
 ) -> Answer {
     let owner = exchange.allow(Action::ReadKeys, owner).await?;
     body::discard(&exchange.site, &exchange.request, payload).await?;
-    Ok(told(exchange.access.policy_keys(&owner, name).await?))
+    Ok(told(&exchange.access.policy_keys(&owner, name).await?))
 }
 
 /// Put another key in the place of one; tokens that it has signed end at once, those of the other key do not.
@@ -232,20 +129,17 @@ pub(super) async fn regenerate(
     let owner = exchange.allow(Action::ChangePolicies, owner).await?;
     let (form, _room): (Regeneration, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    let which = match form.key {
-        KeyName::Primary => WhichKey::Primary,
-        KeyName::Secondary => WhichKey::Secondary,
-    };
-    let key = form.value.as_deref().map(KeyText::parse).transpose()?;
-    Ok(told(exchange.access.regenerate_key(&owner, name, which, key).await?))
+    let key = form.value.as_ref().map(KeyForm::to_key).transpose()?;
+    let keys = exchange.access.regenerate_key(&owner, name, form.key.into(), key).await?;
+    Ok(told(&keys))
 }
 
 async fn read(exchange: &Exchange, payload: &mut web::Payload) -> Result<PolicyUpdate, Refusal> {
-    let (form, _room): (PolicyForm, _) =
+    let (form, _room): (PolicyProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    form.to_update()
+    Ok(form.to_update()?)
 }
 
-fn told(keys: PolicyKeys) -> HttpResponse {
+fn told(keys: &PolicyKeys) -> HttpResponse {
     json(StatusCode::OK, &PolicyKeysView::from(keys))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
 use peeklock_core::contract::{Authorizer, Needs, Right, Rights};
 use peeklock_core::description::QueueUpdate;
-use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::client::Answer;
@@ -13,6 +13,8 @@ use super::security::OPERATIONS;
 use super::server::{Plan, Server};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// A key that each policy has had.
+const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 async fn start(config: SasConfig) -> Server {
@@ -53,17 +55,21 @@ async fn arrange(server: &Server) {
             let properties = PolicyUpdate {
                 rights: Some(rights_of(right)),
                 primary_key: KeyText::parse(KEY).ok(),
-                ..PolicyUpdate::default()
+                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
             };
             // Of an entity each has a name of its own, so that a name tells where it is.
             let name = format!("{}{}", right.name(), owner);
-            server.broker.create_policy(owner, &name, properties).await.ok();
+            if server.broker.create_policy(owner, &name, properties).await.is_ok() {
+                let which = WhichKey::Secondary;
+                server.broker.regenerate_key(owner, &name, which, None).await.unwrap();
+            }
         }
     }
 }
 
-/// SEC-05, SEC-08, SEC-12, SEC-13, SEC-14, HTP-02: every operation of the table with no token, with one of each right of the
-/// entity, of a sibling and of the namespace, with one that has expired, is signed wrongly, is for something else.
+/// SEC-05, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, HTP-02: every operation of the table with no token, with one of each right of the
+/// entity, of a sibling and of the namespace, with one that has expired, is signed wrongly or by a key that was regenerated, is for something
+/// else.
 #[tokio::test]
 async fn every_operation_against_every_token() {
     let server = start(SasConfig::closed()).await;
@@ -84,6 +90,7 @@ async fn every_operation_against_every_token() {
                     (good("http://localhost:5300/Orders/"), !of_namespace),
                     (good("sb://x/sibling"), false),
                     (sign(&name, LATER_KEY, "sb://x", latest), false),
+                    (sign(&name, RETIRED_KEY, "sb://x", latest), false),
                     (sign(&name, KEY, "sb://x", past), false),
                 ] {
                     arrange(&server).await;

@@ -12,10 +12,10 @@ use super::core::Lifeline;
 use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
 use crate::operation::{
-    CreateQueue, CreateSubscription, CreateTopic, DeleteDeferred, DeleteUnlocked, Explain, ListOf,
-    ListQueues, ListSessions, NamedRule, Notice, Operation, PathOnly, QueueProperties, Role,
-    RuleForm, SetRule, SubscriptionProperties, TopicProperties, UpdateQueue, UpdateSubscription,
-    UpdateTopic,
+    CreateQueue, CreateSubscription, CreateTopic, DeleteDeferred, DeleteUnlocked, Explain, KeyForm,
+    ListOf, ListQueues, ListSessions, NamedPolicy, NamedRule, Notice, Operation, PathOnly,
+    PolicyProperties, QueueProperties, RegeneratePolicyKey, Role, RuleForm, SetPolicy, SetRule,
+    SubscriptionProperties, TopicProperties, UpdateQueue, UpdateSubscription, UpdateTopic,
 };
 use std::sync::Arc;
 
@@ -124,6 +124,27 @@ fn operation(path: &str, asked: Management) -> Option<Operation> {
             let max_count = count_max;
             Operation::DeleteUnlocked(DeleteUnlocked { path, max_count, enqueued_before_utc })
         }
+        Management::Policies => Operation::ListPolicies(PathOnly { path }),
+        Management::Policy(name) => Operation::GetPolicy(NamedPolicy { path, name: name.into() }),
+        Management::CreatePolicy(name, update) => {
+            let properties = PolicyProperties::from(&update);
+            Operation::CreatePolicy(SetPolicy { path, name: name.into(), properties })
+        }
+        Management::UpdatePolicy(name, update) => {
+            let properties = PolicyProperties::from(&update);
+            Operation::UpdatePolicy(SetPolicy { path, name: name.into(), properties })
+        }
+        Management::DeletePolicy(name) => {
+            Operation::DeletePolicy(NamedPolicy { path, name: name.into() })
+        }
+        Management::PolicyKeys(name) => {
+            Operation::GetPolicyKeys(NamedPolicy { path, name: name.into() })
+        }
+        Management::RegenerateKey(name, which, value) => {
+            let value = value.as_ref().map(KeyForm::from);
+            let (name, key) = (name.into(), which.into());
+            Operation::RegeneratePolicyKey(RegeneratePolicyKey { path, name, key, value })
+        }
         // Asked over a link.
         Management::DeleteDeferred(_) => return None,
     })
@@ -150,6 +171,11 @@ fn managed(notice: Notice) -> Option<Managed> {
         Notice::Sessions(list) => {
             Managed::Sessions(list.session_ids.into_iter().map(Arc::from).collect())
         }
+        Notice::Policy(view) => Managed::Policies(vec![(*view).into()]),
+        Notice::Policies(list) => {
+            Managed::Policies(list.policies.into_iter().map(Into::into).collect())
+        }
+        Notice::PolicyKeys(view) => Managed::PolicyKeys(Box::new((*view).try_into().ok()?)),
         Notice::Deleted(deleted) => Managed::Deleted(deleted.count),
         _ => return None,
     })

@@ -5,12 +5,14 @@ use bytes::Bytes;
 use peeklock_client::Received;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::message::Message;
+use peeklock_core::policies::{PolicyDescription, PolicyKeys};
 use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_json::ReceivedView;
 
 use crate::frame::message::Outgoing;
 use crate::operation::{
-    ExplanationView, QueueView, RuleForm, SessionState, SubscriptionView, TopicView,
+    ExplanationView, PolicyKeysView, PolicyView, QueueView, RuleForm, SessionState,
+    SubscriptionView, TopicView,
 };
 
 /// Why a text is no message, or no rule.
@@ -70,6 +72,18 @@ pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String 
 #[must_use]
 pub fn topic_to_json(described: &DescribedTopic) -> String {
     written(&TopicView::from(described.clone()))
+}
+
+/// A policy as one line of JSON.
+#[must_use]
+pub fn policy_to_json(policy: &PolicyDescription) -> String {
+    written(&PolicyView::from(policy))
+}
+
+/// A policy with its keys as one line of JSON.
+#[must_use]
+pub fn policy_keys_to_json(keys: &PolicyKeys) -> String {
+    written(&PolicyKeysView::from(keys))
 }
 
 /// A subscription as one line of JSON.

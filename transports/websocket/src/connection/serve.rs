@@ -59,13 +59,13 @@ impl Conversation {
                 Turn::Flushed => {
                     (self.unflushed, self.pong_bytes) = (false, 0);
                     self.flushed();
-                    Ok(())
+                    self.welcome()
                 }
                 Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
                 Turn::Call(Call::Leave) => return Ended::Leave,
                 Turn::Tick => {
                     self.transactions.expire();
-                    self.tick(socket, beat)
+                    self.welcome().and_then(|()| self.tick(socket, beat))
                 }
                 Turn::Stop(grace) => {
                     self.begin_stop(grace);
@@ -81,6 +81,20 @@ impl Conversation {
             self.begin_apart();
             self.links.hand_over();
         }
+    }
+
+    /// Ends a connection without a token when everybody has to have one (SEC-17), and it was told all that it
+    /// waits for: who has made the first policy is told that, too.
+    fn welcome(&self) -> Result<(), Ended> {
+        let is_told = self.links.pending_count() == 0 && self.ready.is_empty() && !self.unflushed;
+        if !is_told || self.broker.allows_anonymous() {
+            return Ok(());
+        }
+        if self.access.principal().is_none_or(|principal| principal.token.is_some()) {
+            return Ok(());
+        }
+        let reason = "nobody is let in without a token any more";
+        Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
     }
 
     pub(super) async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {

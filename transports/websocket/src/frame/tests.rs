@@ -2,6 +2,7 @@
 
 mod forwarded;
 mod overlays;
+mod policies;
 mod topics;
 
 use bytes::Bytes;
@@ -328,6 +329,56 @@ fn bytes_of(hexadecimal: &str) -> Bytes {
     digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
+/// A golden frame of each of these, as it would be written now; what one encoding says, the other says too.
+fn golden_of(operations: Vec<Operation>, notices: Vec<Notice>) -> String {
+    let mut text = String::new();
+    let mut add = |json: &Bytes, binary: &Bytes| {
+        text.push_str(std::str::from_utf8(json).unwrap());
+        text.push('\n');
+        text.push_str(&hexadecimal(binary));
+        text.push('\n');
+    };
+    for (id, operation) in (1..).zip(operations) {
+        let requests = [Request { id, operation }];
+        let [json, binary] =
+            [Encoding::Json, Encoding::Binary].map(|it| client_frame(it, 3, &requests));
+        // What one encoding says, the other says too.
+        for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
+            let (seen, requests) = read_client(encoding, bytes);
+            assert_eq!(client_frame(Encoding::Binary, seen, &requests), binary, "{json:?}");
+        }
+        add(&json, &binary);
+    }
+    for (id, notice) in (1..).zip(notices) {
+        let [json, binary] = [Encoding::Json, Encoding::Binary]
+            .map(|it| server_frame(it, 5, vec![Item { id, notice: notice.clone() }]));
+        for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
+            let frame = of_client::decode(encoding, bytes).unwrap();
+            assert_eq!(server_frame(Encoding::Json, 5, frame.items), json);
+        }
+        add(&json, &binary);
+    }
+    text
+}
+
+/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+fn assert_no_part_is_carried_out(operations: &[Operation]) {
+    for encoding in Encoding::ALL {
+        for (id, operation) in (1..).zip(operations) {
+            let whole = client_frame(encoding, 3, &[Request { id, operation: operation.clone() }]);
+            for length in 0..whole.len() {
+                let read = ClientFrame::decode(encoding, &whole.slice(..length));
+                assert!(
+                    read.is_err()
+                        || read.is_ok_and(|frame| frame.requests.iter().all(Result::is_err)),
+                    "{id} cut to {length} of {} bytes",
+                    whole.len()
+                );
+            }
+        }
+    }
+}
+
 /// Every golden frame, as it would be written now.
 fn golden_now() -> String {
     let mut text = String::new();
@@ -386,10 +437,10 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
 /// Every kind has a golden frame.
 #[test]
 fn no_kind_is_forgotten() {
-    let all = operations().into_iter().chain(topics::operations());
+    let all = operations().into_iter().chain(topics::operations()).chain(policies::operations());
     let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
     assert!(Operation::NAMES.iter().all(|(code, _)| codes.contains(code)));
-    let all = notices().into_iter().chain(topics::notices());
+    let all = notices().into_iter().chain(topics::notices()).chain(policies::notices());
     let codes: Vec<u8> = all.map(|notice| notice.code()).collect();
     assert!(Notice::NAMES.iter().all(|(code, _)| codes.contains(code)));
 }
@@ -425,12 +476,13 @@ fn mutations_do_no_harm() {
     let mut random = Random::new(1);
     for encoding in Encoding::ALL {
         let frames: Vec<Bytes> = (1..)
-            .zip(operations().into_iter().chain(topics::operations()))
+            .zip(operations().into_iter().chain(topics::operations()).chain(policies::operations()))
             .map(|(id, operation)| client_frame(encoding, 3, &[Request { id, operation }]))
             .chain(
                 notices()
                     .into_iter()
                     .chain(topics::notices())
+                    .chain(policies::notices())
                     .map(|notice| server_frame(encoding, 3, vec![Item { id: 1, notice }])),
             )
             .collect();

@@ -51,7 +51,11 @@ impl Client {
     }
 
     pub async fn hello(address: SocketAddr, hello: Json) -> Self {
-        let mut socket = upgrade_json(address).await;
+        Self::hello_over(upgrade_json(address).await, hello).await
+    }
+
+    /// Says hello over a socket that was upgraded for JSON.
+    pub async fn hello_over(mut socket: Socket, hello: Json) -> Self {
         let frame = json!({ "requests": [{ "id": 1, "hello": hello }] });
         socket.send(Message::text(frame.to_string())).await.unwrap();
         let mut client =

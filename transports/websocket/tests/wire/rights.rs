@@ -11,7 +11,7 @@ use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::{Client, upgrade};
 use super::server::{Plan, Server, run};
 
 /// Grants the rights that the token names.
@@ -39,6 +39,7 @@ fn requests() -> Vec<(&'static str, Value, Action)> {
     let rule =
         json!({ "path": subscription, "rule": { "name": "r", "filter": { "type": "true" } } });
     let named = json!({ "path": subscription, "name": "r" });
+    let named_policy = json!({ "path": "absent", "name": "p" });
     vec![
         ("send", messages.clone(), Action::Send),
         ("sendBatch", messages, Action::Send),
@@ -90,6 +91,17 @@ fn requests() -> Vec<(&'static str, Value, Action)> {
         ("getRule", named, Action::ReadRules),
         ("listRules", json!({ "path": subscription }), Action::ReadRules),
         ("explain", json!({ "path": subscription, "message": { "body": "a" } }), Action::ReadRules),
+        ("createPolicy", named_policy.clone(), Action::ChangePolicies),
+        ("updatePolicy", named_policy.clone(), Action::ChangePolicies),
+        ("deletePolicy", named_policy.clone(), Action::ChangePolicies),
+        (
+            "regeneratePolicyKey",
+            json!({ "path": "absent", "name": "p", "key": "primary" }),
+            Action::ChangePolicies,
+        ),
+        ("getPolicyKeys", named_policy.clone(), Action::ReadKeys),
+        ("getPolicy", named_policy, Action::ReadPolicies),
+        ("listPolicies", json!({ "path": "absent" }), Action::ReadPolicies),
     ]
 }
 
@@ -181,9 +193,9 @@ fn links_without_deliveries_are_told_that_what_was_granted_is_over() {
 }
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// SEC-05, SEC-08, SEC-12, SEC-13, SEC-14, SEC-15: every request with no right, and with a token of each right of the
-/// namespace, of the entity and of a sibling; with one that has expired, is signed wrongly, is for something
-/// else. Only the first is carried out, on links that were there before.
+/// SEC-05, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, SEC-15: every request with no right, and with a token of each right of the
+/// namespace, of the entity and of a sibling; with one that has expired, is signed wrongly or by a key that
+/// was regenerated, is for something else. Only the first is carried out, on links that were there before.
 #[test]
 fn every_request_against_every_token() {
     run(async {
@@ -206,6 +218,13 @@ fn every_request_against_every_token() {
                 server.broker.create_policy(owner, &name, properties).await.unwrap();
             }
         }
+        let gone = PolicyUpdate {
+            rights: Some(Rights::ALL),
+            primary_key: KeyText::parse(KEY).ok(),
+            ..PolicyUpdate::default()
+        };
+        server.broker.create_policy("", "Regenerated", gone).await.unwrap();
+        server.broker.regenerate_key("", "Regenerated", WhichKey::Primary, None).await.unwrap();
         let good = |name: &str, audience: &str| sign(name, KEY, audience, Timestamp::NEVER);
         let hello = json!({ "token": good("Manage", "sb://x") });
         let mut client = Client::hello(server.address, hello).await;
@@ -220,6 +239,7 @@ fn every_request_against_every_token() {
             wrong(sign("Manage", KEY, "sb://x", Timestamp::from_unix_ms(1_000))),
             wrong(sign("Manage", "another key", "sb://x", Timestamp::NEVER)),
             wrong(good("Managesibling", "sb://x")),
+            wrong(good("Regenerated", "sb://x")),
             wrong("Bearer eyJh.eyJp.c2ln".to_owned()),
             wrong(String::new()),
             all(good("Manage", "sb://x/")),
@@ -248,6 +268,68 @@ fn every_request_against_every_token() {
         server.broker.regenerate_key("q", "Manageq", WhichKey::Primary, None).await.unwrap();
         let answer = ask(&server, &mut client, "getQueue", json!({ "path": "q" })).await;
         assert!(answer.to_string().contains("\"Unauthorized\""), "SEC-09");
+        server.stop().await;
+    });
+}
+
+/// SEC-17: who makes the first policy without a token is told that it is made, and then the connections without one are
+/// ended, those without links, too; one with a token goes on.
+#[test]
+fn connections_without_a_token_are_closed_when_everybody_needs_one() {
+    run(async {
+        let policies = Policies::new();
+        let mut plan = Plan::new();
+        plan.authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::open_on_loopback()));
+        plan.policies = Some(policies);
+        let server = plan.start().await;
+        let mut first = Client::open(server.address).await;
+        // A heartbeat of a second: what has nothing to hear looks as often.
+        let idle = json!({ "heartbeatSeconds": 1 });
+        let mut idle = Client::hello(server.address, idle).await;
+        let mut receiver = Client::open(server.address).await;
+        let attach = json!({ "link": 1, "path": "q", "role": "receiver", "credit": 1 });
+        assert!(receiver.ask("attach", attach).await.get("done").is_some());
+        let properties = json!({ "rights": ["Send", "Listen", "Manage"], "primaryKey": KEY });
+        let create = json!({ "path": "", "name": "boss", "properties": properties });
+        // Anybody is let in who comes with a token; it is judged when something is asked for.
+        let token = sign("boss", KEY, "sb://x", Timestamp::NEVER);
+        let mut signed = Client::hello(server.address, json!({ "token": token })).await;
+        let created = first.ask("createPolicy", create).await;
+        assert_eq!(created["policy"]["name"], "boss", "{created}");
+        assert_eq!(receiver.pushed("detached").await["error"]["condition"], "Unauthorized");
+        for client in [&mut first, &mut receiver, &mut idle] {
+            let (code, reason) = client.closed().await.unwrap();
+            assert!(code == 4001 && reason.contains("without a token"), "{code} {reason}");
+        }
+        let answer = signed.ask("getQueue", json!({ "path": "q" })).await;
+        assert_eq!(answer["queue"]["path"], "q", "{answer}");
+        server.stop().await;
+    });
+}
+
+/// SEC-17: who comes by a proxy is not of this machine, wherever the proxy is: the headers of the upgrade tell, and without a
+/// token nothing is allowed over it.
+#[test]
+fn a_connection_by_a_proxy_is_not_of_this_machine() {
+    run(async {
+        let policies = Policies::new();
+        let mut plan = Plan::new();
+        plan.authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::open_on_loopback()));
+        plan.policies = Some(policies);
+        let server = plan.start().await;
+        for (name, value, is_let_in) in [
+            ("x-peeklock-test", "203.0.113.7", true),
+            ("x-forwarded-for", "203.0.113.7", false),
+            ("forwarded", "for=203.0.113.7", false),
+        ] {
+            let headers = [("sec-websocket-protocol", "peeklock.v1.json"), (name, value)];
+            let socket = upgrade(server.address, "/", &headers).await.unwrap();
+            let mut client = Client::hello_over(socket, json!({})).await;
+            let answer = ask(&server, &mut client, "getQueue", json!({ "path": "q" })).await;
+            assert_eq!(answer.get("queue").is_some(), is_let_in, "{name}: {answer}");
+            let refused = answer["error"]["condition"] == "Unauthorized";
+            assert_eq!(refused, !is_let_in, "{name}: {answer}");
+        }
         server.stop().await;
     });
 }

@@ -106,42 +106,10 @@ pub(super) fn notices() -> Vec<Notice> {
     ]
 }
 
-/// Every golden frame, as it would be written now.
-fn golden_now() -> String {
-    let mut text = String::new();
-    let mut add = |json: &Bytes, binary: &Bytes| {
-        text.push_str(std::str::from_utf8(json).unwrap());
-        text.push('\n');
-        text.push_str(&hexadecimal(binary));
-        text.push('\n');
-    };
-    for (id, operation) in (1..).zip(operations()) {
-        let requests = [Request { id, operation }];
-        let [json, binary] =
-            [Encoding::Json, Encoding::Binary].map(|it| client_frame(it, 3, &requests));
-        // What one encoding says, the other says too.
-        for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
-            let (seen, requests) = read_client(encoding, bytes);
-            assert_eq!(client_frame(Encoding::Binary, seen, &requests), binary, "{json:?}");
-        }
-        add(&json, &binary);
-    }
-    for (id, notice) in (1..).zip(notices()) {
-        let [json, binary] = [Encoding::Json, Encoding::Binary]
-            .map(|it| server_frame(it, 5, vec![Item { id, notice: notice.clone() }]));
-        for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
-            let frame = of_client::decode(encoding, bytes).unwrap();
-            assert_eq!(server_frame(Encoding::Json, 5, frame.items), json);
-        }
-        add(&json, &binary);
-    }
-    text
-}
-
 /// The frames are those that were released.
 #[test]
 fn frames_of_topics_are_written_as_the_golden_ones() {
-    let now = golden_now();
+    let now = golden_of(operations(), notices());
     for (now, golden) in now.lines().zip(GOLDEN.lines()) {
         assert_eq!(now, golden);
     }
@@ -151,20 +119,7 @@ fn frames_of_topics_are_written_as_the_golden_ones() {
 /// Of a frame that is cut anywhere nothing is carried out that was not whole.
 #[test]
 fn every_truncation_of_a_frame_of_topics_is_an_error() {
-    for encoding in Encoding::ALL {
-        for (id, operation) in (1..).zip(operations()) {
-            let whole = client_frame(encoding, 3, &[Request { id, operation }]);
-            for length in 0..whole.len() {
-                let read = ClientFrame::decode(encoding, &whole.slice(..length));
-                assert!(
-                    read.is_err()
-                        || read.is_ok_and(|frame| frame.requests.iter().all(Result::is_err)),
-                    "{id} cut to {length} of {} bytes",
-                    whole.len()
-                );
-            }
-        }
-    }
+    assert_no_part_is_carried_out(&operations());
 }
 
 /// A request with something unknown in it is refused alone, and its neighbours are carried out.

@@ -1,0 +1,73 @@
+//! `peeklock connection-string`: what clients are given to reach the broker (SEC-18, SEC-25).
+
+use clap::Args;
+use peeklock::auth_sas::ConnectionString;
+use peeklock::policies::ROOT_POLICY;
+use serde_json::json;
+
+use super::connect::{Common, Output, Patience};
+use super::policy::KeyFlag;
+use super::terminal::object;
+use super::{Failure, say};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock connection-string                                  that of the first policy
+  peeklock connection-string --data-dir /var/lib/peeklock     the same of a service
+  peeklock connection-string --entity orders --policy shop
+  PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string) peeklock top
+
+Without --policy nothing is asked of the broker: it is read from `root.connection-string` in its data directory, which its \
+owner alone can read (default: ./data). With --policy the broker is asked for the keys, which takes the right Manage; once \
+they were told, nobody is let in without a token, for good.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ConnectionStringFlags {
+    /// Queue or topic that it is for [default: everything]
+    #[arg(long, value_name = "PATH")]
+    entity: Option<String>,
+    /// Policy of that entity, or without one of the namespace [default: the first one of the namespace]
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Which of its keys
+    #[arg(long, value_name = "KEY", default_value = "primary", requires = "policy")]
+    key: KeyFlag,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
+    let Some(policy) = &flags.policy else {
+        let mut string = flags.common.first_key()?;
+        if let Some(entity) = &flags.entity {
+            string = string.at_entity(entity.trim_matches('/'));
+        }
+        return say(&told(&string, ROOT_POLICY, flags.common.output));
+    };
+    let endpoint = flags.common.endpoint()?;
+    flags.common.run(Patience::Limited, async |session| {
+        let owner = flags.entity.as_deref().unwrap_or_default();
+        let keys = session.client.admin().policy_keys(owner, policy).await?;
+        let key = flags.key.of(&keys);
+        let mut string =
+            ConnectionString::of_key(endpoint.clone(), &keys.policy.name, key.reveal())
+                .without_tls();
+        if let Some(entity) = &flags.entity {
+            string = string.at_entity(entity.trim_matches('/'));
+        }
+        session.out.say(&told(&string, &keys.policy.name, flags.common.output))
+    })
+}
+
+fn told(string: &ConnectionString, policy: &str, output: Output) -> String {
+    let text = string.reveal();
+    if output == Output::Table {
+        return format!("{text}\n");
+    }
+    object(&json!({ "policy": policy, "connectionString": text }).to_string(), output)
+}

@@ -1,0 +1,177 @@
+//! `peeklock policy`: who may do what, by name and key.
+
+mod create;
+mod delete;
+mod keys;
+mod list;
+mod regenerate;
+mod show;
+
+use clap::{Args, Subcommand, ValueEnum};
+use peeklock::contract::{Right, Rights};
+use peeklock::policies::{KeyText, PolicyKeys, WhichKey};
+use peeklock::websocket::client::policy_keys_to_json;
+
+use super::Failure;
+use super::connect::{Common, Output, Session};
+use super::terminal::{object, sheet};
+
+pub const HELP: &str = "\
+Examples:
+  peeklock policy create shop --entity orders --right send
+  peeklock connection-string --entity orders --policy shop    what to give to the shop
+  peeklock policy list --entity orders
+  peeklock policy regenerate shop --entity orders --key primary
+  peeklock policy delete shop --entity orders
+  peeklock policy list --data-dir /var/lib/peeklock           by the first key of a broker on this machine
+
+A policy has a name, rights and two keys. Whoever signs with one of its keys has its rights on the queue or topic that it \
+belongs to, or on everything without --entity. From the first one on nobody is let in without a token, for good: the \
+first key is in the data directory of the broker, and --data-dir takes it from there.
+
+`peeklock policy COMMAND --help` has all flags.";
+
+#[derive(Subcommand)]
+pub enum PolicyCommand {
+    /// Create a policy; its keys are made by the broker
+    #[command(after_help = create::HELP)]
+    Create(create::CreateFlags),
+    /// List the policies, without their keys
+    #[command(after_help = list::HELP, visible_alias = "ls")]
+    List(list::ListFlags),
+    /// Show a policy, without its keys
+    #[command(after_help = show::HELP)]
+    Show(show::ShowFlags),
+    /// Show the keys of a policy
+    #[command(after_help = keys::HELP)]
+    Keys(keys::KeysFlags),
+    /// Put another key in the place of one; what was granted by the old one ends
+    #[command(after_help = regenerate::HELP)]
+    Regenerate(regenerate::RegenerateFlags),
+    /// Delete a policy; what was granted by it ends. Asks
+    #[command(after_help = delete::HELP)]
+    Delete(delete::DeleteFlags),
+}
+
+/// A policy of an entity.
+#[derive(Args)]
+pub struct Named {
+    /// Name of the policy
+    #[arg(value_name = "POLICY")]
+    pub name: String,
+    #[command(flatten)]
+    pub owner: Owner,
+}
+
+/// Whose policies.
+#[derive(Args)]
+pub struct Owner {
+    /// Queue or topic that the policy belongs to [default: the namespace]
+    #[arg(long, value_name = "PATH")]
+    entity: Option<String>,
+}
+
+impl Owner {
+    /// Its path; that of the namespace is empty.
+    pub fn path(&self) -> &str {
+        self.entity.as_deref().unwrap_or_default()
+    }
+
+    /// What to call it.
+    pub fn shown(&self) -> String {
+        match &self.entity {
+            Some(path) => format!("`{}`", super::terminal::line(path)),
+            None => "the namespace".to_owned(),
+        }
+    }
+}
+
+/// A right, as it is written on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RightFlag {
+    /// To send
+    Send,
+    /// To receive, and to look at messages
+    Listen,
+    /// To do everything; comes with the other two
+    Manage,
+}
+
+impl RightFlag {
+    const fn right(self) -> Right {
+        match self {
+            Self::Send => Right::Send,
+            Self::Listen => Right::Listen,
+            Self::Manage => Right::Manage,
+        }
+    }
+
+    /// All of them together.
+    fn rights(flags: &[Self]) -> Rights {
+        if flags.contains(&Self::Manage) {
+            return Rights::ALL;
+        }
+        flags.iter().map(|flag| flag.right()).collect()
+    }
+}
+
+/// One of the two keys.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum KeyFlag {
+    /// The primary key
+    Primary,
+    /// The secondary key
+    Secondary,
+}
+
+impl KeyFlag {
+    pub const fn which(self) -> WhichKey {
+        match self {
+            Self::Primary => WhichKey::Primary,
+            Self::Secondary => WhichKey::Secondary,
+        }
+    }
+
+    /// That one of a policy.
+    pub const fn of(self, keys: &PolicyKeys) -> &KeyText {
+        match self {
+            Self::Primary => &keys.primary,
+            Self::Secondary => &keys.secondary,
+        }
+    }
+}
+
+pub fn run(command: &PolicyCommand) -> Result<(), Failure> {
+    match command {
+        PolicyCommand::Create(flags) => create::run(flags),
+        PolicyCommand::List(flags) => list::run(flags),
+        PolicyCommand::Show(flags) => show::run(flags),
+        PolicyCommand::Keys(flags) => keys::run(flags),
+        PolicyCommand::Regenerate(flags) => regenerate::run(flags),
+        PolicyCommand::Delete(flags) => delete::run(flags),
+    }
+}
+
+/// The names of rights, for people.
+fn names(rights: Rights) -> String {
+    let names: Vec<&str> = Right::ALL
+        .into_iter()
+        .filter(|right| rights.contains(*right))
+        .map(|right| right.name())
+        .collect();
+    names.join(", ")
+}
+
+/// Tells the keys, in the form that was asked for.
+fn tell_keys(keys: &PolicyKeys, common: &Common, session: &Session) -> Result<(), Failure> {
+    if common.output != Output::Table {
+        return session.out.say(&object(&policy_keys_to_json(keys), common.output));
+    }
+    let rows = [
+        ("policy", keys.policy.name.to_string()),
+        ("rights", names(keys.policy.rights)),
+        ("primary key", keys.primary.reveal().to_owned()),
+        ("secondary key", keys.secondary.reveal().to_owned()),
+    ];
+    session.out.say(&sheet(&rows, &session.out))
+}

@@ -1,0 +1,59 @@
+//! `peeklock policy create`
+
+use clap::Args;
+use peeklock::condition::Condition;
+use peeklock::policies::PolicyUpdate;
+use peeklock::websocket::client::policy_to_json;
+
+use super::super::Failure;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{line, object};
+use super::{Named, RightFlag};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock policy create shop --entity orders --right send
+  peeklock policy create worker --entity orders --right send --right listen
+  peeklock policy create admin --right manage                  for everything there is
+
+The keys are made by the broker, and told by `peeklock policy keys` and `peeklock connection-string`.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct CreateFlags {
+    #[command(flatten)]
+    named: Named,
+    /// Right that it gives; can be repeated
+    #[arg(long = "right", value_name = "RIGHT", required = true)]
+    rights: Vec<RightFlag>,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let Named { name, owner } = &flags.named;
+        let rights = Some(RightFlag::rights(&flags.rights));
+        let properties = PolicyUpdate { rights, ..PolicyUpdate::default() };
+        let admin = session.client.admin();
+        let policy =
+            admin.create_policy(owner.path(), name, properties).await.map_err(|error| {
+                let exists = error.condition() == Condition::EntityAlreadyExists;
+                let failure = Failure::from(error);
+                if exists {
+                    return failure
+                        .hint("`peeklock policy delete` makes room for another one of its name");
+                }
+                failure
+            })?;
+        if flags.common.output == Output::Table {
+            let text = format!("policy `{}` of {} created\n", line(&policy.name), owner.shown());
+            return session.out.say(&text);
+        }
+        session.out.say(&object(&policy_to_json(&policy), flags.common.output))
+    })
+}

@@ -1,0 +1,36 @@
+//! `peeklock policy keys`
+
+use clap::Args;
+
+use super::super::Failure;
+use super::super::connect::{Common, Patience};
+use super::{Named, tell_keys};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock policy keys shop --entity orders
+  peeklock policy keys shop --entity orders -o json | jq -r .primaryKey
+
+Whoever has a key has the rights of the policy. Once a key was told, nobody is let in without a token, for good. \
+`peeklock connection-string` has the key in the form that clients take.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct KeysFlags {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &KeysFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let Named { name, owner } = &flags.named;
+        let keys = session.client.admin().policy_keys(owner.path(), name).await?;
+        tell_keys(&keys, &flags.common, session)
+    })
+}

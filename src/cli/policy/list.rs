@@ -1,0 +1,63 @@
+//! `peeklock policy list`
+
+use clap::Args;
+use peeklock::websocket::client::policy_to_json;
+
+use super::super::Failure;
+use super::super::connect::{Common, Output, Patience};
+use super::super::message::{Form, Writer};
+use super::super::terminal::{Cell, Table, Wrote, note};
+use super::{Owner, names};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock policy list                       those of the namespace
+  peeklock policy list --entity orders
+  peeklock policy list -o ndjson | jq -r .name
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ListFlags {
+    #[command(flatten)]
+    owner: Owner,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &ListFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let policies = session.client.admin().policies(flags.owner.path()).await?;
+        let form = match flags.common.output {
+            Output::Table if policies.is_empty() => {
+                note("there are no policies; `peeklock policy create shop --right send` makes one");
+                return Ok(());
+            }
+            Output::Table => {
+                let heads = ["POLICY", "RIGHTS", "CREATED", "UPDATED"];
+                let mut table = Table::new(&heads, 0, session.out.colours);
+                for policy in &policies {
+                    table.row(vec![
+                        Cell::Text(policy.name.to_string()),
+                        Cell::Text(names(policy.rights)),
+                        Cell::Text(policy.created_at.to_string()),
+                        Cell::Text(policy.updated_at.to_string()),
+                    ]);
+                }
+                return session.out.say(&table.text(&session.out).0);
+            }
+            Output::Json => Form::Json,
+            Output::Ndjson => Form::Ndjson,
+        };
+        let mut writer = Writer::new(session.out, form);
+        for policy in &policies {
+            if writer.object(&policy_to_json(policy))? == Wrote::Gone {
+                return Ok(());
+            }
+        }
+        writer.end()
+    })
+}

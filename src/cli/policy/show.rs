@@ -1,0 +1,45 @@
+//! `peeklock policy show`
+
+use clap::Args;
+use peeklock::websocket::client::policy_to_json;
+
+use super::super::Failure;
+use super::super::connect::{Common, Output, Patience};
+use super::super::terminal::{object, sheet};
+use super::{Named, names};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock policy show RootManageSharedAccessKey
+  peeklock policy show shop --entity orders -o json | jq .rights
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ShowFlags {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let Named { name, owner } = &flags.named;
+        let policy = session.client.admin().policy(owner.path(), name).await?;
+        if flags.common.output != Output::Table {
+            return session.out.say(&object(&policy_to_json(&policy), flags.common.output));
+        }
+        let rows = [
+            ("policy", policy.name.to_string()),
+            ("of", owner.shown()),
+            ("rights", names(policy.rights)),
+            ("created", policy.created_at.to_string()),
+            ("updated", policy.updated_at.to_string()),
+        ];
+        session.out.say(&sheet(&rows, &session.out))
+    })
+}

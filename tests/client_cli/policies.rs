@@ -1,0 +1,128 @@
+//! `peeklock policy`, `connection-string`
+
+use serde_json::Value;
+
+use super::broker::Broker;
+use super::program::{Ended, Program};
+
+const ROOT: &str = "RootManageSharedAccessKey";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// The program with a connection string, and told nothing else.
+fn with_string(string: &str, arguments: &[&str]) -> Ended {
+    Program::new(arguments).variable("PEEKLOCK_CONNECTION_STRING", string.trim()).run()
+}
+
+/// SEC-01, SEC-02, SEC-09, SEC-17: policies are created, listed, shown and deleted, keys told and regenerated, and
+/// what signs with a key does what the policy gives, as long as the key lasts.
+#[test]
+fn policies_are_managed_and_their_connection_strings_let_clients_in() {
+    let broker = Broker::with_queue(&[]);
+    // Nothing to show is needed up to here, and the answer still comes.
+    let first = broker.ok(&["connection-string", "--policy", ROOT]);
+    assert!(
+        first.starts_with(&format!(
+            "Endpoint=sb://{};SharedAccessKeyName={ROOT};",
+            broker.address()
+        )) && first.ends_with(";UseDevelopmentEmulator=true\n"),
+        "{first}"
+    );
+    let (_, log) = broker.ends(1, &["policy", "list"]);
+    assert!(log.contains("--data-dir"), "{log}");
+    let root = |code: i32, arguments: &[&str]| {
+        let ended = with_string(&first, arguments);
+        assert_eq!(ended.code, code, "{arguments:?}\n{}\n{}", ended.out, ended.log);
+        ended
+    };
+    let ok = |arguments: &[&str]| root(0, arguments).out;
+
+    let shop = ["policy", "create", "shop", "--entity", "orders", "--right", "send"];
+    assert_eq!(ok(&shop), "policy `shop` of `orders` created\n");
+    assert!(root(5, &shop).log.contains("policy delete"));
+    let boss = json(&ok(&["policy", "create", "boss", "--right", "manage", "-o", "json"]));
+    assert_eq!(boss["rights"], serde_json::json!(["Send", "Listen", "Manage"]));
+    root(2, &["policy", "create", "none"]);
+
+    let list = ok(&["policy", "list"]);
+    let lines: Vec<_> = list.lines().map(words).collect();
+    assert_eq!(lines[0], ["POLICY", "RIGHTS", "CREATED", "UPDATED"]);
+    assert_eq!(lines[1][0], "boss");
+    assert_eq!(lines[2][..4], [ROOT, "Send,", "Listen,", "Manage"]);
+    let column = |line: &str, word: &str| line.find(word).unwrap();
+    let all: Vec<&str> = list.lines().collect();
+    assert_eq!(column(all[0], "RIGHTS"), column(all[1], "Send"), "{list}");
+    assert_eq!(column(all[1], "Send"), column(all[2], "Send"), "{list}");
+    let of_orders = json(&ok(&["policy", "ls", "--entity", "orders", "-o", "json"]));
+    assert_eq!((&of_orders[0]["name"], of_orders.as_array().unwrap().len()), (&"shop".into(), 1));
+    let shown = ok(&["policy", "show", "shop", "--entity", "orders"]);
+    assert!(shown.lines().any(|line| words(line) == ["rights", "Send"]), "{shown}");
+
+    let keys = || json(&ok(&["policy", "keys", "shop", "--entity", "orders", "-o", "ndjson"]));
+    let before = keys();
+    let string = |key: &str| {
+        ok(&["connection-string", "--entity", "orders", "--policy", "shop", "--key", key])
+    };
+    let (primary, secondary) = (string("primary"), string("secondary"));
+    let key = before["primaryKey"].as_str().unwrap();
+    assert!(primary.contains(&format!("SharedAccessKey={key};EntityPath=orders;")), "{primary}");
+    for text in [&list, &shown] {
+        assert!(!text.contains(key), "keys are told by `keys` alone");
+    }
+    for client in [&primary, &secondary] {
+        assert_eq!(with_string(client, &["send", "orders", "one"]).code, 0);
+        let ended = with_string(client, &["receive", "orders"]);
+        assert!(ended.code == 1 && ended.log.contains("Unauthorized"), "{}", ended.log);
+    }
+    ok(&["policy", "regenerate", "shop", "--entity", "orders", "--key", "primary"]);
+    let after = keys();
+    assert_ne!(after["primaryKey"], before["primaryKey"]);
+    assert_eq!(after["secondaryKey"], before["secondaryKey"]);
+    assert_eq!(with_string(&primary, &["send", "orders", "two"]).code, 1);
+    assert_eq!(with_string(&secondary, &["send", "orders", "two"]).code, 0);
+
+    let delete = ["policy", "delete", "shop", "--entity", "orders"];
+    assert!(root(2, &delete).log.contains("--yes"));
+    assert_eq!(ok(&[&delete[..], &["--yes"]].concat()), "policy `shop` of `orders` deleted\n");
+    root(4, &[&delete[..], &["--yes"]].concat());
+    ok(&[&delete[..], &["--yes", "--if-exists"]].concat());
+    assert_eq!(with_string(&secondary, &["send", "orders", "three"]).code, 1);
+    root(4, &["policy", "list", "--entity", "absent"]);
+}
+
+/// SEC-25: on the machine of the broker the first key is at hand, also when nobody is let in without one.
+#[test]
+fn the_first_key_is_taken_from_the_data_directory() {
+    let closed = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
+    let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/client-cli-first-key");
+    if std::path::Path::new(directory).exists() {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+    let broker = Broker::start_in(directory, &closed);
+    let at = |code: i32, arguments: &[&str]| {
+        let ended = Program::new(&[arguments, &["--data-dir", directory]].concat()).run();
+        assert_eq!(ended.code, code, "{arguments:?}\n{}\n{}", ended.out, ended.log);
+        ended.out
+    };
+    let file = std::fs::read_to_string(format!("{directory}/root.connection-string")).unwrap();
+    assert_eq!(at(0, &["connection-string"]), file);
+    let told = json(&at(0, &["connection-string", "--entity", "/orders/", "-o", "json"]));
+    assert_eq!(told["policy"], ROOT);
+    assert!(told["connectionString"].as_str().unwrap().contains(";EntityPath=orders;"), "{told}");
+    let keys = json(&at(0, &["policy", "keys", ROOT, "-o", "json"]));
+    assert!(file.contains(keys["primaryKey"].as_str().unwrap()));
+    at(0, &["queue", "create", "orders"]);
+    let made = at(0, &["policy", "create", "shop", "--entity", "orders", "--right", "listen"]);
+    assert!(made.contains("created"), "{made}");
+    let elsewhere = Program::new(&["policy", "list", "--data-dir", "/absent"]).run();
+    assert!(elsewhere.code == 4 && elsewhere.log.contains("/absent"), "{}", elsewhere.log);
+    let both = ["queue", "list", "--url", "ws://a:1", "--data-dir", directory];
+    assert_eq!(Program::new(&both).run().code, 2);
+    drop(broker);
+}

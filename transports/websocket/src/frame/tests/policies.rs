@@ -1,0 +1,71 @@
+//! The frames of policies.
+
+use super::*;
+use crate::operation::{KeyName, PolicyProperties};
+
+/// As `golden.txt`, of these kinds.
+const GOLDEN: &str = include_str!("../golden_policies.txt");
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).unwrap()
+}
+
+/// One request of each kind.
+pub(super) fn operations() -> Vec<Operation> {
+    let named = || NamedPolicy { path: "orders".into(), name: "shop".into() };
+    let set = |json: &str| {
+        let properties: PolicyProperties = read(json);
+        SetPolicy { path: "orders".into(), name: "shop".into(), properties }
+    };
+    let regenerate =
+        |key, value| RegeneratePolicyKey { path: String::new(), name: "shop".into(), key, value };
+    let key = read(&format!("\"{KEY}\""));
+    vec![
+        Operation::CreatePolicy(set(r#"{"rights":["Send","Listen"]}"#)),
+        Operation::GetPolicy(named()),
+        Operation::UpdatePolicy(set(&format!("{{\"secondaryKey\":\"{KEY}\"}}"))),
+        Operation::DeletePolicy(named()),
+        Operation::ListPolicies(PathOnly { path: String::new() }),
+        Operation::GetPolicyKeys(named()),
+        Operation::RegeneratePolicyKey(regenerate(KeyName::Secondary, None)),
+        Operation::RegeneratePolicyKey(regenerate(KeyName::Primary, Some(key))),
+    ]
+}
+
+/// One notice of each kind.
+pub(super) fn notices() -> Vec<Notice> {
+    const TIMES: &str = r#""createdAt":"2026-05-01T12:00:00Z","updatedAt":"2026-05-02T12:00:00Z""#;
+    let policy: PolicyView = read(&format!(r#"{{"name":"shop","rights":["Send"],{TIMES}}}"#));
+    let keys: PolicyKeysView = read(&format!(
+        r#"{{"name":"shop","rights":["Send"],"primaryKey":"{KEY}","secondaryKey":"{KEY}",{TIMES}}}"#
+    ));
+    vec![
+        Notice::Policy(Box::new(policy.clone())),
+        Notice::Policies(PolicyList { policies: vec![policy] }),
+        Notice::PolicyKeys(Box::new(keys)),
+    ]
+}
+
+/// The frames are those that were released.
+#[test]
+fn frames_of_policies_are_written_as_the_golden_ones() {
+    let now = golden_of(operations(), notices());
+    for (now, golden) in now.lines().zip(GOLDEN.lines()) {
+        assert_eq!(now, golden);
+    }
+    assert_eq!(now.lines().count(), GOLDEN.lines().count(), "{now}");
+}
+
+/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+#[test]
+fn every_truncation_of_a_frame_of_policies_is_an_error() {
+    assert_no_part_is_carried_out(&operations());
+}
+
+/// SEC-22: a key is not shown by accident, as in a line of the log.
+#[test]
+fn keys_in_frames_are_not_shown() {
+    let shown = format!("{:?}{:?}", operations(), notices());
+    assert!(shown.contains("shop") && !shown.contains(KEY), "{shown}");
+}
