@@ -45,6 +45,8 @@ pub mod message;
 pub mod performative;
 pub mod sasl;
 pub mod serial;
+#[cfg(feature = "server")]
+pub mod server;
 mod session;
 pub mod state;
 pub mod terminus;

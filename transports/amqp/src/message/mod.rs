@@ -21,6 +21,8 @@ pub use self::assembly::Assembly;
 pub use self::batch::{BATCH_FORMAT, BatchError, unpack};
 pub use self::declare::Declare;
 pub use self::discharge::Discharge;
+#[cfg(feature = "server")]
+pub(crate) use self::outgoing::{fields_of, list, section};
 pub use self::outgoing::{Stamps, encode};
 use crate::codec::list::{List, read_described};
 use crate::codec::value::Raw;
