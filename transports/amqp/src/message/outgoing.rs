@@ -118,7 +118,11 @@ fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
 }
 
 /// Writes a section that is a map, unless it has no entries.
-pub(crate) fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) -> usize) {
+pub(crate) fn section(
+    head: &mut Vec<u8>,
+    descriptor: u8,
+    write: impl FnOnce(&mut Vec<u8>) -> usize,
+) {
     let mut items = Vec::new();
     let count = write(&mut items);
     if count == 0 {

@@ -10,8 +10,8 @@ use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::path::{Address, EntityAddress, Node as Place, SubQueue};
 use peeklock_link::Role as LinkRole;
-use percent_encoding::percent_decode_str;
 use peeklock_words::amqp::write;
+use percent_encoding::percent_decode_str;
 
 use super::conversation::{Asked, Conversation};
 use super::node::{Inlet, Node, Outlet, Replies, Requests};
@@ -83,7 +83,11 @@ impl Conversation {
         attach: &Attach,
         address: &EntityAddress,
     ) -> Result<(), AmqpError> {
-        if attach.properties.as_ref().is_some_and(|properties| properties.get(DESTINATION).is_some()) {
+        if attach
+            .properties
+            .as_ref()
+            .is_some_and(|properties| properties.get(DESTINATION).is_some())
+        {
             return Err(not_offered("sending by way of another entity is"));
         }
         let entity = self.entity(address, Action::Send).await?;
@@ -166,7 +170,11 @@ impl Conversation {
         }
     }
 
-    async fn entity(&mut self, address: &EntityAddress, purpose: Action) -> Result<Entity, AmqpError> {
+    async fn entity(
+        &mut self,
+        address: &EntityAddress,
+        purpose: Action,
+    ) -> Result<Entity, AmqpError> {
         let path = address.to_string();
         let found = self.access_at(&path).entity(&path, purpose).await;
         found.map_err(|error| super::error::of(&error))

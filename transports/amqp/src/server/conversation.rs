@@ -284,7 +284,8 @@ impl Conversation {
     pub(super) fn may_ask(&self) -> bool {
         self.held.is_none()
             && self.closed.is_none()
-            && self.links.pending_count() < self.broker.settings().limits.connection_inbound_count_max
+            && self.links.pending_count()
+                < self.broker.settings().limits.connection_inbound_count_max
             && self.may_answer()
     }
 

@@ -24,9 +24,7 @@ pub(super) fn encoded(message: &ReceivedMessage) -> Option<Vec<bytes::Bytes>> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let stamps = Stamps {
         delivery_count: facts.delivery_count,
-        time_to_live_ms: facts
-            .time_to_live
-            .and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
+        time_to_live_ms: facts.time_to_live.and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
         sequence_number: number(facts.sequence.0),
         enqueued_sequence_number: number(facts.enqueued_sequence.0),
         enqueued_at_ms: facts.enqueued_at.unix_ms(),

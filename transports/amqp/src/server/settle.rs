@@ -28,7 +28,8 @@ impl Conversation {
         let outcome = match state {
             Some(DeliveryState::Outcome(outcome)) => outcome,
             Some(DeliveryState::Transactional(_)) => {
-                let text = "there is no such transaction: transactions are not offered over AMQP yet";
+                let text =
+                    "there is no such transaction: transactions are not offered over AMQP yet";
                 let error = AmqpError::new("amqp:transaction:unknown-id", text);
                 return self.amqp.answer(id, DeliveryState::rejected(error));
             }
@@ -140,7 +141,8 @@ fn settlement(
             Settlement::dead_letter(reason, description, &changes, limits)?
         }
         Outcome::Declared(_) => {
-            let detail = format!("declared is no outcome of a message ({})", condition::NOT_ALLOWED);
+            let detail =
+                format!("declared is no outcome of a message ({})", condition::NOT_ALLOWED);
             return Err(Rejection::new(Condition::InvalidOperation, detail));
         }
     })

@@ -142,7 +142,8 @@ impl Conversation {
             match self.poll_room(context) {
                 Poll::Ready(true) => {
                     let mut read = ReadBuf::new(buffer);
-                    if let Poll::Ready(done) = Pin::new(&mut *stream).poll_read(context, &mut read) {
+                    if let Poll::Ready(done) = Pin::new(&mut *stream).poll_read(context, &mut read)
+                    {
                         return Poll::Ready(Turn::Read(done.map(|()| read.filled().len())));
                     }
                 }
@@ -217,11 +218,8 @@ impl Conversation {
     /// Has the clock ask when something is due.
     fn set_timer(&mut self) {
         let now = Instant::now();
-        let due = [
-            self.amqp.deadline().map(|due| self.began + due),
-            self.deadline,
-            Some(now + TICK),
-        ];
+        let due =
+            [self.amqp.deadline().map(|due| self.began + due), self.deadline, Some(now + TICK)];
         let due = due.into_iter().flatten().min().unwrap_or(now + TICK);
         self.timer.as_mut().reset(due.into());
     }
