@@ -146,7 +146,7 @@ impl Conversation {
         let number = self.number(link);
         let path: Arc<str> = entity.path().into();
         self.links.attach(number, entity, path, LinkRole::Receiver, mode);
-        self.nodes.insert(link, Node::Outlet(Outlet::new(number, Answer::echo(attach))));
+        self.nodes.insert(link, Node::Outlet(Box::new(Outlet::new(number, Answer::echo(attach)))));
         let id = self.ask(Asked::Attach(link));
         self.links.attach_flow(number, 0, id, permit);
         Ok(())
@@ -198,7 +198,7 @@ impl Conversation {
         match self.nodes.remove(&link) {
             Some(Node::Outlet(outlet)) => {
                 let number = outlet.number;
-                self.give_back(outlet);
+                self.give_back(*outlet);
                 self.forget(link, number);
             }
             Some(Node::Inlet(inlet)) => {

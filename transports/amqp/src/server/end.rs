@@ -38,7 +38,7 @@ impl Conversation {
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
             if let Node::Outlet(outlet) = node {
-                self.give_back(outlet);
+                self.give_back(*outlet);
             }
         }
         self.links.begin_end();

@@ -16,7 +16,7 @@ pub(super) enum Node {
     /// The client sends messages.
     Inlet(Inlet),
     /// The client receives messages.
-    Outlet(Outlet),
+    Outlet(Box<Outlet>),
     /// The client asks something.
     Requests(Requests),
     /// The client is answered.

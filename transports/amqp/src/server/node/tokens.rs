@@ -25,9 +25,8 @@ impl Conversation {
             return (501, format!("$cbs does nothing but {OPERATION}"));
         }
         let body = request.body();
-        let token = match body.as_ref().map(|body| body.scalar()) {
-            Some(Ok(Scalar::Text(token))) => token,
-            _ => return (400, "body is no token, which is a value of text".to_owned()),
+        let Some(Ok(Scalar::Text(token))) = body.as_ref().map(|body| body.scalar()) else {
+            return (400, "body is no token, which is a value of text".to_owned());
         };
         let audience = request.text("name").unwrap_or_default();
         match self.put_token(&path_of(&audience), token).await {
