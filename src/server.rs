@@ -14,8 +14,8 @@ use peeklock::contract::{RunningTransport, TransportError};
 use peeklock::description::QueueUpdate;
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
-use peeklock::policies::Policies;
 use peeklock::limits::Limits;
+use peeklock::policies::Policies;
 use peeklock::store::StoreError;
 use peeklock::{Broker, StartError, metrics_prometheus};
 

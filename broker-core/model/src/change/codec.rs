@@ -61,8 +61,7 @@ pub use key::{NAMESPACE_SPACE, POLICIES, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_
 pub use key::{
     RecordKey, counters_key, description_key, id_bucket_key, id_key, namespace_facts_key,
     overlay_key, overlays_key, peer_key, peer_source_key, policies_key, queue_entry_key, read_key,
-    rule_key,
-    session_state_key, slot_key, space_key, subscription_entry_key, topic_entry_key,
+    rule_key, session_state_key, slot_key, space_key, subscription_entry_key, topic_entry_key,
 };
 pub use policy::{PolicyRecord, read_instant, read_policies, write_instant, write_policies};
 use reader::{Reader, write_text};

@@ -41,7 +41,7 @@ impl World {
             if random.one_in(4) { SubQueue::DeadLetter } else { SubQueue::TransferDeadLetter };
         let expires_whole_sessions = !random.one_in(3);
         // All that one publish can become here is 15 copies.
-        let copy_count_max = if seed % 2 == 0 { 16 } else { 10_000 };
+        let copy_count_max = if seed.is_multiple_of(2) { 16 } else { 10_000 };
         let config = QueueConfig {
             release_on_detach: false,
             expire_whole_sessions: expires_whole_sessions,

@@ -9,8 +9,8 @@ use peeklock_core::clock::ManualClock;
 use peeklock_core::command::Command;
 use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
 use peeklock_core::description::{QueueUpdate, Settings};
-use peeklock_core::policies::Policies;
 use peeklock_core::message::{Body, Message};
+use peeklock_core::policies::Policies;
 use peeklock_core::time::Timestamp;
 use peeklock_http::{HttpConfig, HttpTransport};
 
