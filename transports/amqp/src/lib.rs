@@ -1,6 +1,6 @@
 //! AMQP 1.0 for Peeklock: the protocol, without a socket, a clock or a broker. Bytes go in, events and
-//! bytes come out, and a test is a script of bytes. What is not here yet is what listens, and what answers
-//! events with a broker; until then nothing serves AMQP.
+//! bytes come out, and a test is a script of bytes. What listens, and answers events with a broker, is
+//! `server`, behind the feature of that name; the program does not use it yet.
 //!
 //! ```text
 //!   bytes ─► Frame::split ─► Performative::read ─► Connection ─► session ─► link ─► Event
@@ -45,6 +45,8 @@ pub mod message;
 pub mod performative;
 pub mod sasl;
 pub mod serial;
+#[cfg(feature = "server")]
+pub mod server;
 mod session;
 pub mod state;
 pub mod terminus;

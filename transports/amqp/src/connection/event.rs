@@ -36,6 +36,14 @@ pub struct SentId {
     pub(crate) number: i64,
 }
 
+impl SentId {
+    /// Its session.
+    #[must_use]
+    pub const fn session(self) -> SessionId {
+        self.session
+    }
+}
+
 impl LinkId {
     /// Its session.
     #[must_use]

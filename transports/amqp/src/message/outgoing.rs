@@ -118,7 +118,11 @@ fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
 }
 
 /// Writes a section that is a map, unless it has no entries.
-fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) -> usize) {
+pub(crate) fn section(
+    head: &mut Vec<u8>,
+    descriptor: u8,
+    write: impl FnOnce(&mut Vec<u8>) -> usize,
+) {
     let mut items = Vec::new();
     let count = write(&mut items);
     if count == 0 {
@@ -130,7 +134,7 @@ fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) 
 }
 
 /// The fields of a section that is a list, as they are encoded.
-fn fields_of(section: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn fields_of(section: &[u8]) -> Vec<&[u8]> {
     let mut reader = Reader::new(section);
     let Ok((count, mut fields)) = reader.section().and_then(|_| reader.list()) else {
         return Vec::new();
@@ -153,7 +157,7 @@ fn is_null(value: &[u8]) -> bool {
 }
 
 /// Writes fields as they are encoded.
-fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
+pub(crate) fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
     let put = |sink: &mut Measure, value: &[u8]| sink.put(value);
     let mut measure = Measure::default();
     let mut fields = Fields::new(&mut measure);

@@ -1,0 +1,296 @@
+//! A connection with one client, from its first byte to its end. (Data path, step 1 and back.)
+//!
+//! One task reads, carries out and writes. Everything that was read is carried out before anything is
+//! delivered (AMQP-69). While there is no permit, nothing more is read; while the socket takes nothing, nothing
+//! more is encoded (DESIGN D6).
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use peeklock_core::contract::Principal;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::permits::{Budget, Permit};
+use peeklock_core::time::Timestamp;
+use peeklock_core::{Access, Broker, Entity};
+use peeklock_link::{Account, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Seat};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use super::login::Shown;
+use super::node::{Inbound, Node};
+use super::site::{Place, Site};
+use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId, SessionId};
+use crate::error::AmqpError;
+use crate::state::DeliveryState;
+
+/// What is remembered of what entities are asked.
+pub(super) enum Expect {
+    /// Messages that a client sends in one delivery; none is told if it was settled.
+    Sent(Option<ReceivedId>),
+    /// What becomes of a delivery.
+    Settled {
+        token: LockToken,
+        /// The delivery and what it is answered, if it is not forgotten.
+        answer: Option<(SentId, DeliveryState)>,
+    },
+}
+
+/// What is remembered of what links are asked, by its id.
+pub(super) enum Asked {
+    /// To be attached.
+    Attach(LinkId),
+    /// To give back credit.
+    Drain(LinkId),
+    /// To be detached.
+    Detach(LinkId),
+}
+
+/// A delivery that the client was sent under a lock and has not settled, whether its link is there or not
+/// (AMQP-39).
+pub(super) struct Sent {
+    pub(super) token: LockToken,
+    /// The number of its link.
+    pub(super) number: u32,
+    pub(super) entity: Entity,
+    /// When its lock ends, unless it was renewed.
+    pub(super) until: Timestamp,
+}
+
+/// What waits for a permit, and nothing is carried out behind it.
+pub(super) type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
+
+/// The state of a connection.
+pub(super) struct Conversation {
+    pub(super) site: Arc<Site>,
+    pub(super) broker: Broker,
+    _place: Place,
+    pub(super) peer: Option<SocketAddr>,
+    /// What counts where no token was put.
+    pub(super) access: Access,
+    pub(super) shown: Vec<Shown>,
+
+    pub(super) amqp: Connection,
+    pub(super) began: Instant,
+    pub(super) input: BytesMut,
+    /// Room for what has not arrived whole, and how much of messages has.
+    pub(super) seat: Seat,
+    pub(super) assembled_bytes: u64,
+    pub(super) arriving_since: Option<Instant>,
+
+    pub(super) budget: Budget,
+    pub(super) held: Option<Inbound>,
+    pub(super) acquiring: Option<Acquiring>,
+
+    pub(super) links: Links<Broker, Expect>,
+    pub(super) nodes: BTreeMap<LinkId, Node>,
+    pub(super) numbers: HashMap<u32, LinkId>,
+    pub(super) last_number: u32,
+    pub(super) asked: HashMap<u32, Asked>,
+    pub(super) last_asked: u32,
+    pub(super) sent: BTreeMap<SentId, Sent>,
+
+    pub(super) mailbox: Arc<Mailbox<()>>,
+    pub(super) arrivals: Arrivals,
+    pub(super) account: Account,
+    pub(super) wanted_bytes: Option<u64>,
+    /// Messages that were received for good and are written nowhere.
+    pub(super) lost_count: u64,
+
+    pub(super) stalled_since: Option<Instant>,
+    pub(super) timer: Pin<Box<Sleep>>,
+    pub(super) deadline: Option<Instant>,
+    /// How it ended, when it has.
+    pub(super) closed: Option<Option<AmqpError>>,
+}
+
+impl Conversation {
+    pub(super) fn new(site: Arc<Site>, stream: &TcpStream) -> Self {
+        let broker = site.broker.clone();
+        let peer = stream.peer_addr().ok();
+        let mailbox: Arc<Mailbox<()>> = Arc::default();
+        let config = &site.config;
+        let window_bytes = config.outbound_bytes_max;
+        let outlet = Arc::clone(&mailbox) as Arc<_>;
+        Self {
+            _place: site.enter(),
+            peer,
+            access: broker.access(Principal::anonymous().from_peer(peer)),
+            shown: Vec::new(),
+            amqp: Connection::new(config.of_connection(&broker.settings().name)),
+            began: Instant::now(),
+            input: BytesMut::new(),
+            seat: site.inbound.seat(),
+            assembled_bytes: 0,
+            arriving_since: None,
+            budget: broker.connection_budget(),
+            held: None,
+            acquiring: None,
+            links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max),
+            nodes: BTreeMap::new(),
+            numbers: HashMap::new(),
+            last_number: 0,
+            asked: HashMap::new(),
+            last_asked: 0,
+            sent: BTreeMap::new(),
+            mailbox,
+            arrivals: Arrivals::default(),
+            account: Account::new(broker.outbound_budget(), 2 * window_bytes),
+            wanted_bytes: None,
+            lost_count: 0,
+            stalled_since: None,
+            timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
+            deadline: None,
+            closed: None,
+            broker,
+            site,
+        }
+    }
+
+    /// A name for something that is asked of a link.
+    pub(super) fn ask(&mut self, asked: Asked) -> u32 {
+        loop {
+            self.last_asked = self.last_asked.wrapping_add(1);
+            if self.last_asked != 0 && !self.asked.contains_key(&self.last_asked) {
+                self.asked.insert(self.last_asked, asked);
+                return self.last_asked;
+            }
+        }
+    }
+
+    pub(super) fn refuse(&self, rejection: Rejection, path: &str) -> AmqpError {
+        super::error::of(&self.broker.refuse(rejection, path))
+    }
+
+    /// Carries out what came, as far as there is room.
+    pub(super) async fn carry_out(&mut self) {
+        while self.may_ask() {
+            let now = self.began.elapsed();
+            let Some(event) = self.amqp.next_event(&mut self.input, now) else { break };
+            self.happened(event).await;
+        }
+        self.links.hand_over();
+    }
+
+    async fn happened(&mut self, event: Event) {
+        match event {
+            Event::Login(credentials) => self.log_in(credentials).await,
+            Event::Opened(open) => {
+                tracing::debug!(client = &*open.container_id, "connection opened");
+            }
+            Event::Begun(_) => {}
+            Event::Attached { link, attach } => self.attach(link, &attach).await,
+            Event::Credit { link, credit, drain } => self.credited(link, credit, drain),
+            Event::Received { link, part } => self.received(link, part).await,
+            Event::Settled { delivery, state, settled, .. } => {
+                self.settle(delivery, state, settled);
+            }
+            Event::Detached { link, .. } | Event::Failed { link, .. } => self.detach(link),
+            Event::Ended { session, .. } => self.end_session(session),
+            Event::Closed { error } => self.closed = Some(error),
+        }
+    }
+
+    fn end_session(&mut self, session: SessionId) {
+        let links: Vec<LinkId> =
+            self.nodes.keys().copied().filter(|link| link.session() == session).collect();
+        for link in links {
+            self.detach(link);
+        }
+        // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69).
+        self.sent.retain(|sent, _| sent.session() != session);
+    }
+
+    /// Takes what entities say, as far as there is room for it.
+    pub(super) fn collect(&mut self) {
+        let mut arrived = Vec::new();
+        self.mailbox.take(&mut arrived);
+        for mail in arrived {
+            match mail {
+                Mail::Released(released) => {
+                    self.arrivals.push(self.links.link_of(&released), released);
+                }
+                Mail::Fetched(fetched) => self.arrivals.fetched(fetched),
+                Mail::Own(()) => {}
+            }
+        }
+        self.wanted_bytes = None;
+        while self.may_answer() {
+            match self.arrivals.next(&mut self.account) {
+                Next::Ready(released, held_bytes) => {
+                    let event = self.links.take(released);
+                    self.tell(event, held_bytes);
+                }
+                Next::NoRoom(wanted) => {
+                    self.wanted_bytes = Some(wanted);
+                    break;
+                }
+                Next::Nothing => break,
+            }
+        }
+        for fetch in self.arrivals.fetches() {
+            let mailbox = Arc::clone(&self.mailbox);
+            tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
+        }
+        self.links.hand_over();
+    }
+
+    /// What came of something, for the client; it holds so much of the account.
+    fn tell(&mut self, event: LinkEvent, held_bytes: u64) {
+        if let LinkEvent::Delivered { link, message, .. } = event {
+            return self.deliver(link, *message, held_bytes);
+        }
+        self.account.release(held_bytes);
+        match event {
+            LinkEvent::Stopped { link, path, reason } => self.stopped(link, &path, reason),
+            LinkEvent::Done { id, path, result } => match self.asked.remove(&id) {
+                Some(Asked::Attach(link)) => self.attached(link, &path, result),
+                Some(Asked::Detach(link)) => self.amqp.detach(link, None),
+                Some(Asked::Drain(_)) | None => {}
+            },
+            LinkEvent::Drained { id, .. } => {
+                if let Some(Asked::Drain(link)) = self.asked.remove(&id) {
+                    self.drained(link);
+                }
+            }
+            LinkEvent::Answer { slot, result, .. } => {
+                let Some(pending) = self.links.answered(slot) else { return };
+                let (path, number) = (pending.path, pending.link);
+                match pending.expect {
+                    Expect::Sent(delivery) => {
+                        let result = result.map(|_| ());
+                        self.stored(number, delivery, &path, result);
+                    }
+                    Expect::Settled { token, answer } => {
+                        let result = result.map(|_| ());
+                        self.settled(token, answer, &path, result);
+                    }
+                }
+            }
+            LinkEvent::Nothing
+            | LinkEvent::Delivered { .. }
+            | LinkEvent::Messages { .. }
+            | LinkEvent::Accepted { .. } => {}
+        }
+    }
+
+    /// Whether something more may be carried out: what waits for a permit goes first, and there is room for
+    /// answers.
+    pub(super) fn may_ask(&self) -> bool {
+        self.held.is_none()
+            && self.closed.is_none()
+            && self.links.pending_count()
+                < self.broker.settings().limits.connection_inbound_count_max
+            && self.may_answer()
+    }
+
+    /// Whether there is room for answers: little is here that was not written.
+    pub(super) fn may_answer(&self) -> bool {
+        !self.amqp.is_full() && self.account.held_bytes() < self.site.config.outbound_bytes_max
+    }
+}

@@ -1,0 +1,136 @@
+//! What entities deliver, as clients are sent it (AMQP-54 to AMQP-57).
+
+use peeklock_core::command::{MessageState, ReceivedMessage};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::message::{Content, Overlay};
+
+use super::conversation::{Conversation, Sent};
+use super::node::{Node, Waiting};
+use crate::connection::LinkId;
+use crate::link::Delivery;
+use crate::message::{Stamps, encode};
+use crate::performative::DeliveryTag;
+
+/// A message in pieces; none if it is not here or cannot be read.
+pub(super) fn encoded(message: &ReceivedMessage) -> Option<Vec<bytes::Bytes>> {
+    let content = Content::parse(message.content.loaded()?.clone()).ok()?;
+    let overlays = message
+        .overlays
+        .iter()
+        .map(|overlay| Some(Overlay::from_bytes(overlay.loaded()?.clone())))
+        .collect::<Option<Vec<_>>>()?;
+    let facts = &message.facts;
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let stamps = Stamps {
+        delivery_count: facts.delivery_count,
+        time_to_live_ms: facts.time_to_live.and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
+        sequence_number: number(facts.sequence.0),
+        enqueued_sequence_number: number(facts.enqueued_sequence.0),
+        enqueued_at_ms: facts.enqueued_at.unix_ms(),
+        locked_until_ms: facts.lock.map(|lock| lock.until.unix_ms()),
+        state: match facts.state {
+            MessageState::Active => 0,
+            MessageState::Deferred => 1,
+            MessageState::Scheduled => 2,
+        },
+        scheduled_at_ms: None,
+        dead_letter_source: Overlay::source_of(overlays.iter()),
+        lock_token: None,
+    };
+    Some(encode(&content, &overlays, &stamps))
+}
+
+/// A lock token in the byte order of .NET (AMQP-54).
+fn tag(token: LockToken) -> [u8; 16] {
+    let mut bytes = token.0.to_be_bytes();
+    for part in [0..4, 4..6, 6..8] {
+        if let Some(part) = bytes.get_mut(part) {
+            part.reverse();
+        }
+    }
+    bytes
+}
+
+impl Conversation {
+    /// A message came for a link; it holds so much of the account.
+    pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
+        let lock = message.facts.lock;
+        let payload = encoded(&message);
+        let sequence = message.facts.sequence.0.to_be_bytes();
+        let tag = match lock {
+            Some(lock) => DeliveryTag::new(&tag(lock.token)),
+            None => DeliveryTag::new(&sequence),
+        };
+        let link = self.numbers.get(&number).copied();
+        let node = link.and_then(|link| self.nodes.get_mut(&link));
+        let (Some(payload), Some(tag), Some(Node::Outlet(outlet))) = (payload, tag, node) else {
+            self.account.release(held_bytes);
+            let token = lock.map(|lock| lock.token);
+            token.and_then(|token| self.links.settled(token));
+            self.links.give_back(number, token);
+            self.lost_count += u64::from(lock.is_none());
+            if link.is_some() {
+                self.links.break_flow(number);
+                let reason = Rejection::internal("the content of a message cannot be read");
+                self.stopped(number, "", reason);
+            }
+            return;
+        };
+        let delivery = Delivery { tag, settled: lock.is_none(), payload };
+        let bytes = u64::from(message.facts.size);
+        outlet.waiting.push_back(Waiting { delivery, lock, bytes, held_bytes });
+    }
+
+    /// Sends what waits, as far as credit, windows and the socket allow.
+    pub(super) fn pump(&mut self) {
+        let links: Vec<LinkId> = self.nodes.keys().copied().collect();
+        for link in links {
+            match self.nodes.get(&link) {
+                Some(Node::Outlet(_)) => self.pump_outlet(link),
+                Some(Node::Replies(_)) => self.pump_replies(link),
+                _ => {}
+            }
+        }
+    }
+
+    fn pump_outlet(&mut self, link: LinkId) {
+        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        let number = outlet.number;
+        let mut sent_any = false;
+        loop {
+            if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
+                self.account.release(std::mem::take(&mut outlet.held_bytes));
+            }
+            if !self.amqp.can_send(link) {
+                break;
+            }
+            let Some(waiting) = outlet.waiting.pop_front() else { break };
+            let Waiting { delivery, lock, bytes, held_bytes } = waiting;
+            let Ok(sent) = self.amqp.send(link, delivery) else { break };
+            outlet.held_bytes = held_bytes;
+            self.links.taken(number, bytes);
+            sent_any = true;
+            if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
+                let entity = at.entity.clone();
+                let (token, until) = (lock.token, lock.until);
+                self.sent.insert(sent, Sent { token, number, entity, until });
+            }
+        }
+        if outlet.drained && outlet.waiting.is_empty() {
+            outlet.drained = false;
+            self.amqp.drained(link);
+        }
+        if sent_any {
+            self.links.limit(number);
+        }
+    }
+
+    /// An entity delivers nothing more to a link: it is detached, and its client may attach it anew.
+    pub(super) fn stopped(&mut self, number: u32, path: &str, reason: Rejection) {
+        let Some(link) = self.numbers.get(&number).copied() else { return };
+        let error = super::error::of_live_link(&self.broker.refuse(reason, path));
+        self.amqp.detach(link, Some(error));
+        self.detach(link);
+    }
+}

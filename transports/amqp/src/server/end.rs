@@ -1,0 +1,75 @@
+//! How connections end (SET-21, RCV-14): links are told to deliver nothing more, and when that is answered,
+//! everything that came before is here. What was not written is given back without count.
+
+use std::future::poll_fn;
+use std::time::{Duration, Instant};
+
+use peeklock_core::command::LinkEnd;
+use peeklock_core::telemetry;
+use peeklock_link::Mail;
+
+use super::conversation::Conversation;
+use super::node::Node;
+
+/// How long entities may take to say that they deliver nothing more.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Conversation {
+    /// The listener is being stopped: deliveries stop, and what is in hand can be settled until the deadline.
+    pub(super) fn begin_stop(&mut self, grace: Duration) {
+        self.deadline = Some(Instant::now() + grace);
+        self.links.return_deliveries();
+        self.links.withdraw_all();
+        self.links.limit_all();
+        self.links.hand_over();
+    }
+
+    /// Whether a connection that is being stopped has nothing left to wait for.
+    pub(super) fn may_end(&self) -> bool {
+        let is_due = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        is_due || (self.links.pending_count() == 0 && self.sent.is_empty() && self.held.is_none())
+    }
+
+    /// Ends everything the connection holds.
+    pub(super) async fn end(mut self, end: LinkEnd) {
+        // A message that waits for room is not stored: nobody was promised anything.
+        self.acquiring = None;
+        self.held = None;
+        let nodes = std::mem::take(&mut self.nodes);
+        for node in nodes.into_values() {
+            if let Node::Outlet(outlet) = node {
+                self.give_back(*outlet);
+            }
+        }
+        self.links.begin_end();
+        for released in self.arrivals.drain(&mut self.account) {
+            self.lost_count += self.links.abandon(released);
+        }
+        let quiet = async {
+            loop {
+                let mut arrived = Vec::new();
+                self.mailbox.take(&mut arrived);
+                for mail in arrived {
+                    if let Mail::Released(released) = mail {
+                        self.lost_count += self.links.abandon(released);
+                    }
+                }
+                if self.links.brings() == 0 {
+                    return;
+                }
+                poll_fn(|context| self.mailbox.poll(context)).await;
+            }
+        };
+        if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
+            tracing::warn!("an entity did not answer that it delivers nothing more");
+        }
+        self.links.finish_end(end);
+        if self.lost_count > 0 {
+            // What the mode allows, and nobody else would notice (RCV-02).
+            telemetry::count_undelivered(self.lost_count);
+            let lost_count = self.lost_count;
+            tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
+        }
+        tracing::debug!(?end, "connection ended");
+    }
+}

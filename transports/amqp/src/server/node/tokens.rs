@@ -1,0 +1,79 @@
+//! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
+
+use bytes::Bytes;
+use peeklock_core::path::{EntityAddress, Node as Place};
+use peeklock_words::amqp::{Scalar, code};
+use percent_encoding::percent_decode_str;
+
+use super::Request;
+use super::reply::{Names, reply};
+use crate::server::conversation::Conversation;
+use crate::server::login::Refused;
+
+const NAMES: Names = Names { code: "status-code", description: "status-description" };
+const OPERATION: &str = "put-token";
+
+impl Conversation {
+    /// Something is asked of `$cbs`.
+    pub(super) async fn tokens_asked(&mut self, request: &Request) -> Bytes {
+        let (status, text) = self.put(request).await;
+        reply(request, &NAMES, status, &text, |bytes| bytes.push(code::NULL))
+    }
+
+    async fn put(&mut self, request: &Request) -> (i32, String) {
+        if request.text("operation").as_deref() != Some(OPERATION) {
+            return (501, format!("$cbs does nothing but {OPERATION}"));
+        }
+        let body = request.body();
+        let Some(Ok(Scalar::Text(token))) = body.as_ref().map(|body| body.scalar()) else {
+            return (400, "body is no token, which is a value of text".to_owned());
+        };
+        let audience = request.text("name").unwrap_or_default();
+        match self.put_token(&path_of(&audience), token).await {
+            Ok(()) => (202, "Accepted".to_owned()),
+            Err(Refused::Token(error)) => (401, error.to_string()),
+            Err(Refused::Many) => {
+                (403, "connection has the most tokens that it may have: use another one".to_owned())
+            }
+        }
+    }
+}
+
+/// The path of an audience (AMQP-24): scheme, host and port are not looked at, nor is its management node. Empty
+/// for the namespace.
+fn path_of(audience: &str) -> String {
+    let decoded = percent_decode_str(audience).decode_utf8_lossy();
+    let path = match decoded.split_once("://") {
+        Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
+        None => &decoded,
+    };
+    let path = path.trim_matches('/');
+    if path.is_empty() {
+        return String::new();
+    }
+    EntityAddress::parse(path).map_or_else(
+        |_| path.to_owned(),
+        |address| EntityAddress { node: Place::Entity, ..address }.to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_of;
+
+    /// AMQP-24: all forms of an audience name the same entity.
+    #[test]
+    fn an_audience_names_a_path() {
+        for audience in [
+            "sb://localhost:5672/orders",
+            "amqps://localhost/orders/",
+            "amqp://h/orders/$management",
+            "sb%3a%2f%2fh%2forders",
+            "orders",
+        ] {
+            assert_eq!(path_of(audience), "orders", "{audience}");
+        }
+        assert_eq!(path_of("amqp://h/"), "");
+        assert_eq!(path_of("amqp://h"), "");
+    }
+}

@@ -1,0 +1,69 @@
+//! What all connections of one listener share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_link::Pool;
+use tokio::sync::watch;
+
+use super::config::AmqpConfig;
+
+/// One listener: its broker, its settings, how many connections it has.
+pub(super) struct Site {
+    pub(super) broker: Broker,
+    pub(super) config: AmqpConfig,
+    /// What has not arrived whole.
+    pub(super) inbound: Arc<Pool>,
+    count: watch::Sender<usize>,
+    stopping: watch::Sender<Option<Duration>>,
+}
+
+/// The place of a connection, until this is dropped.
+pub(super) struct Place(Arc<Site>);
+
+impl Site {
+    pub(super) fn new(broker: Broker, config: AmqpConfig) -> Self {
+        Self {
+            broker,
+            inbound: Pool::new(config.inbound_bytes_max),
+            config,
+            count: watch::Sender::new(0),
+            stopping: watch::Sender::new(None),
+        }
+    }
+
+    /// A place for a connection.
+    pub(super) fn enter(self: &Arc<Self>) -> Place {
+        self.count.send_modify(|count| *count += 1);
+        Place(Arc::clone(self))
+    }
+
+    /// How many connections there are.
+    pub(super) fn connection_count(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// Waits until there is no connection.
+    pub(super) async fn quiet(&self) {
+        let mut count = self.count.subscribe();
+        // The sender lives as long as this site.
+        drop(count.wait_for(|count| *count == 0).await);
+    }
+
+    /// Tells all connections to end within this time.
+    pub(super) fn begin_stop(&self, grace: Duration) {
+        self.stopping.send_replace(Some(grace));
+    }
+
+    /// Tells when the listener is being stopped.
+    pub(super) fn stopping(&self) -> watch::Receiver<Option<Duration>> {
+        self.stopping.subscribe()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.count.send_modify(|count| *count -= 1);
+    }
+}

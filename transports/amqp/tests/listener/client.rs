@@ -1,0 +1,267 @@
+//! A client that says what a test wants, and hears what is answered.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use peeklock_amqp::frame::Frame;
+use peeklock_amqp::performative::{
+    Attach, Begin, DeliveryTag, Detach, Disposition, Flow, Open, Performative, ReceiverSettleMode,
+    Role, SenderSettleMode, Transfer,
+};
+use peeklock_amqp::state::DeliveryState;
+use peeklock_amqp::terminus::{Source, Target};
+use peeklock_core::message::{Content, Message};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
+const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
+
+pub struct Client {
+    stream: TcpStream,
+    heard: BytesMut,
+    next_delivery: u32,
+}
+
+/// A `sasl-init`.
+fn init(mechanism: &str, response: &[u8]) -> Vec<u8> {
+    let mut fields = vec![0xa3, u8::try_from(mechanism.len()).unwrap()];
+    fields.extend(mechanism.as_bytes());
+    fields.extend([0xa0, u8::try_from(response.len()).unwrap()]);
+    fields.extend(response);
+    let mut body = vec![0x00, 0x53, 0x41, 0xc0, u8::try_from(fields.len() + 1).unwrap(), 2];
+    body.extend(fields);
+    frame(1, 0, &body)
+}
+
+fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
+    let mut frame = u32::try_from(body.len() + 8).unwrap().to_be_bytes().to_vec();
+    frame.extend([2, kind]);
+    frame.extend(channel.to_be_bytes());
+    frame.extend(body);
+    frame
+}
+
+impl Client {
+    /// Logs in; the code of the outcome comes with it.
+    pub async fn log_in(address: SocketAddr, mechanism: &str, response: &[u8]) -> (Self, u8) {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut client = Self { stream, heard: BytesMut::new(), next_delivery: 0 };
+        client.stream.write_all(SASL).await.unwrap();
+        client.stream.write_all(&init(mechanism, response)).await.unwrap();
+        assert_eq!(client.bytes(8).await, SASL);
+        let offered = client.frame().await.unwrap();
+        assert!(offered.windows(9).any(|part| part == b"ANONYMOUS"));
+        assert!(offered.windows(7).any(|part| part == b"MSSBCBS"));
+        let outcome = client.frame().await.unwrap();
+        assert_eq!(outcome[..3], [0x00, 0x53, 0x44]);
+        let code = *outcome.last().unwrap();
+        (client, if outcome[outcome.len() - 2] == 0x50 { code } else { 255 })
+    }
+
+    /// A client with a session on channel 0.
+    pub async fn open(address: SocketAddr) -> Self {
+        let (mut client, code) = Self::log_in(address, "ANONYMOUS", b"").await;
+        assert_eq!(code, 0);
+        client.begin().await;
+        client
+    }
+
+    pub async fn begin(&mut self) {
+        self.stream.write_all(AMQP).await.unwrap();
+        let open = Open { container_id: "client".into(), ..Open::default() };
+        self.say(&Performative::Open(Box::new(open))).await;
+        let begin = Begin { incoming_window: 1_000, outgoing_window: 1_000, ..Begin::default() };
+        self.say(&Performative::Begin(Box::new(begin))).await;
+        assert_eq!(self.bytes(8).await, AMQP);
+        assert!(matches!(self.hear().await, (Performative::Open(_), _)));
+        assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
+    }
+
+    async fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.heard.len() < count {
+            assert_ne!(self.stream.read_buf(&mut self.heard).await.unwrap(), 0, "closed");
+        }
+        self.heard.split_to(count).to_vec()
+    }
+
+    async fn frame(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = Frame::split(&mut self.heard, u32::MAX).unwrap() {
+                return Some(frame.body);
+            }
+            if self.stream.read_buf(&mut self.heard).await.unwrap() == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the broker has closed the socket.
+    pub async fn is_closed(&mut self) -> bool {
+        self.frame().await.is_none()
+    }
+
+    pub async fn say(&mut self, performative: &Performative) {
+        self.say_with(performative, &[]).await;
+    }
+
+    pub async fn say_with(&mut self, performative: &Performative, payload: &[u8]) {
+        let mut body = Vec::new();
+        performative.write(&mut body);
+        body.extend_from_slice(payload);
+        self.stream.write_all(&frame(0, 0, &body)).await.unwrap();
+    }
+
+    /// What the broker says next; empty frames are left out.
+    pub async fn hear(&mut self) -> (Performative, Bytes) {
+        loop {
+            let body = self.frame().await.expect("the connection is closed");
+            if !body.is_empty() {
+                return Performative::read(&body).unwrap();
+            }
+        }
+    }
+
+    /// Attaches a sender and takes its credit; the error of its refusal.
+    pub async fn sender(&mut self, handle: u32, address: &str) -> Result<(), String> {
+        let attach = Attach {
+            name: format!("s{handle}").into(),
+            handle,
+            role: Role::Sender,
+            source: Some(Source::at("client")),
+            target: Some(Target::at(address)),
+            initial_delivery_count: Some(0),
+            ..Attach::default()
+        };
+        self.say(&Performative::Attach(Box::new(attach))).await;
+        let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
+        if answer.target.is_none() {
+            return Err(self.detached().await);
+        }
+        let (Performative::Flow(flow), _) = self.hear().await else { panic!() };
+        assert!(flow.link_credit > Some(0));
+        Ok(())
+    }
+
+    /// Attaches a receiver without credit; the error of its refusal.
+    pub async fn receiver(
+        &mut self,
+        handle: u32,
+        address: &str,
+        mode: SenderSettleMode,
+    ) -> Result<(), String> {
+        let attach = Attach {
+            name: format!("r{handle}").into(),
+            handle,
+            role: Role::Receiver,
+            snd_settle_mode: Some(mode),
+            rcv_settle_mode: Some(ReceiverSettleMode::Second),
+            source: Some(Source::at(address)),
+            target: Some(Target::at("client")),
+            ..Attach::default()
+        };
+        self.say(&Performative::Attach(Box::new(attach))).await;
+        let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
+        if answer.source.is_none() {
+            return Err(self.detached().await);
+        }
+        Ok(())
+    }
+
+    /// The condition with which a link is detached.
+    pub async fn detached(&mut self) -> String {
+        let (Performative::Detach(detach), _) = self.hear().await else { panic!() };
+        assert!(detach.closed);
+        detach.error.map(|error| error.condition().to_owned()).unwrap_or_default()
+    }
+
+    /// Detaches a link, and waits for the answer.
+    pub async fn detach(&mut self, handle: u32) {
+        let detach = Detach { handle, closed: true, error: None };
+        self.say(&Performative::Detach(detach)).await;
+        assert_eq!(self.detached().await, "");
+    }
+
+    pub async fn credit(&mut self, handle: u32, delivery_count: u32, credit: u32, drain: bool) {
+        let flow = Flow {
+            next_incoming_id: Some(0),
+            incoming_window: 1_000,
+            next_outgoing_id: 0,
+            outgoing_window: 1_000,
+            handle: Some(handle),
+            delivery_count: Some(delivery_count),
+            link_credit: Some(credit),
+            drain,
+            ..Flow::default()
+        };
+        self.say(&Performative::Flow(flow)).await;
+    }
+
+    /// Sends bytes as one delivery, in frames of at most so many bytes.
+    pub async fn send(&mut self, handle: u32, format: u32, settled: bool, bytes: &[u8]) {
+        let id = self.next_delivery;
+        self.next_delivery += 1;
+        let mut parts = bytes.chunks(60_000).peekable();
+        let mut first = true;
+        while let Some(part) = parts.next() {
+            let transfer = Transfer {
+                handle,
+                delivery_id: first.then_some(id),
+                delivery_tag: first.then(|| DeliveryTag::new(&id.to_be_bytes()).unwrap()),
+                message_format: first.then_some(format),
+                settled: Some(settled),
+                more: parts.peek().is_some(),
+                ..Transfer::default()
+            };
+            self.say_with(&Performative::Transfer(transfer), part).await;
+            first = false;
+        }
+    }
+
+    /// What became of a delivery of ours.
+    pub async fn disposed(&mut self) -> (u32, DeliveryState) {
+        match self.hear().await {
+            (Performative::Disposition(Disposition { first, settled, state, .. }), _) => {
+                assert!(settled);
+                (first, state.unwrap())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A message of the broker's: its transfer, and what it is.
+    pub async fn message(&mut self) -> (Transfer, Content) {
+        let mut whole = BytesMut::new();
+        let mut first = None;
+        loop {
+            let (Performative::Transfer(transfer), payload) = self.hear().await else { panic!() };
+            whole.extend_from_slice(&payload);
+            let more = transfer.more;
+            let first = first.get_or_insert(transfer).clone();
+            if !more {
+                return (first, Content::parse(whole.freeze()).unwrap());
+            }
+        }
+    }
+
+    /// Says what is to become of a delivery, and waits for the answer.
+    pub async fn settle(&mut self, id: u32, state: DeliveryState) -> DeliveryState {
+        let disposition = Disposition {
+            role: Role::Receiver,
+            first: id,
+            last: None,
+            settled: false,
+            state: Some(state),
+            batchable: false,
+        };
+        self.say(&Performative::Disposition(disposition)).await;
+        let (answered, state) = self.disposed().await;
+        assert_eq!(answered, id);
+        state
+    }
+}
+
+/// A message of text, encoded.
+pub fn text(text: &str) -> Bytes {
+    Message::new(text.to_owned()).encode().as_bytes().clone()
+}

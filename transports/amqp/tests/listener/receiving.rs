@@ -1,0 +1,152 @@
+//! Clients that receive and settle.
+
+use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::performative::{Performative, SenderSettleMode, Transfer};
+use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
+use peeklock_core::message::Value;
+
+use crate::client::Client;
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+
+async fn receiving(texts: &[&str]) -> (Server, Client) {
+    let server = Server::start().await;
+    server.put(texts).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    (server, client)
+}
+
+fn id(transfer: &Transfer) -> u32 {
+    transfer.delivery_id.unwrap()
+}
+
+fn modified(undeliverable_here: bool) -> DeliveryState {
+    DeliveryState::Outcome(Outcome::Modified(Modified {
+        undeliverable_here: Some(undeliverable_here),
+        ..Modified::default()
+    }))
+}
+
+/// AMQP-50, AMQP-54: no more is delivered than there is credit for, under locks, in order.
+#[tokio::test]
+async fn credit_is_what_is_delivered() {
+    let (server, mut client) = receiving(&["a", "b", "c"]).await;
+    client.credit(0, 0, 2, false).await;
+    for body in ["a", "b"] {
+        let (transfer, content) = client.message().await;
+        assert_eq!(content.body_bytes(), body);
+        assert_eq!(transfer.settled, Some(false));
+    }
+    // What comes next is the answer to this, not a third message.
+    assert_eq!(client.settle(0, DeliveryState::accepted()).await, DeliveryState::accepted());
+    assert_eq!(server.counts().await.active, 2);
+    server.stop().await;
+}
+
+/// AMQP-60, AMQP-64: abandoning raises the count, releasing does not; the answers are of the same kind.
+#[tokio::test]
+async fn abandoned_is_counted_and_released_is_not() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    assert_eq!(client.settle(id(&transfer), modified(false)).await, modified(false));
+    assert_eq!(server.delivery_counts().await, [1]);
+    client.credit(0, 1, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let released = DeliveryState::Outcome(Outcome::Released);
+    assert_eq!(client.settle(id(&transfer), released.clone()).await, released);
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// AMQP-61, AMQP-57: a dead letter has its reason, and the answer no error.
+#[tokio::test]
+async fn a_dead_letter_has_its_reason() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let text = |text: &str| Raw::encoded(|bytes| Value::String(text.into()).encode_to(bytes));
+    let info = Map::of_symbols([("DeadLetterReason", text("bad")), ("more", text("x"))]);
+    let error = AmqpError::new("com.microsoft:dead-letter", "").with_info(info);
+    let answer = client.settle(id(&transfer), DeliveryState::rejected(error)).await;
+    assert_eq!(answer, DeliveryState::Outcome(Outcome::Rejected(Rejected { error: None })));
+    client.receiver(1, "q/$deadletterqueue", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (_, content) = client.message().await;
+    let properties: Vec<_> = content.application_properties().collect();
+    assert!(properties.contains(&("DeadLetterReason", Value::String("bad".into()))));
+    assert!(properties.contains(&("more", Value::String("x".into()))));
+    server.stop().await;
+}
+
+/// AMQP-60: what is deferred is set aside.
+#[tokio::test]
+async fn deferred_is_set_aside() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    assert_eq!(client.settle(id(&transfer), modified(true)).await, modified(true));
+    client.credit(0, 1, 5, true).await;
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(6)));
+    server.stop().await;
+}
+
+/// AMQP-51: a drain delivers what there is, and gives back the rest.
+#[tokio::test]
+async fn a_drain_comes_behind_what_there_is() {
+    let (server, mut client) = receiving(&["a", "b"]).await;
+    client.credit(0, 0, 10, true).await;
+    client.message().await;
+    client.message().await;
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(10)));
+    server.stop().await;
+}
+
+/// AMQP-55: received for good is settled, and gone.
+#[tokio::test]
+async fn received_for_good_is_gone() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
+    client.credit(0, 0, 1, false).await;
+    let (transfer, content) = client.message().await;
+    assert_eq!((transfer.settled, &content.body_bytes()[..]), (Some(true), &b"a"[..]));
+    assert_eq!(server.counts().await.active, 0);
+    server.stop().await;
+}
+
+/// AMQP-39: what was delivered can be settled after its link is gone.
+#[tokio::test]
+async fn a_delivery_is_settled_after_its_link() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    client.detach(0).await;
+    assert_eq!(
+        client.settle(id(&transfer), DeliveryState::accepted()).await,
+        DeliveryState::accepted()
+    );
+    assert_eq!(server.counts().await.active, 0);
+    server.stop().await;
+}
+
+/// SET-21: the locks of a connection that breaks end, and count.
+#[tokio::test]
+async fn a_broken_connection_gives_back_what_it_held() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    client.message().await;
+    drop(client);
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, false).await;
+    assert_eq!(other.message().await.1.body_bytes(), "a");
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
