@@ -166,7 +166,7 @@ fn pushed(broker: &Broker) {
                 Released::Answer { result, .. } => {
                     result.unwrap_or_else(|error| panic!("{error}"));
                 }
-                Released::Detached { .. } => panic!("detached"),
+                Released::Detached { .. } | Released::Closed { .. } => panic!("detached"),
                 Released::Delivery { message, .. } => {
                     let Some(lock) = message.facts.lock else { panic!("not locked") };
                     submit(

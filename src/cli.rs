@@ -24,6 +24,8 @@ mod connection_string;
 mod context;
 mod dlq;
 mod forward;
+mod health;
+mod import;
 mod peek;
 mod policy;
 mod queue;
@@ -33,6 +35,7 @@ mod schedule;
 mod send;
 mod session;
 mod subscription;
+mod tls;
 mod token;
 mod top;
 mod topic;
@@ -43,7 +46,8 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::config::{ConfigError, DEFAULT, Flag, Layers, LogFormat};
+use crate::config::{ConfigError, DEFAULT, Flag, InPlace, Layers, LogFormat};
+use crate::emulator::environment;
 use crate::server::ServeError;
 
 const ABOUT: &str = "A message broker with the semantics of Azure Service Bus";
@@ -58,8 +62,8 @@ Without a subcommand, `peeklock` is `peeklock serve`.";
 const AFTER_HELP: &str = concat!(
     "\
 Examples:
-  peeklock                                   serve on 127.0.0.1:5300 and 5301, messages in ./data
-  peeklock --ephemeral --http 127.0.0.1:0 --ws 127.0.0.1:0
+  peeklock                                   serve on 127.0.0.1:5300, 5301 and 5672, messages in ./data
+  peeklock --ephemeral --http 127.0.0.1:0 --ws 127.0.0.1:0 --amqp 127.0.0.1:0
                                              the same for a test, on free ports
   peeklock config default > peeklock.toml    a file to start from
   peeklock config check                      what is in force, and where it comes from
@@ -86,8 +90,13 @@ const SERVE_HELP: &str = "\
 Examples:
   peeklock serve --data-dir /var/lib/peeklock
   peeklock serve --ephemeral
+  peeklock serve --tls
   peeklock serve --config broker.toml --http 127.0.0.1:8080 -v
   PEEKLOCK__NAMESPACE__TIER=Standard peeklock serve
+  peeklock serve --emulator --emulator-config Config.json
+
+With --emulator the broker stands where Microsoft's Service Bus emulator stood: clients keep their connection \
+string, with a key that everybody knows. For development alone; see docs/emulator.md.
 
 Every setting can also be given in a file or in the environment; a flag wins over both. See \
 `peeklock config default`.
@@ -220,6 +229,9 @@ enum Command {
     /// Sign a token with the key of a connection string
     #[command(after_help = token::HELP)]
     Token(token::TokenFlags),
+    /// Make an authority for development, and have clients trust it
+    #[command(subcommand, after_help = tls::HELP)]
+    Tls(tls::TlsCommand),
     /// Read everything that is stored, offline, and tell what is damaged
     #[command(after_help = VERIFY_HELP)]
     Verify(scrub::ScrubFlags),
@@ -235,6 +247,9 @@ enum Command {
     /// Write a completion script for a shell
     #[command(after_help = completions::HELP)]
     Completions(completions::CompletionsFlags),
+    /// Ask a broker whether it can work
+    #[command(after_help = health::HELP)]
+    Health(health::HealthFlags),
 }
 
 #[derive(Subcommand)]
@@ -247,6 +262,9 @@ enum ConfigCommand {
     },
     /// Print a configuration file with every default and what it means
     Default,
+    /// Turn a configuration file of Microsoft's emulator into ours
+    #[command(after_help = import::HELP)]
+    Import(import::ImportFlags),
 }
 
 #[derive(Args, Default)]
@@ -267,9 +285,22 @@ struct ServeFlags {
     /// Address for WebSocket; port 0 takes a free one [default: 127.0.0.1:5301]
     #[arg(long, value_name = "ADDR")]
     ws: Option<String>,
+    /// Address for AMQP, where the Azure SDKs connect; port 0 takes a free one [default: 127.0.0.1:5672]
+    #[arg(long, value_name = "ADDR")]
+    amqp: Option<String>,
+    /// Speak TLS alone, with the certificate of the configuration or one by the development authority
+    #[arg(long)]
+    tls: bool,
     /// Keep messages in memory: all are gone when the process ends
     #[arg(long)]
     ephemeral: bool,
+    /// Take the place of Microsoft's Service Bus emulator: its ports on all addresses, its file, its development key
+    #[arg(long)]
+    emulator: bool,
+    /// Configuration file of the emulator [default: CONFIG_PATH, or /ServiceBus_Emulator/ConfigFiles/Config.json if
+    /// there is one]
+    #[arg(long, value_name = "FILE", requires = "emulator")]
+    emulator_config: Option<PathBuf>,
     #[command(flatten)]
     file: FileFlag,
     /// Form of log lines [default: text]
@@ -366,6 +397,7 @@ pub fn run() -> ExitCode {
         Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
+        Some(Command::Config(ConfigCommand::Import(flags))) => import::import(&flags),
         Some(Command::Queue(command)) => queue::run(&command),
         Some(Command::Topic(command)) => topic::run(&command),
         Some(Command::Subscription(command)) => subscription::run(&command),
@@ -382,7 +414,9 @@ pub fn run() -> ExitCode {
         Some(Command::Policy(command)) => policy::run(&command),
         Some(Command::ConnectionString(flags)) => connection_string::run(&flags),
         Some(Command::Token(flags)) => token::run(&flags),
+        Some(Command::Tls(command)) => tls::run(&command),
         Some(Command::Completions(flags)) => completions::run(&flags),
+        Some(Command::Health(flags)) => health::run(&flags),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if !matches!(failure, Failure::Told(_)) {
@@ -403,7 +437,7 @@ fn say(text: &str) -> Result<(), Failure> {
 
 impl ServeFlags {
     /// The layers of the configuration, with the flags given on top.
-    fn layers(&self) -> Layers {
+    fn layers(&self) -> Result<Layers, ConfigError> {
         let level = match (self.verbose, self.quiet) {
             (0, 0) => None,
             (0, 1) => Some("warn,actix_http=off"),
@@ -420,6 +454,8 @@ impl ServeFlags {
             ("--data-dir", "server.data_dir", self.data_dir.as_deref()),
             ("--http", "http.address", self.http.as_deref()),
             ("--ws", "websocket.address", self.ws.as_deref()),
+            ("--tls", "tls.enabled", self.tls.then_some("true")),
+            ("--amqp", "amqp.address", self.amqp.as_deref()),
             ("--ephemeral", "server.ephemeral", self.ephemeral.then_some("true")),
             ("--log-format", "log.format", format),
             ("--log-filter", "log.filter", self.log_filter.as_deref()),
@@ -429,7 +465,14 @@ impl ServeFlags {
             .into_iter()
             .filter_map(|(name, key, value)| Some(Flag { name, key, value: value?.to_owned() }))
             .collect();
-        Layers { file: self.file.config.clone(), environment: None, flags }
+        let emulator = if self.emulator {
+            let environment = environment::read(|name| std::env::var(name).ok());
+            let environment = environment.map_err(ConfigError::Emulator)?;
+            Some(InPlace::new(self.emulator_config.clone(), environment))
+        } else {
+            None
+        };
+        Ok(Layers { file: self.file.config.clone(), environment: None, flags, emulator })
     }
 }
 

@@ -3,19 +3,27 @@
 //! `config/default.toml` holds every default and what it means; it is the lowest layer and what
 //! `peeklock config default` prints, so that the two cannot differ.
 
+mod amqp;
+mod error;
+mod http;
+mod in_place;
+mod journal;
 mod limits;
 mod peers;
 mod queue;
 mod ranges;
+mod source;
 mod text;
+mod tls;
+mod topic;
 mod webhook;
 mod websocket;
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
+use config::{FileFormat, Map, Value};
 use peeklock::contract::browser::split_host;
 use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
 use peeklock::forward_peeklock::PeerConfig;
@@ -23,29 +31,29 @@ use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::path::validate_entity_path;
-use peeklock::store::JournalConfig;
 use peeklock::time::TimeSpan;
+use peeklock::tls::Tls;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
+use source::{Layer, PREFIX, SEPARATOR, collect, explain, source_of};
+
+pub use error::ConfigError;
+pub use http::HttpSection;
+pub use in_place::{InPlace, import};
+pub use journal::JournalSection;
 pub use queue::QueueDeclaration;
 pub use queue::differences;
-pub use text::{FromText, List, Scalar, span_text};
+pub use text::{FromText, Scalar, span_text};
+pub use tls::TlsSection;
+pub use topic::{SubscriptionDeclaration, TopicDeclaration};
 
-/// Sizes that a file of the log may have.
-const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 /// Files beside connections and segments: standard streams, listeners, wakers, what else the journal has.
 const OTHER_FILES: u64 = 64;
 /// Every default, with its comment.
 pub const DEFAULT: &str = include_str!("config/default.toml");
 /// The file that is read if it is there and no other was named.
 const FILE: &str = "peeklock.toml";
-/// What the names of environment variables begin with.
-const PREFIX: &str = "PEEKLOCK";
-/// What stands between the parts of the name of an environment variable.
-const SEPARATOR: &str = "__";
-/// The origin of values from the environment, as the crate `config` marks them.
-const ENVIRONMENT: &str = "the environment";
 
 /// The whole configuration, all values in their types.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,10 +77,14 @@ pub struct Config {
     pub http: HttpSection,
     /// `[websocket]`.
     pub websocket: websocket::WebSocketSection,
+    /// `[amqp]`.
+    pub amqp: amqp::AmqpSection,
     /// `[webhook]`.
     pub webhook: webhook::WebhookSection,
     /// `[peers]`.
     pub peers: peers::PeersSection,
+    /// `[tls]`.
+    pub tls: tls::TlsSection,
     /// `[security]`.
     pub security: SecuritySection,
     /// `[log]`.
@@ -82,6 +94,9 @@ pub struct Config {
     /// `[[queues]]`.
     #[serde(default)]
     pub queues: Vec<QueueDeclaration>,
+    /// `[[topics]]`.
+    #[serde(default)]
+    pub topics: Vec<TopicDeclaration>,
 }
 
 /// What clients see of the namespace.
@@ -125,69 +140,6 @@ pub struct ServerSection {
     pub ephemeral: Scalar<bool>,
     /// Threads that serve entities; zero for one per core.
     pub arbiters: Scalar<usize>,
-}
-
-/// The journal, which is the store unless the server is ephemeral.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct JournalSection {
-    /// Memory for contents.
-    pub cache_bytes: Scalar<u64>,
-    /// What messages may take on disk; zero for what the disk has.
-    pub capacity_bytes: Scalar<u64>,
-    /// Free space of the disk under which sends are refused (QUO-05).
-    pub free_bytes_min: Scalar<u64>,
-    /// Size of one file of the log.
-    pub segment_bytes: Scalar<u64>,
-}
-
-impl JournalSection {
-    /// The same in the words of the store.
-    pub fn config(&self) -> JournalConfig {
-        JournalConfig {
-            cache_bytes: self.cache_bytes.0,
-            capacity_bytes: if self.capacity_bytes.0 == 0 {
-                u64::MAX
-            } else {
-                self.capacity_bytes.0
-            },
-            free_bytes_min: self.free_bytes_min.0,
-            segment_bytes: self.segment_bytes.0,
-            ..JournalConfig::default()
-        }
-    }
-}
-
-/// The HTTP transport.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct HttpSection {
-    /// Where it listens.
-    pub address: Scalar<SocketAddr>,
-    /// Names of this broker (SEC-23).
-    pub allowed_hosts: List,
-    /// Origins of web pages that may send requests (SEC-23).
-    pub allowed_origins: List,
-    /// Threads that serve connections; zero for one per core.
-    pub workers: Scalar<usize>,
-    /// How clients reach it; empty for the `Host` of the request (HTP-06).
-    pub public_url: Scalar<String>,
-    /// Connections at the same time; zero for the limit of the namespace.
-    pub connection_count_max: Scalar<usize>,
-    /// Request bodies in memory.
-    pub inbound_bytes_max: Scalar<u64>,
-    /// Contents on their way out in memory.
-    pub outbound_bytes_max: Scalar<u64>,
-    /// Time for the head of a request.
-    pub head_timeout: Scalar<TimeSpan>,
-    /// Time for the body of a request, before it must come at a pace.
-    pub body_timeout: Scalar<TimeSpan>,
-    /// Time for an answer, before it must be read at a pace.
-    pub write_timeout: Scalar<TimeSpan>,
-    /// How long an idle connection stays open.
-    pub keep_alive: Scalar<TimeSpan>,
-    /// Whether the metrics page needs no right.
-    pub metrics_public: Scalar<bool>,
 }
 
 /// Who is let in.
@@ -249,6 +201,8 @@ pub struct Layers {
     pub environment: Option<Map<String, String>>,
     /// The flags given.
     pub flags: Vec<Flag>,
+    /// Whether it takes the emulator's place, and how.
+    pub emulator: Option<InPlace>,
 }
 
 /// A configuration that was found valid.
@@ -260,6 +214,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// The file that was read.
     pub file: Option<PathBuf>,
+    /// Whether it takes the emulator's place, and what was said of that.
+    pub emulator: Option<InPlace>,
     layers: Value,
 }
 
@@ -271,62 +227,6 @@ pub struct Row {
     pub value: String,
     /// Where it comes from; none for a default.
     pub source: Option<String>,
-}
-
-/// Why a configuration cannot be used. The text names key, value, source and the way out.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("configuration file `{}` cannot be read: {source}; name another with --config", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The file is not TOML.
-    #[error("configuration file `{}` is not valid TOML: {detail}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// What the parser said.
-        detail: String,
-    },
-    /// The environment cannot be read.
-    #[error("environment: {0}")]
-    Environment(String),
-    /// A key that means nothing.
-    #[error("unknown key `{key}`{}{}", set_by(source_name), meant(meant_key))]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// Where it stands.
-        source_name: Option<String>,
-        /// The key that looks like it.
-        meant_key: Option<String>,
-    },
-    /// A value that is not of its type, out of its bounds, or contradicts another.
-    #[error("`{key}`: {detail}{}", set_by(source_name))]
-    Invalid {
-        /// The key.
-        key: String,
-        /// What is wrong and what would be right.
-        detail: String,
-        /// Where it stands.
-        source_name: Option<String>,
-    },
-}
-
-fn set_by(source: &Option<String>) -> String {
-    source.as_ref().map_or_else(String::new, |source| format!(" (set by {source})"))
-}
-
-fn meant(key: &Option<String>) -> String {
-    match key {
-        Some(key) => format!("; did you mean `{key}`?"),
-        None => "; `peeklock config default` lists all keys".to_owned(),
-    }
 }
 
 impl FromText for LogFormat {
@@ -354,6 +254,12 @@ impl Loaded {
     pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
         let mut builder =
             config::Config::builder().add_source(config::File::from_str(DEFAULT, FileFormat::Toml));
+        let mut emulator = layers.emulator.clone();
+        if let Some(emulator) = &mut emulator {
+            for layer in emulator.defaults()? {
+                builder = builder.add_source(layer);
+            }
+        }
         let file =
             layers.file.clone().or_else(|| Some(PathBuf::from(FILE)).filter(|file| file.exists()));
         if let Some(path) = &file {
@@ -367,11 +273,16 @@ impl Loaded {
         for flag in &layers.flags {
             builder = builder.add_source(Layer::of_flag(flag));
         }
+        if emulator.is_some() {
+            builder = builder.add_source(InPlace::never_anonymous());
+        }
         let built = builder.build().map_err(|error| ConfigError::Environment(error.to_string()))?;
         let layers = built.cache.clone();
-        let config: Config = built.try_deserialize().map_err(|error| explain(&error, &layers))?;
-        let settings = config.settings(&layers)?;
-        Ok(Self { config, settings, file, layers })
+        let config: Result<Config, _> =
+            built.try_deserialize().map_err(|error| explain(&error, &layers));
+        let config = config.map_err(ConfigError::of_emulator)?;
+        let settings = config.settings(&layers).map_err(ConfigError::of_emulator)?;
+        Ok(Self { config, settings, file, emulator, layers })
     }
 
     /// The settings of the forwarder to webhooks; reads the files they name once more.
@@ -382,6 +293,11 @@ impl Loaded {
     /// The settings of the forwarder to other brokers, likewise.
     pub fn peers(&self) -> Result<PeerConfig, ConfigError> {
         self.config.peers.config().map_err(|wrong| self.invalid(wrong))
+    }
+
+    /// The certificate in use, if TLS is spoken; makes the development authority where it is missing.
+    pub fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
+        self.config.tls.open(&self.config.server.data_dir.0).map_err(|wrong| self.invalid(wrong))
     }
 
     fn invalid(&self, (key, detail): (String, String)) -> ConfigError {
@@ -441,9 +357,14 @@ impl Config {
             invalid("log.filter", detail)
         })?;
         ranges::judge(self, &settings.limits).map_err(|(key, detail)| invalid(key, detail))?;
-        self.judge_journal().map_err(|(key, detail)| invalid(key, detail))?;
+        self.journal.judge().map_err(|(key, detail)| invalid(key, detail))?;
+        if self.server.data_dir.0.is_empty() {
+            let detail = "the directory has no name; write . for the current one".to_owned();
+            return Err(invalid("server.data_dir", detail));
+        }
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
+        self.tls.judge().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;
         }
@@ -451,38 +372,23 @@ impl Config {
         Ok(settings)
     }
 
-    fn judge_journal(&self) -> Result<(), (&'static str, String)> {
-        let JournalSection {
-            segment_bytes: Scalar(segment), free_bytes_min: Scalar(floor), ..
-        } = self.journal;
-        if !SEGMENT_BYTES.contains(&segment) {
-            let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
-            let detail = format!("{segment} is not from {least} to {most} bytes");
-            return Err(("journal.segment_bytes", detail));
-        }
-        if self.server.data_dir.0.is_empty() {
-            let detail = "the directory has no name; write . for the current one".to_owned();
-            return Err(("server.data_dir", detail));
-        }
-        // Settlements live on the floor when the disk is full.
-        if floor < 4 * segment {
-            let detail = format!("{floor} is less than four segments, {} bytes", 4 * segment);
-            return Err(("journal.free_bytes_min", detail));
-        }
-        Ok(())
-    }
-
     /// Where listeners listen, by the keys that say so.
-    pub const fn addresses(&self) -> [(&'static str, SocketAddr); 2] {
-        [("http.address", self.http.address.0), ("websocket.address", self.websocket.address.0)]
+    pub const fn addresses(&self) -> [(&'static str, SocketAddr); 3] {
+        [
+            ("http.address", self.http.address.0),
+            ("websocket.address", self.websocket.address.0),
+            ("amqp.address", self.amqp.address.0),
+        ]
     }
 
     /// The hosts by which clients know this broker, as the configuration names them.
     pub fn known_hosts(&self) -> Vec<String> {
         let url = self.http.public_url.0.split_once("://").map_or("", |(_, rest)| rest);
         let public = url.split('/').next().and_then(split_host).map(|(host, _)| host.to_owned());
-        let allowed = self.http.allowed_hosts.0.iter().chain(&self.websocket.allowed_hosts.0);
-        let hosts = allowed.filter_map(|host| split_host(host)).map(|(host, _)| host.to_owned());
+        let Self { http, websocket, amqp, .. } = self;
+        let allowed = [&http.allowed_hosts, &websocket.allowed_hosts, &amqp.allowed_hosts];
+        let hosts = allowed.into_iter().flat_map(|list| &list.0);
+        let hosts = hosts.filter_map(|host| split_host(host)).map(|(host, _)| host.to_owned());
         hosts.chain(public).collect()
     }
 
@@ -519,13 +425,39 @@ impl Config {
             }
             names.push(key);
         }
+        self.judge_topics(settings, &mut names)?;
         if names.len() > settings.limits.entity_count_max {
             let detail = format!(
-                "{} queues are more than limits.entity_count_max = {}",
+                "{} queues and topics are more than limits.entity_count_max = {}",
                 names.len(),
                 settings.limits.entity_count_max
             );
             return Err(("queues".to_owned(), detail));
+        }
+        Ok(())
+    }
+
+    fn judge_topics(
+        &self,
+        settings: &Settings,
+        names: &mut Vec<String>,
+    ) -> Result<(), (String, String)> {
+        for (index, topic) in self.topics.iter().enumerate() {
+            let key = format!("topics[{index}]");
+            let refuse = |detail: &str| (key.clone(), detail.to_owned());
+            let name = validate_entity_path(&topic.name, &settings.limits)
+                .map_err(|rejection| refuse(rejection.detail()))?;
+            let created = topic.properties().create(name.path(), settings);
+            created.map_err(|rejection| refuse(rejection.detail()))?;
+            let folded = name.key().as_str().to_owned();
+            if names.contains(&folded) {
+                let detail = format!("the path `{}` is declared twice; keep one", topic.name);
+                return Err(refuse(&detail));
+            }
+            names.push(folded);
+            topic
+                .judge_subscriptions(settings)
+                .map_err(|(below, detail)| (format!("{key}.{below}"), detail))?;
         }
         Ok(())
     }
@@ -544,25 +476,23 @@ impl Config {
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
+            .saturating_add(self.amqp.budget_bytes(limits))
     }
 
     /// How many files may have to be open: connections, and what the store needs.
     pub fn open_files(&self, limits: &Limits) -> u64 {
-        let [http, websocket] = self.connections(limits);
-        self.store_files()
-            .saturating_add(OTHER_FILES)
-            .saturating_add(http)
-            .saturating_add(websocket)
+        let connections = self.connections(limits).into_iter();
+        connections.fold(self.store_files().saturating_add(OTHER_FILES), u64::saturating_add)
     }
 
-    /// Lowers the connections of both transports, in proportion, where not as many files may be open as they
+    /// Lowers the connections of all transports, in proportion, where not as many files may be open as they
     /// and the store need; returns how many connections are left. The store comes first, with half of all at
     /// most: without a file it ends, a client without one comes again.
     pub fn fit_connections(&mut self, limits: &Limits, files_max: u64) -> Option<u64> {
         let kept = self.store_files().min(files_max / 2).saturating_add(OTHER_FILES);
         let left = files_max.saturating_sub(kept);
-        let [http, websocket] = self.connections(limits);
-        let wanted = http.saturating_add(websocket);
+        let [http, websocket, amqp] = self.connections(limits);
+        let wanted = http.saturating_add(websocket).saturating_add(amqp);
         if wanted <= left {
             return None;
         }
@@ -572,12 +502,17 @@ impl Config {
         };
         self.http.connection_count_max = Scalar(share(http));
         self.websocket.connection_count_max = Scalar(share(websocket));
+        self.amqp.connection_count_max = Scalar(share(amqp));
         Some(left)
     }
 
-    fn connections(&self, limits: &Limits) -> [u64; 2] {
-        [self.connection_count_max(limits), self.websocket.connection_count_max(limits)]
-            .map(|count| u64::try_from(count).unwrap_or(u64::MAX))
+    fn connections(&self, limits: &Limits) -> [u64; 3] {
+        [
+            self.connection_count_max(limits),
+            self.websocket.connection_count_max(limits),
+            self.amqp.connection_count_max(limits),
+        ]
+        .map(|count| u64::try_from(count).unwrap_or(u64::MAX))
     }
 
     /// The segments of a journal as large as it may be, or of a hundred gigabytes where it may be as large as
@@ -598,145 +533,6 @@ impl Config {
         match self.http.connection_count_max.0 {
             0 => limits.connection_count_max,
             count => count,
-        }
-    }
-}
-
-/// Values of one source, marked with its name.
-#[derive(Clone, Debug)]
-struct Layer(Map<String, Value>);
-
-impl Layer {
-    fn of_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        let origin = path.display().to_string();
-        FileFormat::Toml.parse(Some(&origin), &text).map(Self).map_err(|error| {
-            let detail = error.to_string().trim_end().to_owned();
-            ConfigError::Syntax { path: path.to_owned(), detail }
-        })
-    }
-
-    fn of_flag(flag: &Flag) -> Self {
-        let value = Value::new(Some(&flag.name.to_owned()), flag.value.as_str());
-        Self(Map::from_iter([(flag.key.to_owned(), value)]))
-    }
-}
-
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
-        Ok(self.0.clone())
-    }
-}
-
-/// Turns an error of the crate `config` into ours.
-fn explain(error: &config::ConfigError, layers: &Value) -> ConfigError {
-    use config::ConfigError as Theirs;
-    let (key, detail) = match error {
-        Theirs::At { error, key, .. } => (key.clone().unwrap_or_default(), error.to_string()),
-        Theirs::Type { unexpected, expected, key, .. } => {
-            (key.clone().unwrap_or_default(), format!("{unexpected} is not {expected}"))
-        }
-        other => (String::new(), other.to_string()),
-    };
-    // The crate leaves the dot out behind an element of a list.
-    let key = key.replace(']', "].").replace("..", ".").trim_end_matches('.').to_owned();
-    let child = |name: &str| {
-        if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
-    };
-    if let Some((name, known)) = unknown_field(&detail) {
-        let key = child(name);
-        let nearest = known
-            .iter()
-            .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-            .min()
-            .filter(|(distance, _)| *distance <= 3);
-        return ConfigError::UnknownKey {
-            source_name: source_of(layers, &key),
-            meant_key: nearest.map(|(_, candidate)| child(candidate)),
-            key,
-        };
-    }
-    let source_name = source_of(layers, &key);
-    ConfigError::Invalid { key, detail, source_name }
-}
-
-/// The name and the known names in serde's "unknown field `x`, expected one of `a`, `b`".
-fn unknown_field(detail: &str) -> Option<(&str, Vec<&str>)> {
-    let mut quoted = detail.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
-    Some((quoted.next()?, quoted.collect()))
-}
-
-/// Where the value of a key comes from, as people say it; none for a default.
-fn source_of(layers: &Value, key: &str) -> Option<String> {
-    let value = find(layers, key)?;
-    let origin = match &value.kind {
-        ValueKind::Table(table) => {
-            value.origin().or_else(|| table.values().find_map(Value::origin))
-        }
-        ValueKind::Array(values) => {
-            value.origin().or_else(|| values.iter().find_map(Value::origin))
-        }
-        _ => value.origin(),
-    }?;
-    if origin != ENVIRONMENT {
-        return Some(origin.to_owned());
-    }
-    let variable = key.to_uppercase().replace('.', SEPARATOR);
-    Some(format!("{PREFIX}{SEPARATOR}{variable}"))
-}
-
-fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
-    let mut found = root;
-    for part in key.split(['.', '[']).filter(|part| !part.is_empty()) {
-        found = match (&found.kind, part.strip_suffix(']')) {
-            (ValueKind::Array(values), Some(index)) => values.get(index.parse::<usize>().ok()?)?,
-            (ValueKind::Table(table), None) => table.get(part)?,
-            _ => return None,
-        };
-    }
-    Some(found)
-}
-
-/// Lists the scalars and lists of scalars under a value.
-fn collect(key: &str, value: &Value, rows: &mut Vec<Row>) {
-    match &value.kind {
-        ValueKind::Table(table) => {
-            for (name, child) in table {
-                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                collect(&key, child, rows);
-            }
-        }
-        ValueKind::Array(values)
-            if values.iter().any(|value| matches!(value.kind, ValueKind::Table(_))) =>
-        {
-            for (index, child) in values.iter().enumerate() {
-                collect(&format!("{key}[{index}]"), child, rows);
-            }
-        }
-        kind => {
-            let value = Written(kind).to_string();
-            rows.push(Row { key: key.to_owned(), value, source: None });
-        }
-    }
-}
-
-/// A value as a row shows it.
-struct Written<'a>(&'a ValueKind);
-
-impl fmt::Display for Written<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            ValueKind::Array(values) => {
-                let parts: Vec<String> = values.iter().map(|part| part.kind.to_string()).collect();
-                write!(f, "[{}]", parts.join(", "))
-            }
-            ValueKind::String(text) if text.is_empty() => f.write_str("\"\""),
-            kind => fmt::Display::fmt(kind, f),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod config;
+mod emulator;
 mod files;
 mod memory;
 mod registry;

@@ -2,9 +2,11 @@
 //! here, and the function that hands it its settings. An embedding program does the same with calls
 //! of `Broker::builder` and `Transport::start`.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
+use peeklock::amqp::{AmqpConfig, AmqpTransport};
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
 use peeklock::contract::{Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
@@ -13,6 +15,7 @@ use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
+use peeklock::tls::{Acceptor, Protocol, Tls};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
 
 use crate::config::{ConfigError, Loaded};
@@ -21,8 +24,23 @@ use crate::config::{ConfigError, Loaded};
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
 /// Makes an authorizer over the policies of the broker, if the configuration asks for it.
 type MakeAuthorizer = fn(&Loaded, &Policies) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
-/// Makes a transport; the hook renders the metrics page.
-type MakeTransport = fn(&Loaded, MetricsHook) -> Box<dyn Transport>;
+/// Makes a transport.
+type MakeTransport = fn(&Loaded, &Around) -> Box<dyn Transport>;
+
+/// What transports share of the process around them.
+pub struct Around {
+    /// Renders the metrics page.
+    pub metrics: MetricsHook,
+    /// The certificate in use; none without TLS.
+    pub tls: Option<Arc<Tls>>,
+}
+
+impl Around {
+    /// How a listener makes connections secure, if it does.
+    fn acceptor(&self, protocol: Protocol) -> Option<Acceptor> {
+        self.tls.as_ref().map(|tls| tls.acceptor(protocol))
+    }
+}
 
 /// Makes a forwarder.
 type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
@@ -34,7 +52,8 @@ pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", mem
 pub const AUTHORIZERS: [(&str, MakeAuthorizer); 1] = [("sas", authorize_by_policies)];
 
 /// All are started.
-pub const TRANSPORTS: [(&str, MakeTransport); 2] = [("http", http), ("websocket", websocket)];
+pub const TRANSPORTS: [(&str, MakeTransport); 3] =
+    [("http", http), ("websocket", websocket), ("amqp", amqp)];
 
 /// All are there; the scheme of a destination chooses.
 pub const FORWARDERS: [(&str, MakeForwarder); 3] =
@@ -77,7 +96,7 @@ fn workers(count: usize) -> usize {
     }
 }
 
-fn http(loaded: &Loaded, metrics: MetricsHook) -> Box<dyn Transport> {
+fn http(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
     let section = &loaded.config.http;
     let mut config = HttpConfig::at(section.address.0);
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
@@ -93,11 +112,12 @@ fn http(loaded: &Loaded, metrics: MetricsHook) -> Box<dyn Transport> {
     config.keep_alive = section.keep_alive.0.to_std();
     config.metrics_public = section.metrics_public.0;
     config.i_know = loaded.config.security.i_know.0;
-    config.metrics = Some(metrics);
+    config.metrics = Some(Arc::clone(&around.metrics));
+    config.tls = around.acceptor(Protocol::Http);
     Box::new(HttpTransport::new(config))
 }
 
-fn websocket(loaded: &Loaded, _: MetricsHook) -> Box<dyn Transport> {
+fn websocket(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
     let section = &loaded.config.websocket;
     let mut config = WebSocketConfig::at(section.address.0);
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
@@ -114,7 +134,30 @@ fn websocket(loaded: &Loaded, _: MetricsHook) -> Box<dyn Transport> {
     config.heartbeat = section.heartbeat.0.to_std();
     config.grace = section.grace.0.to_std();
     config.i_know = loaded.config.security.i_know.0;
+    config.tls = around.acceptor(Protocol::Http);
     Box::new(WebSocketTransport::new(config))
+}
+
+fn amqp(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
+    let section = &loaded.config.amqp;
+    let mut config = AmqpConfig::at(section.address.0);
+    config.allowed_hosts.clone_from(&section.allowed_hosts.0);
+    config.allowed_origins.clone_from(&section.allowed_origins.0);
+    config.workers = workers(section.workers.0);
+    config.connection_count_max = section.connection_count_max(&loaded.settings.limits);
+    config.link_count_max = section.link_count_max.0;
+    config.unsettled_count_max = section.unsettled_count_max.0;
+    if let Some(bytes) = NonZero::new(loaded.settings.limits.message_bytes_max) {
+        config.message_bytes_max = bytes;
+    }
+    config.inbound_bytes_max = section.inbound_bytes_max.0;
+    config.outbound_bytes_max = section.outbound_bytes_max.0;
+    config.opening_timeout = section.opening_timeout.0.to_std();
+    config.idle_timeout = section.idle_timeout.0.to_std();
+    config.write_timeout = section.write_timeout.0.to_std();
+    config.i_know = loaded.config.security.i_know.0;
+    config.tls = around.acceptor(Protocol::Other);
+    Box::new(AmqpTransport::new(config))
 }
 
 fn forward_log(_: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {

@@ -1,29 +1,34 @@
 //! The life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
 
 mod banner;
+mod declare;
 mod root_key;
 mod signals;
+mod supervisor;
 
 use std::io::{self, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use peeklock::condition::Condition;
 use peeklock::contract::{RunningTransport, TransportError};
-use peeklock::description::QueueUpdate;
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
 use peeklock::limits::Limits;
-use peeklock::policies::Policies;
+use peeklock::policies::{Policies, ROOT_POLICY};
 use peeklock::store::StoreError;
+use peeklock::tls::{Tls, Watch};
 use peeklock::{Broker, StartError, metrics_prometheus};
 
-use crate::config::{ConfigError, Loaded, QueueDeclaration, differences};
+use crate::config::{ConfigError, InPlace, Loaded, TlsSection};
+use crate::emulator;
 use crate::{files, memory, registry};
-use banner::{Banner, Listener};
+use banner::{Banner, BannerTls, Listener};
+use declare::{Existing, declare_all};
 pub use root_key::FILE as ROOT_KEY_FILE;
 use signals::Signals;
+use supervisor::Patience;
 
 /// How long requests in progress may take after a signal (DESIGN section 6).
 const GRACE: Duration = Duration::from_secs(5);
@@ -42,16 +47,21 @@ pub enum ServeError {
     /// Signals cannot be received.
     #[error("signals cannot be received: {0}")]
     Signals(#[source] io::Error),
-    /// A declared queue could not be created.
-    #[error("queue `{name}` of the configuration cannot be created: {source}")]
-    Queue {
-        /// Its name.
+    /// A declared entity could not be created or updated.
+    #[error("{kind} `{name}` of the configuration cannot be declared: {source}")]
+    Declared {
+        /// What it is.
+        kind: &'static str,
+        /// Its path.
         name: String,
         /// What the broker said.
         #[source]
         source: BrokerError,
     },
-    /// What a forwarder is configured with cannot be used.
+    /// Nothing can look at the files of the certificate.
+    #[error("changes of the certificate cannot be watched: {0}")]
+    Watch(#[source] io::Error),
+    /// What a forwarder, or TLS, is configured with cannot be used.
     #[error(transparent)]
     Forwarder(#[from] ConfigError),
     /// A transport could not listen.
@@ -127,14 +137,22 @@ pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
     let loaded = &loaded;
     warn(loaded);
     let policies = Policies::new();
-    let (broker, transports) = start(loaded, &policies).await?;
-    let _root_key = root_key::keep(loaded, &policies, &transports)?;
+    if loaded.emulator.is_some() {
+        policies.allow_development_key(emulator::KEY);
+    }
+    let opening = Patience::during("opening the store");
+    let Served { broker, transports, tls } = start(loaded, &policies).await?;
+    let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
+    let _root_key = root_key::keep(loaded, &policies, &transports, certificate.as_ref())?;
+    drop(opening);
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
     greet(loaded, &broker, &transports, is_new);
+    let _watchdog = supervisor::ready(&broker);
     let outcome = tokio::select! {
         signal = signals.next() => Ok(signal),
         why = broker.failed() => Err(why),
     };
+    supervisor::stopping();
     match outcome {
         Ok(signal) => {
             tracing::info!(signal, grace = ?GRACE, "stopping; a second signal stops at once");
@@ -174,6 +192,9 @@ fn fit(loaded: &mut Loaded) {
 /// Says what an operator should know before the first message.
 fn warn(loaded: &Loaded) {
     let config = &loaded.config;
+    if let Some(emulator) = &loaded.emulator {
+        warn_of_emulator(emulator);
+    }
     if !config.security.allow_anonymous.0 && config.server.ephemeral.0 {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false, and with --ephemeral there is no file \
@@ -190,7 +211,28 @@ fn warn(loaded: &Loaded) {
              (security.i_know = true)"
         );
     }
+    if config.tls.is_left_off() {
+        tracing::warn!(
+            "tls.certificate_file is not used, since tls.enabled is false: connections are not secure"
+        );
+    }
     warn_of_memory(config.budget_bytes(&loaded.settings.limits), &loaded.settings.limits);
+}
+
+/// In the emulator's place everybody knows a key (SEC-24).
+fn warn_of_emulator(emulator: &InPlace) {
+    tracing::warn!(
+        policy = ROOT_POLICY,
+        key = emulator::KEY,
+        "in the emulator's place everybody who reaches this broker may do everything with a key that everybody \
+         knows: for development alone"
+    );
+    for answer in &emulator.answers {
+        tracing::info!("{answer}");
+    }
+    for note in &emulator.notes {
+        tracing::warn!(file = %emulator.file_text(), "{note}");
+    }
 }
 
 /// What clients may fill by being slow or many should fit from the first day. What entities may keep is reached by
@@ -203,7 +245,7 @@ fn warn_of_memory(budget_bytes: u64, limits: &Limits) {
             available_bytes,
             "what is under way may take more memory than there is: lower limits.broker_inbound_bytes_max, \
              limits.broker_outbound_bytes_max, http.inbound_bytes_max, http.outbound_bytes_max, \
-             websocket.inbound_bytes_max or limits.connection_count_max"
+             websocket.inbound_bytes_max, amqp.inbound_bytes_max or limits.connection_count_max"
         );
     }
     let kept_bytes = limits.kept_bytes();
@@ -219,7 +261,15 @@ fn warn_of_memory(budget_bytes: u64, limits: &Limits) {
 
 type Running = (&'static str, Box<dyn RunningTransport>);
 
-async fn start(loaded: &Loaded, policies: &Policies) -> Result<(Broker, Vec<Running>), ServeError> {
+/// A broker that is served.
+struct Served {
+    broker: Broker,
+    transports: Vec<Running>,
+    /// The certificate in use, and what replaces it when its files change.
+    tls: Option<(Arc<Tls>, Watch)>,
+}
+
+async fn start(loaded: &Loaded, policies: &Policies) -> Result<Served, ServeError> {
     // Before the broker: its threads look their counters up once.
     let recorder =
         metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
@@ -233,6 +283,13 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<(Broker, Vec<Runn
                 .map_err(|source| ServeError::Transport { source })?,
         );
     }
+    let tls = match loaded.tls()? {
+        Some(tls) => {
+            let watch = Watch::start(&tls).map_err(ServeError::Watch)?;
+            Some((tls, watch))
+        }
+        None => None,
+    };
     let name = registry::store_in_use(loaded);
     let opened = Instant::now();
     let store = registry::STORES
@@ -262,14 +319,16 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<(Broker, Vec<Runn
         builder = builder.forwarder(forwarder);
     }
     let broker = builder.start().await?;
-    declare_all(&broker, &loaded.config.queues).await?;
+    let existing = if loaded.emulator.is_some() { Existing::IsUpdated } else { Existing::IsKept };
+    declare_all(&broker, &loaded.config.queues, &loaded.config.topics, existing).await?;
     let metrics: MetricsHook = {
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
         Arc::new(move || recorder.render(&broker, shown))
     };
+    let around = registry::Around { metrics, tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)) };
     let mut transports: Vec<Running> = Vec::new();
     for (name, make) in registry::TRANSPORTS {
-        match make(loaded, Arc::clone(&metrics)).start(broker.clone()).await {
+        match make(loaded, &around).start(broker.clone()).await {
             Ok(running) => transports.push((name, running)),
             Err(source) => {
                 stop(transports, Duration::ZERO).await;
@@ -279,58 +338,21 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<(Broker, Vec<Runn
             }
         }
     }
-    Ok((broker, transports))
+    Ok(Served { broker, transports, tls })
 }
 
-/// Declares all queues, those first that others forward to, whatever their order in the file.
-async fn declare_all(broker: &Broker, queues: &[QueueDeclaration]) -> Result<(), ServeError> {
-    let mut waiting: Vec<&QueueDeclaration> = queues.iter().collect();
-    while !waiting.is_empty() {
-        let before = waiting.len();
-        let mut later = Vec::new();
-        let mut absent = None;
-        for queue in waiting {
-            match declare(broker, &queue.name, queue.properties()).await {
-                Err(ServeError::Queue { name, source })
-                    if source.condition() == Condition::EntityNotFound =>
-                {
-                    absent = Some(ServeError::Queue { name, source });
-                    later.push(queue);
-                }
-                other => other?,
-            }
+/// How connections are made, for who reads the banner.
+fn banner_tls(loaded: &Loaded) -> BannerTls {
+    let section = &loaded.config.tls;
+    match (section.enabled.0, section.is_development()) {
+        (false, _) => BannerTls::Off,
+        (true, false) => BannerTls::Files,
+        (true, true) => {
+            let data_dir = Path::new(&loaded.config.server.data_dir.0);
+            let file = TlsSection::authority(data_dir).authority_file();
+            BannerTls::Development(file.display().to_string())
         }
-        if let Some(absent) = absent.filter(|_| later.len() == before) {
-            return Err(absent);
-        }
-        waiting = later;
     }
-    Ok(())
-}
-
-/// Creates a declared queue if it is absent. One that exists is left as it is: its messages and
-/// clients may rest on properties that were changed after its creation.
-async fn declare(broker: &Broker, name: &str, declared: QueueUpdate) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Queue { name: name.to_owned(), source };
-    match broker.create_queue(name, declared.clone()).await {
-        Ok(_) => {
-            tracing::info!(entity = name, "queue created as configured");
-            return Ok(());
-        }
-        Err(error) if error.condition() == Condition::EntityAlreadyExists => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let existing = broker.describe_queue(name).await.map_err(failed)?;
-    let properties = differences(&declared, &existing.description);
-    if !properties.is_empty() {
-        tracing::warn!(
-            entity = name,
-            properties = properties.join(", "),
-            "queue exists with other properties than configured and is left as it is; change it \
-             through the management API, or delete it"
-        );
-    }
-    Ok(())
 }
 
 /// Tells people on standard output that the broker is ready.
@@ -345,6 +367,7 @@ fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running], is_new: bool)
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir.0,
+        tls: banner_tls(loaded),
         is_new,
         colours: crate::telemetry::colours(&io::stdout()),
     };
@@ -380,17 +403,5 @@ mod tests {
         };
         let text = ServeError::Transport { source }.to_string();
         assert!(text.contains("127.0.0.1:5300") && text.contains("--http"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_queue_that_exists_is_left_as_it_is() {
-        let broker = Broker::builder().arbiters(1).start().await.unwrap();
-        let existing = QueueUpdate { max_delivery_count: Some(3), ..QueueUpdate::default() };
-        broker.create_queue("orders", existing).await.unwrap();
-        let declared = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
-        declare(&broker, "Orders", declared).await.unwrap();
-        let described = broker.describe_queue("orders").await.unwrap();
-        assert_eq!(described.description.max_delivery_count, 3);
-        broker.stop(Duration::ZERO).await.unwrap();
     }
 }

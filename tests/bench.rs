@@ -260,7 +260,16 @@ impl Drop for Ended {
 fn a_broker_that_runs_is_left_as_it_was() {
     let directory = directory("url");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_peeklock"));
-    serve.args(["--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "-qq"]);
+    serve.args([
+        "--ephemeral",
+        "--http",
+        "127.0.0.1:0",
+        "--ws",
+        "127.0.0.1:0",
+        "--amqp",
+        "127.0.0.1:0",
+        "-qq",
+    ]);
     let mut broker = Ended(serve.current_dir(&directory).stdout(Stdio::piped()).spawn().unwrap());
     let mut banner = BufReader::new(broker.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut url = |scheme: &str| {

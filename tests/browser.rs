@@ -82,6 +82,25 @@ fn the_browser_client_survives_what_a_broker_should_not_do() {
     node(&["socket.test.js"], &[("PEEKLOCK_WS", "ws://127.0.0.1:1/".to_owned())]);
 }
 
+/// TLS-06, TLS-08: over TLS, with connection strings.
+#[test]
+fn the_browser_client_signs_and_trusts() {
+    let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/browser-tls");
+    if Path::new(directory).exists() {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+    let served = Served::with(&["--data-dir", directory, "--tls"]);
+    let string = std::fs::read_to_string(format!("{directory}/root.connection-string")).unwrap();
+    node(
+        &["secure.test.js"],
+        &[
+            ("PEEKLOCK_WS", served.url.clone()),
+            ("PEEKLOCK_CONNECTION_STRING", string.lines().last().unwrap().to_owned()),
+            ("NODE_EXTRA_CA_CERTS", format!("{directory}/tls/authority.pem")),
+        ],
+    );
+}
+
 #[test]
 fn the_browser_client_has_the_types_it_says() {
     let path = search_path();

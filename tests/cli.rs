@@ -121,7 +121,7 @@ fn serves_says_where_and_stops_in_order() {
     let server = Server::start(peeklock(
         "serves",
         "",
-        &["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+        &["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
     ));
     assert!(!server.address.ends_with(":0"), "{}", server.address);
     assert_eq!(server.get("/readyz").0, 200);
@@ -140,7 +140,7 @@ fn without_a_subcommand_it_serves_and_interrupt_stops_it() {
     let server = Server::start(peeklock(
         "bare",
         "",
-        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
     ));
     assert_eq!(server.get("/livez").0, 200);
     assert_eq!(server.stop("-INT").0, 0);
@@ -151,7 +151,7 @@ fn a_store_in_memory_is_announced() {
     let server = Server::start(peeklock(
         "loud",
         "",
-        &["--http", FREE_PORT, "--ws", FREE_PORT, "--ephemeral"],
+        &["--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT, "--ephemeral"],
     ));
     let (_, out, _) = server.stop("-TERM");
     assert!(out.contains("nothing survives this process"), "{out}");
@@ -160,14 +160,28 @@ fn a_store_in_memory_is_announced() {
 /// Messages and queues are there again after a stop and after a kill; a second process is refused.
 #[test]
 fn a_restart_finds_what_was_there() {
-    let command =
-        |name| peeklock(name, "", &["--http", FREE_PORT, "--ws", FREE_PORT, "--data-dir", "here"]);
+    let command = |name| {
+        peeklock(
+            name,
+            "",
+            &["--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT, "--data-dir", "here"],
+        )
+    };
     let server = Server::start(command("restart"));
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join("restart");
     let again = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
         command
-            .args(["--http", FREE_PORT, "--ws", FREE_PORT, "--data-dir", "here"])
+            .args([
+                "--http",
+                FREE_PORT,
+                "--ws",
+                FREE_PORT,
+                "--amqp",
+                FREE_PORT,
+                "--data-dir",
+                "here",
+            ])
             .current_dir(&place);
         command
     };
@@ -202,7 +216,7 @@ fn the_steps_of_the_banner_work() {
     let mut server = Server::start(peeklock(
         "steps",
         "",
-        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
     ));
     let mut script = String::from("set -eu\n");
     let mut line = String::new();
@@ -233,7 +247,7 @@ fn queues_of_the_configuration_exist() {
     let server = Server::start(peeklock(
         "queues",
         config,
-        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
     ));
     let (code, answer) = server.get("/$api/v1/queues/orders");
     assert_eq!(code, 200, "{answer}");
@@ -280,7 +294,8 @@ fn a_missing_file_is_named() {
 fn an_address_in_use_is_named_with_its_flag() {
     let taken = TcpListener::bind(FREE_PORT).unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let mut command = peeklock("in-use", "", &["--http", &address, "--ws", FREE_PORT]);
+    let mut command =
+        peeklock("in-use", "", &["--http", &address, "--ws", FREE_PORT, "--amqp", FREE_PORT]);
     let directory = command.get_current_dir().unwrap().to_owned();
     command.args(["--data-dir", "not-made"]);
     let (code, _, log) = run(command);
@@ -292,8 +307,11 @@ fn an_address_in_use_is_named_with_its_flag() {
 /// SEC-17.
 #[test]
 fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
-    let (code, _, log) =
-        run(peeklock("open", "", &["--ephemeral", "--http", "0.0.0.0:0", "--ws", FREE_PORT]));
+    let (code, _, log) = run(peeklock(
+        "open",
+        "",
+        &["--ephemeral", "--http", "0.0.0.0:0", "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    ));
     assert_eq!(code, 2);
     assert!(log.contains("security.i_know = true"), "{log}");
     assert!(log.contains("security.allow_anonymous = false"), "{log}");
@@ -302,7 +320,7 @@ fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
     let command = peeklock(
         "confirmed",
         confirmed,
-        &["--ephemeral", "--http", "0.0.0.0:0", "--ws", FREE_PORT],
+        &["--ephemeral", "--http", "0.0.0.0:0", "--ws", FREE_PORT, "--amqp", FREE_PORT],
     );
     let mut server = Server::start(command);
     server.address = server.address.replace("0.0.0.0", "127.0.0.1");
@@ -316,7 +334,7 @@ fn without_anonymous_access_clients_are_told_how_to_get_in() {
     let server = Server::start(peeklock(
         "closed",
         config,
-        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT],
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
     ));
     let (code, answer) = server.ask("POST", "/orders/messages", "one");
     assert_eq!(code, 401, "{answer}");
@@ -329,7 +347,7 @@ fn without_anonymous_access_clients_are_told_how_to_get_in() {
 #[test]
 fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     use std::os::unix::fs::PermissionsExt as _;
-    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT];
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
     let first = peeklock("first-key", "", &flags);
     let directory = first.get_current_dir().unwrap().to_owned();
     // In the directory as it is then.
@@ -366,7 +384,7 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     let string = std::fs::read_to_string(&file).unwrap();
     let mut listing = again(&["queue", "list"]);
     let (code, listed, log) = run({
-        listing.env("PEEKLOCK_CONNECTION_STRING", string.trim());
+        listing.env("PEEKLOCK_CONNECTION_STRING", string.lines().next_back().unwrap());
         listing
     });
     assert_eq!(code, 0, "{log}");
@@ -427,4 +445,65 @@ fn help_has_examples_and_exit_codes() {
     let (code, _, log) = run(peeklock("usage", "", &["serve", "--port", "1"]));
     assert_eq!(code, 2);
     assert!(log.contains("--port"), "{log}");
+}
+
+/// What a service manager is told: that the store is being opened, that clients are served, that the broker turns, that it
+/// stops.
+#[cfg(unix)]
+#[test]
+fn a_service_manager_is_told_of_start_turns_and_stop() {
+    use std::os::unix::net::UnixDatagram;
+
+    let mut command = peeklock(
+        "supervised",
+        "",
+        &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    );
+    // Names of sockets are short.
+    let name = format!("peeklock-{}.notify", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+    let server = Server::start(command);
+    let mut buffer = [0; 512];
+    let mut told = || {
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let opening = told();
+    assert!(opening.contains("EXTEND_TIMEOUT_USEC=60000000"), "{opening}");
+    let ready = told();
+    assert!(ready.contains("READY=1"), "{ready}");
+    for _ in 0..3 {
+        assert_eq!(told().trim(), "WATCHDOG=1");
+    }
+    let (code, _, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    let stopping = std::iter::repeat_with(told).find(|told| told.trim() != "WATCHDOG=1").unwrap();
+    assert_eq!(stopping.trim(), "STOPPING=1");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn health_asks_whether_a_broker_can_work() {
+    let serve =
+        ["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let server = Server::start(peeklock("health", "", &serve));
+    let url = format!("http://{}", server.address);
+    let asked = |url: &str| run(peeklock("health_asked", "", &["health", "--url", url]));
+    let (code, out, errors) = asked(&url);
+    assert_eq!((code, out.as_str()), (0, "ready\n"), "{errors}");
+    // Something else is there.
+    let (code, _, errors) = asked(&format!("{url}0000"));
+    assert_eq!(code, 2, "{errors}");
+    let silent = TcpListener::bind(FREE_PORT).unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let late = ["health", "--timeout", "50ms", "--url", &url];
+    let (code, _, errors) = run(peeklock("health_late", "", &late));
+    assert!(code == 7 && errors.contains("no answer within 50ms"), "{code} {errors}");
+    drop(silent);
+    let (code, _, errors) = asked(&url);
+    assert!(code == 7 && errors.contains(&url), "{code} {errors}");
+    drop(server);
 }

@@ -26,12 +26,23 @@ struct Served {
     process: Child,
     address: String,
     websocket: String,
+    /// Where it listens for AMQP.
+    amqp: String,
 }
 
 impl Served {
     fn start(arguments: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+            .args([
+                "serve",
+                "--ephemeral",
+                "--http",
+                "127.0.0.1:0",
+                "--ws",
+                "127.0.0.1:0",
+                "--amqp",
+                "127.0.0.1:0",
+            ])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -46,7 +57,8 @@ impl Served {
         };
         let address = listener("http ").trim_start_matches("http://").to_owned();
         let websocket = listener("websocket ");
-        Self { process, address, websocket }
+        let amqp = listener("amqp ");
+        Self { process, address, websocket, amqp }
     }
 }
 
@@ -110,6 +122,50 @@ fn the_command_line_works(served: &Served) {
         "no rule selects it: no copy\n",
     ] {
         assert!(said.contains(expected), "{expected}\n{said}");
+    }
+}
+
+/// What a script prints; what its folder makes is the interpreter that it wants.
+fn made_by(script: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let made = Command::new(&script).output().expect("the script runs");
+    let errors = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{}: {errors}", script.display());
+    String::from_utf8(made.stdout).expect("text").trim().to_owned()
+}
+
+/// AMQP-01: the lines for Azure SDKs, with the connection string that the program prints.
+#[test]
+fn the_lines_for_azure_sdks_work() {
+    let served = Served::start(&[]);
+    let peeklock = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        let ended = command.args(arguments).env("PEEKLOCK_URL", &served.websocket).output();
+        let ended = ended.expect("the program runs");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).expect("text").trim().to_owned()
+    };
+    peeklock(&["queue", "create", "parcels"]);
+    let port = served.amqp.rsplit(':').next().expect("a port");
+    let policy = "RootManageSharedAccessKey";
+    let string = peeklock(&["connection-string", "--policy", policy, "--port", port]);
+    let interpreters = [
+        ("python", made_by("tests/sdk/venv"), vec!["-c"]),
+        ("javascript", made_by("tests/sdk/js/setup"), vec!["--input-type=module", "-e"]),
+    ];
+    for (language, program, arguments) in interpreters {
+        let snippets = blocks(language);
+        let [snippet] = snippets.as_slice() else { panic!("one block of {language}") };
+        let ended = Command::new(program)
+            .args(arguments)
+            .arg(snippet)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk/js"))
+            .env("SERVICEBUS_CONNECTION_STRING", &string)
+            .output()
+            .expect("the interpreter runs");
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{said}\n{}", String::from_utf8_lossy(&ended.stderr));
+        assert!(said.contains("two books"), "{language}: {said}");
     }
 }
 

@@ -46,8 +46,10 @@ struct Server {
 
 impl Server {
     fn start(place: &Path) -> Self {
-        let mut command =
-            peeklock(place, &["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"]);
+        let mut command = peeklock(
+            place,
+            &["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--amqp", "127.0.0.1:0"],
+        );
         command.env("PEEKLOCK__JOURNAL__SEGMENT_BYTES", "1048576");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut banner = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -186,7 +188,10 @@ fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
     flip(&place, FIRST, at);
     let damaged = files(&place.join("data"));
 
-    let (code, _, err) = run(&place, &["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"]);
+    let (code, _, err) = run(
+        &place,
+        &["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--amqp", "127.0.0.1:0"],
+    );
     assert_eq!(code, 1);
     assert!(err.contains("`segment-0000000001.log` at byte "), "{err}");
     assert!(err.contains("`peeklock verify`"), "{err}");

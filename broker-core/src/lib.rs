@@ -49,6 +49,6 @@ pub mod policies;
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
-pub use access::Access;
+pub use access::{Access, KeysIn};
 pub use broker::{Broker, Entity, Namespace, Stalled};
 pub use builder::{BrokerBuilder, StartError};

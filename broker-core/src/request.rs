@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::access::held::Tracked;
+pub use crate::actor::inlet::Watch;
 use crate::command::{Command, MessageFacts};
 use crate::content_ref::ContentRef;
 use crate::error::Rejection;
@@ -141,6 +142,14 @@ pub enum Released {
         /// Why.
         reason: Rejection,
     },
+    /// The entity of a link that is watched over ([`crate::Entity::watch`]) was deleted, or is closed for good. A
+    /// link with a flow hears [`Released::Detached`], too, or that it cannot have one.
+    Closed {
+        /// The link.
+        receiver: ReceiverId,
+        /// Why.
+        reason: Rejection,
+    },
 }
 
 /// The place of one answer. Dropped without one, it answers that the outcome is unknown: a command
@@ -255,7 +264,9 @@ impl Drop for Release {
                 outlet.release(vec![unknown_outcome(correlation)]);
             }
             // Whatever became of the change that closed it, the link is gone with the tree.
-            Some((outlet, item @ Released::Detached { .. })) => outlet.release(vec![item]),
+            Some((outlet, item @ (Released::Detached { .. } | Released::Closed { .. }))) => {
+                outlet.release(vec![item]);
+            }
             Some((_, Released::Delivery { .. })) | None => {}
         }
     }

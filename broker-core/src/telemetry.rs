@@ -28,6 +28,8 @@ pub const UNDELIVERED: &str = "peeklock_messages_undelivered_total";
 pub const REJECTED: &str = "peeklock_rejections_total";
 /// Tokens that were refused, by `cause`.
 pub const UNAUTHORIZED: &str = "peeklock_tokens_refused_total";
+/// TLS handshakes that came to nothing, by `cause`.
+pub const HANDSHAKES_REFUSED: &str = "peeklock_tls_handshakes_refused_total";
 /// Entities rebuilt after a failure.
 pub const REBUILT: &str = "peeklock_entity_rebuilds_total";
 /// Seconds from submission of a batch until it is durable.
@@ -43,6 +45,7 @@ pub fn describe() {
     describe_counter!(UNDELIVERED, "Messages received and deleted, and written to nobody");
     describe_counter!(REJECTED, "Rejections and failures answered, by condition");
     describe_counter!(UNAUTHORIZED, "Tokens refused, by cause");
+    describe_counter!(HANDSHAKES_REFUSED, "TLS handshakes that came to nothing, by cause");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
@@ -100,6 +103,11 @@ pub(crate) fn count_rejection(condition: crate::condition::Condition) {
 /// Counts one token that was refused, or that was missing; for authorizers.
 pub fn count_unauthorized(cause: &'static str) {
     counter!(UNAUTHORIZED, "cause" => cause).increment(1);
+}
+
+/// Counts one TLS handshake that came to nothing.
+pub fn count_refused_handshake(cause: &'static str) {
+    counter!(HANDSHAKES_REFUSED, "cause" => cause).increment(1);
 }
 
 /// Counts one rebuild.

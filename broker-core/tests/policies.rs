@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use peeklock_core::change::codec::policies_key;
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, ROOT_POLICY, WhichKey};
-use peeklock_core::store::{MemoryStore, Store};
+use peeklock_core::store::{MemoryStore, Shard, Store};
+use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, StartError};
 
@@ -239,7 +241,10 @@ async fn policies_go_with_their_entity() {
         broker.create_policy(owner, "p", of(send())).await.unwrap();
         let policy = policies.at(owner, "p").remove(0);
         ended.extend(WhichKey::ALL.map(|which| policy.grant_by(which).epoch.unwrap()));
+        let key = policies_key(broker.entity(owner).unwrap().id());
+        assert_eq!(stored(&store, key.as_bytes()), 1);
         broker.delete(owner, kind).await.unwrap();
+        assert_eq!(stored(&store, key.as_bytes()), 0, "its keys are not kept");
         assert!(policies.at(owner, "p").is_empty());
     }
     assert!(ended.iter().all(|mark| !mark.is_current()), "SEC-09");
@@ -251,6 +256,54 @@ async fn policies_go_with_their_entity() {
     let (broker, _) = start(&store).await;
     assert!(broker.policies("q").unwrap().is_empty() && broker.policies("t").unwrap().is_empty());
     broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// How many records there are under a key.
+fn stored(store: &Arc<dyn Store>, key: &[u8]) -> usize {
+    let mut count = 0;
+    store.scan(key, &mut |_, _| count += 1).unwrap();
+    count
+}
+
+/// SEC-09: a change that the store did not take is none, also after a restart, whether it landed or not; with a store
+/// that cannot be told so again the broker is not ready, since a key that was taken back could return.
+#[tokio::test]
+async fn a_change_that_was_not_stored_is_none() {
+    for (first, second) in [(Fate::Fail, Fate::Store), (Fate::Fail, Fate::Fail)] {
+        let faults = FaultStore::at_once(1, u64::MAX);
+        let store = Arc::clone(&faults) as Arc<dyn Store>;
+        let (broker, policies) = start(&store).await;
+        broker.create_policy("", "p", of(send())).await.unwrap();
+        let keys = broker.policy_keys("", "p").await.unwrap();
+        let mark = policies.at("", "p").remove(0).grant_by(WhichKey::Primary).epoch.unwrap();
+        faults.complete_at_once(false);
+        let change = {
+            let broker = broker.clone();
+            async move { broker.regenerate_key("", "p", WhichKey::Primary, None).await }
+        };
+        let change = tokio::spawn(change);
+        for fate in [first, second] {
+            while !faults.complete_next(Shard(0), fate) {
+                tokio::task::yield_now().await;
+            }
+        }
+        faults.complete_at_once(true);
+        let result = change.await.unwrap();
+        assert_eq!(condition(&result), Some(Condition::InternalError));
+        assert!(mark.is_current(), "what was granted goes on");
+        if second == Fate::Fail {
+            while broker.failure().is_none() {
+                tokio::task::yield_now().await;
+            }
+            continue;
+        }
+        assert_eq!(broker.policy_keys("", "p").await.unwrap(), keys);
+        assert_eq!(broker.failure(), None);
+        broker.stop(Duration::ZERO).await.unwrap();
+        let (broker, _) = start(&store).await;
+        assert_eq!(broker.policy_keys("", "p").await.unwrap(), keys);
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
 }
 
 /// SEC-09: a key that is regenerated takes with it what was granted by it, and nothing else; a policy that is deleted or

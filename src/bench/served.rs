@@ -38,7 +38,16 @@ impl Served {
         let log_path = path.join("broker.log");
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--quiet"])
+            .args([
+                "serve",
+                "--http",
+                "127.0.0.1:0",
+                "--ws",
+                "127.0.0.1:0",
+                "--amqp",
+                "127.0.0.1:0",
+                "--quiet",
+            ])
             .arg("--data-dir")
             .arg(path.join("journal"))
             .current_dir(path)

@@ -10,17 +10,18 @@ use peeklock::auth_sas::{ConnectionString, Endpoint};
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
-use peeklock::websocket::client::{Client, ClientOptions, connect_with};
+use peeklock::websocket::client::{
+    Client, ClientOptions, ClientTls, certificates, connect_with, url_of,
+};
 
 use super::contexts::{self, Contexts, DEFAULT};
 use super::interrupt::Interrupt;
 use super::terminal::{Out, line, note};
 use super::{Failure, exit, token};
+use crate::config::TlsSection;
 
 /// How long a command that is to end tries to get a lost connection back.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
-/// How long a token is good that a command signs for itself. A command that goes on for longer ends with it.
-const TOKEN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a command may take to end in order after Ctrl-C.
@@ -45,6 +46,9 @@ pub struct Common {
     /// Data directory of a broker on this machine, whose first key is used; its owner alone can read it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "context", "connection_string"], help_heading = "Connection")]
     data_dir: Option<PathBuf>,
+    /// Trust the authorities in this file too, besides those of the system; PEEKLOCK_CA does the same
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    ca: Option<PathBuf>,
     /// Form of what is told
     #[arg(short, long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub output: Output,
@@ -59,6 +63,15 @@ pub enum Output {
     Json,
     /// For programs: one object a line
     Ndjson,
+}
+
+/// Whom a connection string is for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ClientKind {
+    /// Azure SDKs, and whoever else speaks AMQP
+    Sdk,
+    /// Commands of this program, which speak WebSocket
+    Peeklock,
 }
 
 /// How long to go on without a broker.
@@ -80,6 +93,10 @@ pub struct Session {
 struct Target {
     url: String,
     token: Option<String>,
+    /// In place of a token: what tokens are signed with.
+    string: Option<ConnectionString>,
+    /// Files of authorities that are trusted besides those of the system.
+    authorities: Vec<PathBuf>,
     /// Who said so.
     source: String,
 }
@@ -87,25 +104,41 @@ struct Target {
 impl Common {
     /// The broker: a flag, else the environment, else the context in use, else the usual one.
     fn target(&self) -> Result<Target, Failure> {
+        let mut target = self.broker()?;
+        let variable = std::env::var_os("PEEKLOCK_CA").filter(|value| !value.is_empty());
+        target.authorities.extend(self.ca.clone().or(variable.map(PathBuf::from)));
+        Ok(target)
+    }
+
+    fn broker(&self) -> Result<Target, Failure> {
         let variable =
             |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let token = variable("PEEKLOCK_TOKEN");
         let of_context = |name: &str, source: String| {
             let context = Contexts::load()?.named(name)?;
-            let url = contexts::url(&context.url).map_err(|error| {
-                Failure::usage(format!("context `{name}`: `{}`: {error}", context.url))
-            })?;
-            Ok(Target { url, token: token.clone().or(context.token), source })
+            let wrong = |what: &str| Failure::usage(format!("context `{name}`: {what}"));
+            let url = contexts::url(&context.url)
+                .map_err(|error| wrong(&format!("`{}`: {error}", context.url)))?;
+            let string = context.connection_string.as_deref().map(ConnectionString::parse);
+            let string = string.transpose().map_err(|error| wrong(error.detail()))?;
+            Ok(Target {
+                string: string.filter(|_| token.is_none()),
+                token: token.clone().or(context.token),
+                authorities: context.ca.into_iter().collect(),
+                ..Target::of_url(url, &source)
+            })
         };
         if let Some(string) = &self.connection_string {
             return of_connection_string(string, "--connection-string");
         }
         if self.data_dir.is_some() {
             let (text, source) = token::first_key(self.data_dir.as_deref())?;
-            return of_connection_string(text.trim(), &source);
+            let mut target = of_connection_string(&text, &source)?;
+            target.authorities.extend(self.own_authority());
+            return Ok(target);
         }
         if let Some(url) = &self.url {
-            return Ok(Target { url: url.clone(), token, source: "--url".to_owned() });
+            return Ok(Target { token, ..Target::of_url(url.clone(), "--url") });
         }
         if let Some(name) = &self.context {
             return of_context(name, format!("context `{name}`"));
@@ -116,7 +149,7 @@ impl Common {
         if let Some(text) = variable("PEEKLOCK_URL") {
             let url = contexts::url(&text)
                 .map_err(|error| Failure::usage(format!("PEEKLOCK_URL: `{text}`: {error}")))?;
-            return Ok(Target { url, token, source: "PEEKLOCK_URL".to_owned() });
+            return Ok(Target { token, ..Target::of_url(url, "PEEKLOCK_URL") });
         }
         if let Some(name) = variable("PEEKLOCK_CONTEXT") {
             return of_context(&name, format!("context `{name}` of PEEKLOCK_CONTEXT"));
@@ -130,15 +163,29 @@ impl Common {
     /// Where that broker is, as a connection string says it.
     pub fn endpoint(&self) -> Result<Endpoint, Failure> {
         let url = self.target()?.url;
-        let address = url.trim_start_matches("ws://");
+        let (_, address) = url.split_once("://").unwrap_or(("", &url));
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         Ok(Endpoint { host: host.into(), port: port.parse().ok() })
     }
 
+    /// Whether TLS is spoken with that broker.
+    pub fn is_secure(&self) -> Result<bool, Failure> {
+        Ok(self.target()?.url.starts_with("wss://"))
+    }
+
+    /// The development authority of the broker of the data directory, if it has one.
+    fn own_authority(&self) -> Option<PathBuf> {
+        let file = TlsSection::authority(self.data_dir.as_deref()?).authority_file();
+        file.exists().then_some(file)
+    }
+
     /// The connection string of the first policy of the broker on this machine (SEC-25).
-    pub fn first_key(&self) -> Result<ConnectionString, Failure> {
-        let (text, source) = token::first_key(self.data_dir.as_deref())?;
-        ConnectionString::parse(text.trim())
+    pub fn first_key(&self, client: ClientKind) -> Result<ConnectionString, Failure> {
+        let (text, source) = match client {
+            ClientKind::Sdk => token::first_key_for_amqp(self.data_dir.as_deref())?,
+            ClientKind::Peeklock => token::first_key(self.data_dir.as_deref())?,
+        };
+        ConnectionString::parse(&text)
             .map_err(|error| Failure::usage(format!("{source}: {}", error.detail())))
     }
 
@@ -197,33 +244,48 @@ impl Common {
 fn of_connection_string(text: &str, source: &str) -> Result<Target, Failure> {
     let refused = |detail: &str| Failure::usage(format!("{source}: {detail}"));
     let string = ConnectionString::parse(text).map_err(|error| refused(error.detail()))?;
-    if !string.use_development_emulator {
-        return Err(refused(
-            "this version speaks no TLS, and without it a broker is talked to only if the connection string says \
-             UseDevelopmentEmulator=true",
-        ));
+    let url = contexts::url(&url_of(&string)).map_err(|error| refused(&error))?;
+    Ok(Target { string: Some(string), ..Target::of_url(url, source) })
+}
+
+impl Target {
+    fn of_url(url: String, source: &str) -> Self {
+        Self { url, token: None, string: None, authorities: Vec::new(), source: source.to_owned() }
     }
-    let url =
-        contexts::url(&format!("ws://{}", string.endpoint)).map_err(|error| refused(&error))?;
-    let token = Some(string.token(token::in_time(TOKEN_TIME)));
-    Ok(Target { url, token, source: source.to_owned() })
+
+    /// Whom to trust. Files are read only where they are needed.
+    fn tls(&self) -> Result<ClientTls, Failure> {
+        let mut tls = ClientTls::of_system();
+        if self.url.starts_with("wss://") {
+            for file in &self.authorities {
+                let found =
+                    certificates(file).map_err(|error| Failure::usage(error.to_string()))?;
+                tls = tls.trusting(found);
+            }
+        }
+        Ok(tls)
+    }
 }
 
 async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure> {
     let mut options = ClientOptions::default();
     options.token = target.token.as_deref().map(Arc::from);
+    options.connection_string = target.string.clone().map(Arc::new);
+    options.tls = target.tls()?;
     options.name = Some(concat!("peeklock/", env!("CARGO_PKG_VERSION")).into());
     options.give_up_after = match patience {
         Patience::Limited => Some(GIVE_UP_AFTER),
         Patience::Endless => None,
     };
     let Target { url, source, .. } = target;
+    // What went wrong with TLS says what to do.
+    let is_of_tls = |detail: &str| detail.contains("certificate") || detail.contains("TLS");
     connect_with(url, options).await.map_err(|error| match error.condition() {
         Condition::CommunicationProblem => {
             let detail = line(error.detail());
             // What answered asks something better.
             let question =
-                if detail.ends_with('?') { "" } else { "; is `peeklock serve` running there?" };
+                if detail.ends_with('?') || is_of_tls(&detail) { "" } else { "; is `peeklock serve` running there?" };
             Failure::ended(
                 exit::NO_CONNECTION,
                 format!("cannot connect to {url} ({source}): {detail}{question}"),

@@ -5,7 +5,7 @@ use peeklock::auth_sas::ConnectionString;
 use peeklock::policies::ROOT_POLICY;
 use serde_json::json;
 
-use super::connect::{Common, Output, Patience};
+use super::connect::{ClientKind, Common, Output, Patience};
 use super::policy::KeyFlag;
 use super::terminal::object;
 use super::{Failure, say};
@@ -16,11 +16,14 @@ Examples:
   peeklock connection-string                                  that of the first policy
   peeklock connection-string --data-dir /var/lib/peeklock     the same of a service
   peeklock connection-string --entity orders --policy shop
-  PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string) peeklock top
+  PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string --for peeklock) peeklock top
 
 Without --policy nothing is asked of the broker: it is read from `root.connection-string` in its data directory, which its \
-owner alone can read (default: ./data). With --policy the broker is asked for the keys, which takes the right Manage; once \
+owner alone can read (default: ./data). It says UseDevelopmentEmulator=true where the broker speaks no TLS. With --policy the broker is asked for the keys, which takes the right Manage; once \
 they were told, nobody is let in without a token, for good.
+
+It names no port where clients look by themselves: Azure SDKs at 5672, or 5671 with TLS, commands of this program at 5301. With --policy the host \
+is the one by which this command has reached the broker.
 
 ",
     exit_codes!()
@@ -37,26 +40,40 @@ pub struct ConnectionStringFlags {
     /// Which of its keys
     #[arg(long, value_name = "KEY", default_value = "primary", requires = "policy")]
     key: KeyFlag,
+    /// Which clients it is for
+    #[arg(long = "for", value_name = "CLIENT", default_value = "sdk")]
+    client: ClientKind,
+    /// Port that it names, such as that of a proxy [default: that of the listener]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
     #[command(flatten)]
     common: Common,
 }
 
 pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
     let Some(policy) = &flags.policy else {
-        let mut string = flags.common.first_key()?;
+        let mut string = flags.common.first_key(flags.client)?;
+        string.endpoint.port = flags.port.or(string.endpoint.port);
         if let Some(entity) = &flags.entity {
             string = string.at_entity(entity.trim_matches('/'));
         }
         return say(&told(&string, ROOT_POLICY, flags.common.output));
     };
-    let endpoint = flags.common.endpoint()?;
+    let (mut endpoint, is_secure) = (flags.common.endpoint()?, flags.common.is_secure()?);
+    if flags.client == ClientKind::Sdk {
+        // This command came another way; where AMQP is served it is not told.
+        endpoint.port = None;
+    }
+    endpoint.port = flags.port.or(endpoint.port);
     flags.common.run(Patience::Limited, async |session| {
         let owner = flags.entity.as_deref().unwrap_or_default();
         let keys = session.client.admin().policy_keys(owner, policy).await?;
         let key = flags.key.of(&keys);
         let mut string =
-            ConnectionString::of_key(endpoint.clone(), &keys.policy.name, key.reveal())
-                .without_tls();
+            ConnectionString::of_key(endpoint.clone(), &keys.policy.name, key.reveal());
+        if !is_secure {
+            string = string.without_tls();
+        }
         if let Some(entity) = &flags.entity {
             string = string.at_entity(entity.trim_matches('/'));
         }

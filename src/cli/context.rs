@@ -1,8 +1,11 @@
 //! `peeklock context`: brokers by name.
 
 use std::io::Read as _;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use peeklock::auth_sas::ConnectionString;
+use peeklock::websocket::client::{certificates, url_of};
 use serde_json::json;
 
 use super::connect::Output;
@@ -14,13 +17,15 @@ use super::{Failure, exit};
 pub const HELP: &str = "\
 Examples:
   peeklock context add prod ws://broker.internal:5301
+  peeklock context add prod --connection-string-file shop.txt --ca authority.pem
   peeklock context use prod
   peeklock context list
   peeklock queue list --context default            the broker on this machine, for once
 
 Contexts are kept in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, for your eyes \
 alone. Which broker a command talks to is said by, each over the ones behind it: --url or \
---context, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, ws://127.0.0.1:5301.";
+--context, PEEKLOCK_CONNECTION_STRING, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, \
+ws://127.0.0.1:5301.";
 
 /// A token has at most so many bytes.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
@@ -45,9 +50,15 @@ pub struct AddFlags {
     /// Name of the context
     #[arg(value_parser = contexts::name)]
     name: String,
-    /// Broker, such as ws://127.0.0.1:5301
-    #[arg(value_parser = contexts::url)]
-    url: String,
+    /// Broker, such as ws://127.0.0.1:5301 [default: that of the connection string]
+    #[arg(value_parser = contexts::url, required_unless_present = "connection_string_file")]
+    url: Option<String>,
+    /// Take a connection string from a file; `-` is standard input. Tokens are signed with its key whenever one is due
+    #[arg(long, value_name = "FILE", conflicts_with = "token_file")]
+    connection_string_file: Option<String>,
+    /// Trust the authorities in this file too, besides those of the system
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Take the token for the broker from a file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -92,7 +103,7 @@ pub fn run(command: &ContextCommand) -> Result<(), Failure> {
 }
 
 fn add(flags: &AddFlags) -> Result<(), Failure> {
-    let AddFlags { name, url, .. } = flags;
+    let AddFlags { name, .. } = flags;
     if name == DEFAULT {
         return Err(Failure::usage(format!("`{DEFAULT}` is the name of {DEFAULT_URL} already")));
     }
@@ -103,8 +114,7 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
             format!("there is a context `{name}` already; --force replaces it"),
         ));
     }
-    let token = flags.token_file.as_deref().map(read_token).transpose()?;
-    all.contexts.insert(name.clone(), Context { url: url.clone(), token });
+    all.contexts.insert(name.clone(), made(flags)?);
     if flags.is_used {
         all.current = Some(name.clone());
     }
@@ -117,7 +127,31 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_token(file: &str) -> Result<String, Failure> {
+/// The context of these flags; the files that they name are read now.
+fn made(flags: &AddFlags) -> Result<Context, Failure> {
+    let token = flags.token_file.as_deref().map(read_secret).transpose()?;
+    let connection_string = flags.connection_string_file.as_deref().map(read_secret).transpose()?;
+    let usage = |detail: &str| Failure::usage(detail.to_owned());
+    let url = match (&flags.url, &connection_string) {
+        (Some(url), _) => url.clone(),
+        (None, Some(text)) => {
+            let string = ConnectionString::parse(text).map_err(|error| usage(error.detail()))?;
+            url_of(&string)
+        }
+        (None, None) => return Err(usage("a context needs the URL of a broker")),
+    };
+    let ca = match &flags.ca {
+        None => None,
+        Some(file) => {
+            certificates(file).map_err(|error| usage(&error.to_string()))?;
+            // Commands are run from everywhere.
+            Some(std::path::absolute(file)?)
+        }
+    };
+    Ok(Context { url, connection_string, ca, token })
+}
+
+fn read_secret(file: &str) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("`{file}`: {error}"));
     let mut token = String::new();
     if file == "-" {
@@ -128,7 +162,7 @@ fn read_token(file: &str) -> Result<String, Failure> {
     }
     .map_err(failed)?;
     match token.trim() {
-        "" => Err(Failure::usage(format!("`{file}` has no token"))),
+        "" => Err(Failure::usage(format!("`{file}` is empty"))),
         token => Ok(token.to_owned()),
     }
 }
@@ -164,7 +198,7 @@ fn remove(name: &str) -> Result<(), Failure> {
 fn list(output: Output) -> Result<(), Failure> {
     let all = Contexts::load()?;
     let current = all.current.as_deref().unwrap_or(DEFAULT);
-    let usual = Context { url: DEFAULT_URL.to_owned(), token: None };
+    let usual = Context::usual();
     let rows = std::iter::once((DEFAULT, &usual))
         .chain(all.contexts.iter().map(|(name, context)| (name.as_str(), context)));
     let out = Out::new();
@@ -174,7 +208,7 @@ fn list(output: Output) -> Result<(), Failure> {
             for (name, context) in rows {
                 let word = |is: bool| if is { "yes" } else { "-" };
                 let words =
-                    [name, &context.url, word(context.token.is_some()), word(name == current)];
+                    [name, &context.url, word(context.has_credential()), word(name == current)];
                 table.row(words.map(|word| Cell::Text(word.to_owned())).into());
             }
             return out.say(&table.text(&out).0);
@@ -200,16 +234,27 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
     if flags.output != Output::Table {
         return out.say(&format!("{}\n", told(name, &context, name == current)));
     }
-    let token = if context.token.is_some() { "set, not shown" } else { "-" };
+    let token = match (&context.connection_string, &context.token) {
+        (Some(_), _) => "signed by a connection string, not shown",
+        (None, Some(_)) => "set, not shown",
+        (None, None) => "-",
+    };
+    let ca = context.ca.as_ref().map_or("-".to_owned(), |file| file.display().to_string());
     let is_used = if name == current { "yes" } else { "no" };
     out.say(&format!(
-        "name    {name}\nurl     {}\ntoken   {token}\nin use  {is_used}\n",
+        "name    {name}\nurl     {}\ntoken   {token}\nca      {ca}\nin use  {is_used}\n",
         context.url
     ))
 }
 
 /// A context without its token.
 fn told(name: &str, context: &Context, is_used: bool) -> String {
-    json!({ "name": name, "url": context.url, "hasToken": context.token.is_some(), "inUse": is_used })
-        .to_string()
+    json!({
+        "name": name,
+        "url": context.url,
+        "hasToken": context.has_credential(),
+        "ca": context.ca,
+        "inUse": is_used,
+    })
+    .to_string()
 }

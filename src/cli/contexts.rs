@@ -34,8 +34,14 @@ pub struct Contexts {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// `ws://HOST:PORT`.
+    /// `ws://HOST:PORT` or `wss://HOST:PORT`.
     pub url: String,
+    /// With what tokens are signed, in place of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_string: Option<String>,
+    /// A file of authorities that are trusted besides those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
     /// What its authorizer expects, if it expects something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -100,7 +106,7 @@ impl Contexts {
     /// A context by its name.
     pub fn named(&self, name: &str) -> Result<Context, Failure> {
         if name == DEFAULT {
-            return Ok(Context { url: DEFAULT_URL.to_owned(), token: None });
+            return Ok(Context::usual());
         }
         self.contexts.get(name).cloned().ok_or_else(|| self.unknown(name))
     }
@@ -121,6 +127,18 @@ impl Contexts {
     }
 }
 
+impl Context {
+    /// What is in force without any context.
+    pub fn usual() -> Self {
+        Self { url: DEFAULT_URL.to_owned(), connection_string: None, ca: None, token: None }
+    }
+
+    /// Whether it lets its user show something.
+    pub const fn has_credential(&self) -> bool {
+        self.token.is_some() || self.connection_string.is_some()
+    }
+}
+
 /// Refuses names that do not read as one word.
 pub fn name(text: &str) -> Result<String, String> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -132,13 +150,14 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// `ws://HOST:PORT`; the port of `peeklock serve` if there is none.
+/// `ws://HOST:PORT` or `wss://HOST:PORT`; the port of `peeklock serve` if there is none.
 pub fn url(text: &str) -> Result<String, String> {
-    const EXPECTED: &str = "the URL of a broker is ws://HOST:PORT, such as ws://127.0.0.1:5301";
-    if text.starts_with("wss://") {
-        return Err("TLS is for a proxy and a tunnel; the URL of a broker is ws://HOST:PORT".into());
+    const EXPECTED: &str = "the URL of a broker is ws://HOST:PORT, such as ws://127.0.0.1:5301, or wss://HOST:PORT with TLS";
+    let (scheme, host) = text.split_once("://").ok_or(EXPECTED)?;
+    if !matches!(scheme, "ws" | "wss") {
+        return Err(EXPECTED.into());
     }
-    let host = text.strip_prefix("ws://").ok_or(EXPECTED)?.trim_end_matches('/');
+    let host = host.trim_end_matches('/');
     let is_foreign = |c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c);
     if host.is_empty() || host.contains(is_foreign) {
         return Err(EXPECTED.into());
@@ -146,9 +165,9 @@ pub fn url(text: &str) -> Result<String, String> {
     // The colons of an IPv6 address stand in brackets.
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     match after_address.split_once(':') {
-        None => Ok(format!("ws://{host}:5301")),
+        None => Ok(format!("{scheme}://{host}:5301")),
         Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => {
-            Ok(format!("ws://{host}"))
+            Ok(format!("{scheme}://{host}"))
         }
         Some(_) => Err(EXPECTED.into()),
     }
@@ -179,7 +198,9 @@ mod tests {
         check("ws://broker", Some("ws://broker:5301"));
         check("ws://[::1]:9", Some("ws://[::1]:9"));
         check("ws://[::1]", Some("ws://[::1]:5301"));
-        for wrong in ["broker:1", "http://a:1", "wss://a:1", "ws://", "ws://a:", "ws://a:0"] {
+        check("wss://bus.example.com", Some("wss://bus.example.com:5301"));
+        check("wss://bus.example.com:443/", Some("wss://bus.example.com:443"));
+        for wrong in ["broker:1", "http://a:1", "WSS://a:1", "ws://", "ws://a:", "ws://a:0"] {
             check(wrong, None);
         }
         for wrong in ["ws://a:99999", "ws://a:1/x", "ws://u@a:1", "ws://a b:1", "ws://a:1?t=1"] {

@@ -49,7 +49,8 @@ impl ScrubFlags {
             value,
         });
         let flags = flag.into_iter().collect();
-        let layers = Layers { file: self.file.config.clone(), environment: None, flags };
+        let layers =
+            Layers { file: self.file.config.clone(), environment: None, flags, emulator: None };
         Ok(PathBuf::from(Loaded::load(&layers)?.config.server.data_dir.0))
     }
 }

@@ -5,7 +5,7 @@ use crate::config::Loaded;
 use crate::{server, telemetry};
 
 pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
-    let loaded = Loaded::load(&flags.layers())?;
+    let loaded = Loaded::load(&flags.layers()?)?;
     telemetry::start(&loaded.config.log);
     // One thread is enough: the broker and the transports have their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -68,8 +68,21 @@ pub fn in_time(time: Duration) -> Timestamp {
     Timestamp::from_unix_ms(i64::try_from(ms).unwrap_or(i64::MAX / 100_000))
 }
 
-/// The text of the connection string of the first policy of a broker on this machine, and where it was (SEC-25).
+/// The connection string of the first policy of a broker on this machine, for commands of this program, and where it
+/// was (SEC-25).
 pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
+    let (text, shown) = first_strings(data_dir)?;
+    Ok((text.lines().next_back().unwrap_or_default().to_owned(), shown))
+}
+
+/// The same for clients of AMQP.
+pub fn first_key_for_amqp(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
+    let (text, shown) = first_strings(data_dir)?;
+    Ok((text.lines().next().unwrap_or_default().to_owned(), shown))
+}
+
+/// A line for clients of AMQP, and one for commands unless they are the same.
+fn first_strings(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
     let path = data_dir.unwrap_or(Path::new(DATA_DIR)).join(ROOT_KEY_FILE);
     let shown = path.display().to_string();
     let mut text = String::new();
@@ -84,5 +97,5 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
             ),
         )
     })?;
-    Ok((text, shown))
+    Ok((text.trim().to_owned(), shown))
 }

@@ -67,6 +67,7 @@ impl QueueDeclaration {
             enable_express: bare(self.enable_express),
             max_message_size_in_kilobytes: bare(self.max_message_size_in_kilobytes),
             user_metadata: text(self.user_metadata.as_ref()),
+            extensions: None,
         }
     }
 }

@@ -18,14 +18,18 @@ const MEMORY: RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// Time for something that a peer has to do.
 const PATIENCE: RangeInclusive<TimeSpan> = TimeSpan::from_ms(10)..=TimeSpan::from_minutes(60);
 
+/// The silence of an AMQP client: .NET closes a connection whose other end announces less than five seconds (AMQP-05).
+const IDLE: RangeInclusive<TimeSpan> = TimeSpan::from_seconds(10)..=TimeSpan::from_minutes(60);
+
 /// The first key whose value is outside its range, with the range.
 pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static str, String)> {
-    let Config { server, journal, http, websocket, .. } = config;
+    let Config { server, journal, http, websocket, amqp, tls, .. } = config;
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     for (key, value, range, unit) in [
         ("server.arbiters", count(server.arbiters.0), THREADS, "threads"),
         ("http.workers", count(http.workers.0), THREADS, "threads"),
         ("websocket.workers", count(websocket.workers.0), THREADS, "threads"),
+        ("amqp.workers", count(amqp.workers.0), THREADS, "threads"),
         (
             "http.connection_count_max",
             count(http.connection_count_max.0),
@@ -38,11 +42,28 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
             CONNECTIONS,
             "connections",
         ),
+        // As many as there are places beside the connections there may be.
+        ("tls.handshake_count_max", count(tls.handshake_count_max.0), 1..=256, "handshakes"),
+        (
+            "amqp.connection_count_max",
+            count(amqp.connection_count_max.0),
+            CONNECTIONS,
+            "connections",
+        ),
         ("journal.cache_bytes", journal.cache_bytes.0, 0..=1 << 40, "bytes"),
         ("http.inbound_bytes_max", http.inbound_bytes_max.0, MEMORY, "bytes"),
         ("http.outbound_bytes_max", http.outbound_bytes_max.0, MEMORY, "bytes"),
         ("websocket.inbound_bytes_max", websocket.inbound_bytes_max.0, MEMORY, "bytes"),
         ("websocket.outbound_bytes_max", websocket.outbound_bytes_max.0, MEMORY, "bytes"),
+        ("amqp.inbound_bytes_max", amqp.inbound_bytes_max.0, MEMORY, "bytes"),
+        ("amqp.outbound_bytes_max", amqp.outbound_bytes_max.0, MEMORY, "bytes"),
+        ("amqp.link_count_max", count(amqp.link_count_max.0), 1..=65_536, "links"),
+        (
+            "amqp.unsettled_count_max",
+            u64::from(amqp.unsettled_count_max.0),
+            1..=1 << 20,
+            "deliveries",
+        ),
         ("websocket.link_count_max", count(websocket.link_count_max.0), 1..=65_536, "links"),
         (
             "websocket.unsettled_count_max",
@@ -68,9 +89,13 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
         ("http.body_timeout", http.body_timeout.0, PATIENCE),
         ("http.write_timeout", http.write_timeout.0, PATIENCE),
         ("http.keep_alive", http.keep_alive.0, PATIENCE),
+        ("tls.handshake_timeout", tls.handshake_timeout.0, PATIENCE),
         ("websocket.handshake_timeout", websocket.handshake_timeout.0, PATIENCE),
         ("websocket.frame_timeout", websocket.frame_timeout.0, PATIENCE),
         ("websocket.heartbeat", websocket.heartbeat.0, PATIENCE),
+        ("amqp.opening_timeout", amqp.opening_timeout.0, PATIENCE),
+        ("amqp.idle_timeout", amqp.idle_timeout.0, IDLE),
+        ("amqp.write_timeout", amqp.write_timeout.0, PATIENCE),
         ("websocket.grace", websocket.grace.0, TimeSpan::ZERO..=TimeSpan::from_minutes(60)),
     ] {
         if !range.contains(&value) {

@@ -8,8 +8,12 @@ fn load_with(
 ) -> Result<Loaded, ConfigError> {
     let file = std::env::temp_dir().join(format!("peeklock-{}-{name}.toml", std::process::id()));
     std::fs::write(&file, text).unwrap();
-    let mut layers =
-        Layers { file: Some(file.clone()), environment: Some(Map::default()), flags: Vec::new() };
+    let mut layers = Layers {
+        file: Some(file.clone()),
+        environment: Some(Map::default()),
+        flags: Vec::new(),
+        emulator: None,
+    };
     adjust(&mut layers);
     let loaded = Loaded::load(&layers);
     std::fs::remove_file(file).unwrap();
@@ -30,6 +34,30 @@ fn defaults_are_valid_and_loopback() {
     assert_eq!(loaded.settings, Settings::default());
     assert!(loaded.config.http.address.0.ip().is_loopback());
     assert!(loaded.rows().iter().all(|row| row.source.is_none()));
+}
+
+/// ADM-01, SEC-24: in the emulator's place the addresses are its own unless they are set, and nobody is anonymous whatever is set.
+#[test]
+fn the_emulators_place_has_its_ports_and_nobody_is_anonymous() {
+    let place = |http_port| {
+        let environment =
+            crate::emulator::environment::Environment { http_port, ..Default::default() };
+        move |layers: &mut Layers| layers.emulator = Some(InPlace::new(None, environment))
+    };
+    let address = |loaded: &Loaded, key: &str| {
+        let addresses = loaded.config.addresses();
+        addresses.into_iter().find(|(name, _)| *name == key).unwrap().1.to_string()
+    };
+    let anonymous = "[security]\nallow_anonymous = true\ni_know = true";
+    let loaded = load_with("emulator", anonymous, place(None)).unwrap();
+    assert_eq!(address(&loaded, "http.address"), "0.0.0.0:5300");
+    assert_eq!(address(&loaded, "amqp.address"), "0.0.0.0:5672");
+    assert!(!loaded.config.security.allow_anonymous.0);
+    let loaded = load_with("emulator-port", "", place(Some(8080))).unwrap();
+    assert_eq!(address(&loaded, "http.address"), "0.0.0.0:8080");
+    let set = "[http]\naddress = \"127.0.0.1:1\"";
+    let loaded = load_with("emulator-set", set, place(Some(8080))).unwrap();
+    assert_eq!(address(&loaded, "http.address"), "127.0.0.1:1");
 }
 
 #[test]
@@ -134,6 +162,11 @@ fn syntax_errors_show_the_line() {
 /// SEC-17.
 #[test]
 fn anonymous_access_beyond_loopback_needs_a_confirmation() {
+    for section in ["http", "websocket", "amqp"] {
+        let open = format!("[{section}]\naddress = \"0.0.0.0:5300\"\n");
+        let text = refusal("open", &open);
+        assert!(text.contains("security.i_know"), "{text}");
+    }
     let open = "[http]\naddress = \"0.0.0.0:5300\"\n";
     let text = refusal("open", open);
     assert!(text.contains("security.i_know"), "{text}");
@@ -216,6 +249,11 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         ("websocket.heartbeat", "\"0s\"", "from 10ms to 1h"),
         ("websocket.handshake_timeout", "\"unlimited\"", "from 10ms to 1h"),
         ("websocket.grace", "\"2h\"", "from 0s to 1h"),
+        ("amqp.workers", "1025", "from 0 to 1024 threads"),
+        ("amqp.link_count_max", "0", "from 1 to 65536 links"),
+        ("amqp.unsettled_count_max", "0", "from 1 to 1048576 deliveries"),
+        ("amqp.idle_timeout", "\"9s\"", "from 10s to 1h"),
+        ("amqp.opening_timeout", "\"unlimited\"", "from 10ms to 1h"),
         ("http.inbound_bytes_max", "1", "from 65536 to"),
         ("http.connection_count_max", "1000001", "from 0 to 1000000 connections"),
         ("http.keep_alive", "\"1day\"", "from 10ms to 1h"),
@@ -232,18 +270,46 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
 /// What the store needs is kept from clients: where few files may be open, fewer connections are taken.
 #[test]
 fn connections_leave_files_to_the_store() {
-    let loaded = load("files", "[websocket]\nconnection_count_max = 1000\n").unwrap();
+    let few = "connection_count_max = 1000\n";
+    let loaded = load("files", &format!("[websocket]\n{few}[amqp]\n{few}")).unwrap();
     let limits = &loaded.settings.limits;
     let fitted = |files_max| {
         let mut config = loaded.config.clone();
         let left = config.fit_connections(limits, files_max);
-        let [http, websocket] = config.connections(limits);
-        (left, http, websocket)
+        (left, config.connections(limits))
     };
     // 1,600 segments and 64 others.
-    assert_eq!(fitted(7_664), (None, 5_000, 1_000));
-    assert_eq!(fitted(7_663), (Some(5_999), 4_999, 999));
-    assert_eq!(fitted(1_024), (Some(448), 373, 74));
-    assert_eq!(fitted(10), (Some(0), 1, 1));
-    assert_eq!(loaded.config.open_files(limits), 7_664);
+    assert_eq!(fitted(8_664), (None, [5_000, 1_000, 1_000]));
+    assert_eq!(fitted(8_663), (Some(6_999), [4_999, 999, 999]));
+    assert_eq!(fitted(1_024), (Some(448), [320, 64, 64]));
+    assert_eq!(fitted(10), (Some(0), [1, 1, 1]));
+    assert_eq!(loaded.config.open_files(limits), 8_664);
+}
+
+/// TLS-01, TLS-02, TLS-03, TLS-04: what cannot be meant is refused with the key, and files that cannot be used before the
+/// broker starts.
+#[test]
+fn tls_wants_a_pair_and_ranges() {
+    let check = |name: &str, text: &str, words: &[&str]| {
+        let refusal = refusal(&format!("tls-{name}"), &format!("[tls]\n{text}"));
+        for word in words {
+            assert!(refusal.contains(word), "{word}: {refusal}");
+        }
+    };
+    check("key", "certificate_file = \"a.pem\"", &["tls.key_file"]);
+    check("certificate", "key_file = \"a.key\"", &["tls.certificate_file"]);
+    check("clients", "client_certificate_required = true", &["tls.client_ca_file", "required"]);
+    let absent = "certificate_file = \"/absent.pem\"\nkey_file = \"/absent.key\"";
+    check("files", &format!("enabled = true\n{absent}"), &["tls.", "/absent."]);
+    check(
+        "authorities",
+        "enabled = true\nclient_ca_file = \"/absent.pem\"",
+        &["tls.client_ca_file", "/absent.pem"],
+    );
+    check("time", "handshake_timeout = \"2h\"", &["tls.handshake_timeout", "1h"]);
+    check("count", "handshake_count_max = 0", &["tls.handshake_count_max", "1 to 256 handshakes"]);
+    let off = load("tls-off", &format!("[tls]\n{absent}")).unwrap();
+    assert!(off.config.tls.is_left_off() && off.tls().unwrap().is_none());
+    let development = load("tls-development", "[tls]\nenabled = true").unwrap();
+    assert!(development.config.tls.is_development());
 }

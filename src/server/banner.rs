@@ -18,6 +18,16 @@ pub struct Listener {
     pub address: SocketAddr,
 }
 
+/// How connections are made.
+pub enum BannerTls {
+    /// Without TLS.
+    Off,
+    /// With a certificate of files.
+    Files,
+    /// With one by the development authority, whose certificate is in this file.
+    Development(String),
+}
+
 /// The text; the line of a listener is its name and its URL, for programs too.
 pub struct Banner<'a> {
     /// All addresses.
@@ -28,10 +38,22 @@ pub struct Banner<'a> {
     pub is_durable: bool,
     /// The directory where it is kept, if it is.
     pub data_dir: &'a str,
+    /// How connections are made.
+    pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
     pub is_new: bool,
     /// Whether to colour it.
     pub colours: bool,
+}
+
+impl BannerTls {
+    /// What stands behind the name of a protocol.
+    const fn secure(&self) -> &'static str {
+        match self {
+            Self::Off => "",
+            Self::Files | Self::Development(_) => "s",
+        }
+    }
 }
 
 impl Banner<'_> {
@@ -46,8 +68,8 @@ impl fmt::Display for Banner<'_> {
         let Self { store, data_dir, .. } = self;
         writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
         for Listener { name, address } in &self.listeners {
-            let scheme = if *name == "websocket" { "ws" } else { "http" };
-            writeln!(f, "  {name:<10}{scheme}://{address}")?;
+            let scheme = if *name == "websocket" { "ws" } else { *name };
+            writeln!(f, "  {name:<10}{scheme}{}://{address}", self.tls.secure())?;
         }
         if self.is_durable {
             writeln!(f, "  {:<10}{store} in {data_dir}, durable at acknowledgement", "store")?;
@@ -55,37 +77,49 @@ impl fmt::Display for Banner<'_> {
             let what = "nothing survives this process";
             writeln!(f, "  {:<10}{store}, {yellow}{what}{plain}", "store")?;
         }
+        if let BannerTls::Development(file) = &self.tls {
+            writeln!(f, "  {:<10}by the development authority in {file}", "tls")?;
+        }
         let Some(http) = self.listeners.iter().find(|listener| listener.name == "http") else {
             return Ok(());
         };
-        writeln!(f, "\n{bold}What to try next{plain}\n\n{}", Steps(http.address, self.is_new))
+        writeln!(
+            f,
+            "\n{bold}What to try next{plain}\n\n{}",
+            Steps(http.address, self.is_new, &self.tls)
+        )
     }
 }
 
 /// The first steps, to be copied into a shell.
-struct Steps(SocketAddr, bool);
+struct Steps<'a>(SocketAddr, bool, &'a BannerTls);
 
-impl fmt::Display for Steps {
+impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.0;
         if url.ip().is_unspecified() {
             url.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
+        let s = self.2.secure();
+        let curl = match self.2 {
+            BannerTls::Development(file) => format!("curl --cacert '{file}'"),
+            BannerTls::Off | BannerTls::Files => "curl".to_owned(),
+        };
         if self.1 {
-            let create = format!("curl -X PUT 'http://{url}/$api/v1/queues/{QUEUE}'");
+            let create = format!("{curl} -X PUT 'http{s}://{url}/$api/v1/queues/{QUEUE}'");
             write!(f, "  # create a queue\n  {create}\n")?;
         }
         write!(
             f,
             "  # send a message\n  \
-             curl -d 'two coffees' 'http://{url}/{QUEUE}/messages'\n  \
+             {curl} -d 'two coffees' 'http{s}://{url}/{QUEUE}/messages'\n  \
              # receive it under lock; Location names it\n  \
-             LOCKED=$(curl -s -X POST -D - -o /dev/null 'http://{url}/{QUEUE}/messages/head' |\n    \
+             LOCKED=$({curl} -s -X POST -D - -o /dev/null 'http{s}://{url}/{QUEUE}/messages/head' |\n    \
              sed -n 's/^[Ll]ocation: //p' | tr -d '\\r')\n  \
              # complete it\n  \
-             curl -X DELETE \"$LOCKED\"\n  \
+             {curl} -X DELETE \"$LOCKED\"\n  \
              # metrics\n  \
-             curl 'http://{url}/metrics'\n"
+             {curl} 'http{s}://{url}/metrics'\n"
         )
     }
 }
@@ -101,6 +135,7 @@ mod tests {
             store: if is_durable { "journal" } else { "memory" },
             is_durable,
             data_dir: "./data",
+            tls: BannerTls::Off,
             is_new: true,
             colours,
         }

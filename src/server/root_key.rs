@@ -1,5 +1,9 @@
 //! The connection string of the root policy, in a file that only its owner reads: the first key has to be reachable
 //! (SEC-25).
+//!
+//! Clients of AMQP, which are those of the Azure SDKs, and this program's commands connect to listeners of their own. While
+//! both listen where their clients look by themselves, one string without a port is for both; otherwise the file has a
+//! line for each, that for AMQP first.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -9,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use peeklock::auth_sas::{ConnectionString, Endpoint};
 use peeklock::policies::{KeyText, Policies, ROOT_POLICY};
+use peeklock::tls::Certificate;
 use tokio::task::AbortHandle;
 
 use super::{Running, ServeError};
@@ -16,6 +21,13 @@ use crate::config::Loaded;
 
 /// Its name in the data directory.
 pub const FILE: &str = "root.connection-string";
+
+/// Where the Azure SDKs look when a connection string names no port (AMQP-01).
+const AMQP_PORT: u16 = 5672;
+/// Where they look then with TLS.
+const AMQPS_PORT: u16 = 5671;
+/// Where this program's commands look then.
+const WEBSOCKET_PORT: u16 = 5301;
 
 /// Keeps the file up to date as long as this lives.
 pub struct Keeper(AbortHandle);
@@ -31,17 +43,25 @@ pub fn keep(
     loaded: &Loaded,
     policies: &Policies,
     transports: &[Running],
+    certificate: Option<&Certificate>,
 ) -> Result<Option<Keeper>, ServeError> {
-    let websocket = transports.iter().find(|(name, _)| *name == "websocket");
-    let Some((_, websocket)) = websocket.filter(|_| !loaded.config.server.ephemeral.0) else {
-        return Ok(None);
+    let at = |name| {
+        let found = transports.iter().find(|(transport, _)| *transport == name);
+        found.map(|(_, running)| running.local_address())
     };
-    let endpoint = endpoint(websocket.local_address());
+    let (Some(amqp), Some(websocket)) = (at("amqp"), at("websocket")) else { return Ok(None) };
+    if loaded.config.server.ephemeral.0 {
+        return Ok(None);
+    }
+    let places = Places {
+        endpoints: endpoints(amqp, websocket, certificate),
+        is_secure: certificate.is_some(),
+    };
     let path = Path::new(&loaded.config.server.data_dir.0).join(FILE);
     let mut changes = policies.changes();
     let mut known = policies.root_key();
     if let Some(key) = &known {
-        write(&path, &endpoint, key)
+        write(&path, &places, key)
             .map_err(|source| ServeError::RootKey { path: path.display().to_string(), source })?;
     }
     let policies = policies.clone();
@@ -52,7 +72,7 @@ pub fn keep(
                 continue;
             }
             if let Some(key) = &newer
-                && let Err(error) = write(&path, &endpoint, key)
+                && let Err(error) = write(&path, &places, key)
             {
                 tracing::error!(path = %path.display(), %error, "the file of the root key is not up to date");
             }
@@ -62,32 +82,80 @@ pub fn keep(
     Ok(Some(Keeper(task.abort_handle())))
 }
 
-/// Where clients of this machine reach the listener.
-fn endpoint(mut address: SocketAddr) -> Endpoint {
+/// Where the listeners are, and whether TLS is spoken there.
+struct Places {
+    endpoints: Vec<Endpoint>,
+    is_secure: bool,
+}
+
+/// What clients of either kind are told.
+fn endpoints(
+    amqp: SocketAddr,
+    websocket: SocketAddr,
+    certificate: Option<&Certificate>,
+) -> Vec<Endpoint> {
+    let [mut amqp, websocket] = [amqp, websocket].map(|address| endpoint(address, certificate));
+    let usual = if certificate.is_some() { AMQPS_PORT } else { AMQP_PORT };
+    if amqp.host == websocket.host
+        && (amqp.port, websocket.port) == (Some(usual), Some(WEBSOCKET_PORT))
+    {
+        amqp.port = None;
+        return vec![amqp];
+    }
+    vec![amqp, websocket]
+}
+
+/// Where clients of this machine reach the listener: by its address, or by a name that its certificate is for.
+fn endpoint(mut address: SocketAddr, certificate: Option<&Certificate>) -> Endpoint {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    let host = match address {
+    let by_name = certificate
+        .filter(|it| !it.is_for_address(address.ip()))
+        .and_then(|it| it.dns_names.iter().find(|name| !name.starts_with('*')).cloned());
+    let host = by_name.unwrap_or_else(|| match address {
         SocketAddr::V4(address) => address.ip().to_string(),
         SocketAddr::V6(address) => format!("[{}]", address.ip()),
-    };
+    });
     Endpoint { host: host.into(), port: Some(address.port()) }
 }
 
 /// Writes it whole or not at all.
-fn write(path: &Path, endpoint: &Endpoint, key: &KeyText) -> io::Result<()> {
-    let string =
-        ConnectionString::of_key(endpoint.clone(), ROOT_POLICY, key.reveal()).without_tls();
+fn write(path: &Path, places: &Places, key: &KeyText) -> io::Result<()> {
     let new: PathBuf = path.with_extension("connection-string.new");
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    writeln!(file, "{}", string.reveal())?;
+    for endpoint in &places.endpoints {
+        let string = ConnectionString::of_key(endpoint.clone(), ROOT_POLICY, key.reveal());
+        let string = if places.is_secure { string } else { string.without_tls() };
+        writeln!(file, "{}", string.reveal())?;
+    }
     file.sync_all()?;
     fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(amqp: &str, websocket: &str) -> Vec<String> {
+        let endpoints = endpoints(amqp.parse().unwrap(), websocket.parse().unwrap(), None);
+        endpoints.iter().map(ToString::to_string).collect()
+    }
+
+    /// SEC-21, AMQP-01: without a port every client looks where it is listened by default.
+    #[test]
+    fn a_port_is_named_where_clients_would_not_look_by_themselves() {
+        assert_eq!(told("127.0.0.1:5672", "127.0.0.1:5301"), ["127.0.0.1"]);
+        assert_eq!(told("0.0.0.0:5672", "0.0.0.0:5301"), ["127.0.0.1"]);
+        assert_eq!(told("[::1]:5672", "[::1]:5301"), ["[::1]"]);
+        assert_eq!(told("127.0.0.1:1", "127.0.0.1:5301"), ["127.0.0.1:1", "127.0.0.1:5301"]);
+        assert_eq!(told("127.0.0.1:5672", "10.0.0.1:5301"), ["127.0.0.1:5672", "10.0.0.1:5301"]);
+    }
 }

@@ -21,12 +21,15 @@ impl Broker {
 
     /// A broker with settings of the environment.
     pub fn start_with(address: &str, settings: &[(&str, &str)]) -> Self {
-        Self::serve(&["--ephemeral", "--ws", address], settings)
+        Self::serve(&["--ephemeral", "--ws", address, "--amqp", "127.0.0.1:0"], settings)
     }
 
     /// A broker that keeps what it has in a directory.
     pub fn start_in(directory: &str, settings: &[(&str, &str)]) -> Self {
-        Self::serve(&["--data-dir", directory, "--ws", "127.0.0.1:0"], settings)
+        Self::serve(
+            &["--data-dir", directory, "--ws", "127.0.0.1:0", "--amqp", "127.0.0.1:0"],
+            settings,
+        )
     }
 
     fn serve(flags: &[&str], settings: &[(&str, &str)]) -> Self {
@@ -60,7 +63,7 @@ impl Broker {
     }
 
     pub fn address(&self) -> &str {
-        self.url.trim_start_matches("ws://")
+        self.url.split_once("://").unwrap().1
     }
 
     /// The program, told to talk to this broker.

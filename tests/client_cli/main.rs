@@ -17,6 +17,7 @@ mod on_a_terminal;
 mod policies;
 mod queues;
 mod receiving;
+mod secure;
 mod sending;
 mod sessions;
 mod topics;

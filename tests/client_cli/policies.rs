@@ -26,7 +26,7 @@ fn with_string(string: &str, arguments: &[&str]) -> Ended {
 fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     let broker = Broker::with_queue(&[]);
     // Nothing to show is needed up to here, and the answer still comes.
-    let first = broker.ok(&["connection-string", "--policy", ROOT]);
+    let first = broker.ok(&["connection-string", "--policy", ROOT, "--for", "peeklock"]);
     assert!(
         first.starts_with(&format!(
             "Endpoint=sb://{};SharedAccessKeyName={ROOT};",
@@ -34,6 +34,15 @@ fn policies_are_managed_and_their_connection_strings_let_clients_in() {
         )) && first.ends_with(";UseDevelopmentEmulator=true\n"),
         "{first}"
     );
+    let of_sdk = |arguments: &[&str]| {
+        let asked = [&["connection-string", "--policy", ROOT], arguments].concat();
+        let ended = with_string(&first, &asked);
+        assert_eq!(ended.code, 0, "{}", ended.log);
+        ended.out
+    };
+    let key = first.split_once(';').unwrap().1;
+    assert_eq!(of_sdk(&[]), format!("Endpoint=sb://127.0.0.1;{key}"), "SDKs look at 5672");
+    assert_eq!(of_sdk(&["--port", "7"]), format!("Endpoint=sb://127.0.0.1:7;{key}"));
     let (_, log) = broker.ends(1, &["policy", "list"]);
     assert!(log.contains("--data-dir"), "{log}");
     let root = |code: i32, arguments: &[&str]| {
@@ -67,7 +76,8 @@ fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     let keys = || json(&ok(&["policy", "keys", "shop", "--entity", "orders", "-o", "ndjson"]));
     let before = keys();
     let string = |key: &str| {
-        ok(&["connection-string", "--entity", "orders", "--policy", "shop", "--key", key])
+        let of_shop = ["connection-string", "--entity", "orders", "--policy", "shop"];
+        ok(&[&of_shop[..], &["--key", key, "--for", "peeklock"]].concat())
     };
     let (primary, secondary) = (string("primary"), string("secondary"));
     let key = before["primaryKey"].as_str().unwrap();
@@ -111,7 +121,11 @@ fn the_first_key_is_taken_from_the_data_directory() {
         ended.out
     };
     let file = std::fs::read_to_string(format!("{directory}/root.connection-string")).unwrap();
-    assert_eq!(at(0, &["connection-string"]), file);
+    let (sdk, own) = file.trim().split_once('\n').expect("a line for each kind of client");
+    assert_eq!(at(0, &["connection-string"]).trim(), sdk);
+    assert_eq!(at(0, &["connection-string", "--for", "peeklock"]).trim(), own);
+    assert!(own.starts_with(&format!("Endpoint=sb://{};", broker.address())), "{own}");
+    assert_ne!(sdk, own);
     let told = json(&at(0, &["connection-string", "--entity", "/orders/", "-o", "json"]));
     assert_eq!(told["policy"], ROOT);
     assert!(told["connectionString"].as_str().unwrap().contains(";EntityPath=orders;"), "{told}");

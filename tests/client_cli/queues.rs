@@ -133,7 +133,6 @@ fn wrong_words_are_refused_before_anything_is_asked() {
         (&["queue", "update", "orders"], "nothing to change"),
         (&["queue", "crate", "q"], "create"),
         (&["queue", "list", "--url", "http://127.0.0.1:1"], "ws://HOST:PORT"),
-        (&["queue", "list", "--url", "wss://127.0.0.1:1"], "TLS"),
         (&["send", "orders", "x", "--property", "a"], "KEY=VALUE"),
         (&["send", "orders", "x", "--property", "a:i33=1"], "i32"),
         (&["send", "orders", "x", "--rate", "0"], "between"),

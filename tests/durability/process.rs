@@ -97,7 +97,15 @@ impl Place {
                 command.env_remove(name);
             }
         }
-        command.args(["serve", "--http", "127.0.0.1:0", "--ws", websocket]);
+        command.args([
+            "serve",
+            "--http",
+            "127.0.0.1:0",
+            "--ws",
+            websocket,
+            "--amqp",
+            "127.0.0.1:0",
+        ]);
         match self.storage {
             Storage::Journal => command.args(["--data-dir", "data"]),
             Storage::Memory => command.arg("--ephemeral"),

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,12 +13,18 @@ const STUCK: Duration = Duration::from_millis(200);
 /// An attack that goes on.
 #[derive(Default)]
 pub struct Attack {
+    sent: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Box<dyn Any>>,
 }
 
 impl Attack {
+    /// Counts messages that are sent.
+    pub fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.sent)
+    }
+
     /// Keeps this open until the end.
     pub fn hold(&mut self, what: impl Any) {
         self.held.push(Box::new(what));
@@ -34,13 +40,19 @@ impl Attack {
         }));
     }
 
-    /// The attacker is gone.
-    pub fn end(self) {
+    /// How many messages it has sent, if it sends any that the broker keeps as it should.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// The attacker is gone; returns how many messages it has sent.
+    pub fn end(self) -> u64 {
         drop(self.held);
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads {
             thread.join().unwrap();
         }
+        self.sent.load(Ordering::Relaxed)
     }
 }
 

@@ -11,7 +11,19 @@ const MIB: u64 = 1 << 20;
 /// 64 KiB for each of a thousand connections.
 pub const BUDGET_BYTES: u64 = 256 * MIB;
 
-const SETTINGS: [(&str, &str); 13] = [
+/// What the broker keeps of what it is sent, by docs/security.md: a message, and all that has a bound of its own in the
+/// settings below: entities, subscriptions, rules, sessions, message ids, what waits for its time.
+pub const MESSAGE_BYTES: u64 = 80;
+pub const KEPT_BYTES: u64 =
+    200 * 8_000 + 400 * 8_000 + 2_000 * 1_000 + 5_000 * 1_000 + 50_000 * 160 + 50_000 * 128;
+
+const SETTINGS: [(&str, &str); 22] = [
+    ("LIMITS__ENTITY_COUNT_MAX", "200"),
+    ("LIMITS__BROKER_SUBSCRIPTION_COUNT_MAX", "400"),
+    ("LIMITS__BROKER_RULE_COUNT_MAX", "2000"),
+    ("LIMITS__BROKER_SESSION_COUNT_MAX", "5000"),
+    ("LIMITS__BROKER_DUPLICATE_ID_COUNT_MAX", "50000"),
+    ("LIMITS__BROKER_DELAYED_COUNT_MAX", "50000"),
     ("HTTP__INBOUND_BYTES_MAX", "16777216"),
     ("HTTP__OUTBOUND_BYTES_MAX", "16777216"),
     ("HTTP__WORKERS", "2"),
@@ -20,6 +32,9 @@ const SETTINGS: [(&str, &str); 13] = [
     ("WEBSOCKET__INBOUND_BYTES_MAX", "16777216"),
     ("WEBSOCKET__WORKERS", "2"),
     ("WEBSOCKET__CONNECTION_COUNT_MAX", "256"),
+    ("AMQP__INBOUND_BYTES_MAX", "16777216"),
+    ("AMQP__WORKERS", "2"),
+    ("AMQP__CONNECTION_COUNT_MAX", "256"),
     ("LIMITS__BROKER_INBOUND_BYTES_MAX", "33554432"),
     ("LIMITS__BROKER_OUTBOUND_BYTES_MAX", "33554432"),
     ("SERVER__ARBITERS", "2"),
@@ -50,7 +65,17 @@ impl Broker {
             }
         }
         command
-            .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--data-dir", "data"])
+            .args([
+                "serve",
+                "--http",
+                "127.0.0.1:0",
+                "--ws",
+                "127.0.0.1:0",
+                "--amqp",
+                "127.0.0.1:0",
+                "--data-dir",
+                "data",
+            ])
             .envs(SETTINGS.map(|(key, value)| (format!("PEEKLOCK__{key}"), value)))
             .current_dir(&directory)
             .stdin(Stdio::null())
@@ -75,6 +100,11 @@ impl Broker {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    }
+
+    /// How many file descriptors it has: sockets, and files of its store.
+    pub fn descriptors(id: u32) -> usize {
+        std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count)
     }
 
     pub fn id(&self) -> u32 {

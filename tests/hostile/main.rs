@@ -3,10 +3,14 @@
 //!
 //! A scenario ([`scenarios`], one a file) begins an attack and keeps it up. Then each well-behaved client
 //! ([`witness`]) makes so many rounds of send, receive and complete, and is asked whether all that was acknowledged
-//! came, once. The judge ([`judge`]) looks at the resident memory of the process the whole time, and at what is left
-//! when the attacker is gone. Nothing is judged by how fast it was, only by whether it came to an end.
+//! came, once. The judge ([`judge`]) looks at the resident memory of the process the whole time,
+//! and at what is left seconds after the attacker is gone.
 //!
-//! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack ten times as large.
+//! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack ten times as large. Then the clients want more
+//! ([`witness::Wants`]): large messages, each operation within seconds, and the slowest of a hundred of their operations may take 250 ms, and three times what it takes beside a
+//! load that takes the CPU of the attack and does nothing else ([`load`]).
+//!
+//! `PEEKLOCK_HOSTILE_PROGRAM` names another program to attack, such as one that was built for use.
 //!
 //! | Attack | Shown by |
 //! |---|---|
@@ -20,6 +24,7 @@
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
 //! | frames that lack their end | `scenarios/half_frames.rs` |
 //! | bodies that are announced and do not come | `scenarios/half_bodies.rs` |
+//! | any command in any order, answers read or not | `scenarios/anything.rs` |
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk.rs` |
 //! | many subscriptions, sessions, rules, message ids; circles of topics | `broker-core/tests/broker_bounds.rs` |
 //! | lists of many entities, locks with many ends | `broker-core/tests/slices.rs`, tests of the machine |
@@ -36,31 +41,70 @@ mod alone;
 mod attacker;
 mod broker;
 mod judge;
+mod load;
+mod random;
 mod scenarios;
 mod wire;
 mod witness;
 
+use std::time::Duration;
+
 use alone::alone;
 use broker::Broker;
 use judge::Judge;
+use load::{Burner, Load};
 use scenarios::Scenario;
+use witness::Wants;
 
 /// How much larger than usual attacks are.
 fn weight() -> usize {
     std::env::var("PEEKLOCK_HOSTILE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
+/// The slowest of a hundred operations beside an attack takes at most so long, in the long round.
+const SLOW_MAX: Duration = Duration::from_millis(250);
+/// And at most so many times as long as beside a load that takes as much CPU.
+const SLOWER_MAX: f64 = 3.0;
+
 fn judge(scenario: Scenario) {
     let _alone = alone();
+    let weight = weight();
+    let wants = if weight > 1 { Wants::STRICT } else { Wants::USUAL };
     let broker = Broker::start();
     let judge = Judge::begin(&broker);
-    let attack = scenario(&broker, weight());
-    witness::all(&broker);
-    judge.memory_was_bounded();
-    attack.end();
-    witness::all(&broker);
-    judge.memory_was_bounded();
+    let attack = scenario(&broker, weight);
+    let load = Load::begin(&broker);
+    let beside = slowest(witness::all(&broker, wants));
+    let (cpu, elapsed) = (load.cpu(), load.elapsed());
+    judge.memory_was_bounded(attack.sent());
+    let sent = attack.end();
+    judge.nothing_is_left(sent);
+    witness::all(&broker, Wants::USUAL);
+    judge.memory_was_bounded(sent);
     broker.stop();
+    eprintln!("slowest of a hundred: {beside:?}");
+    if weight > 1 {
+        let of_clients = Broker::start();
+        let alone = Load::begin(&of_clients);
+        witness::all(&of_clients, wants);
+        let of_attack = cpu.saturating_sub(alone.cpu());
+        let burner = Burner::begin(of_attack.as_secs_f64() / elapsed.as_secs_f64());
+        let burdened = slowest(witness::all(&of_clients, wants));
+        burner.end();
+        of_clients.stop();
+        eprintln!("beside a load of {of_attack:?} in {elapsed:?}: {burdened:?}");
+        assert!(beside <= SLOW_MAX, "{beside:?} beside the attack");
+        assert!(
+            beside <= burdened.mul_f64(SLOWER_MAX),
+            "{beside:?} beside the attack, {burdened:?} beside a load that takes as much"
+        );
+    }
+}
+
+/// What the slowest of a hundred operations took.
+fn slowest(mut took: Vec<Duration>) -> Duration {
+    took.sort_unstable();
+    took[(took.len() * 99 / 100).min(took.len() - 1)]
 }
 
 macro_rules! scenarios {
@@ -76,4 +120,5 @@ macro_rules! scenarios {
 
 scenarios! {
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
+    anything
 }

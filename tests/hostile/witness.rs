@@ -2,88 +2,121 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
 use super::broker::Broker;
 use super::wire::{WebSocket, ask};
 
-/// Rounds of each client.
-const ROUNDS: u32 = 20;
-/// How often one that is told to come back does, or one that was closed connects again.
-const ATTEMPTS: u32 = 200;
+/// What clients want.
+#[derive(Clone, Copy)]
+pub struct Wants {
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Of each message. A connection has 16 KiB without asking for room.
+    pub body_bytes: usize,
+    /// An operation is done within this, however often the client is told to come back.
+    pub served_within: Duration,
+}
 
-/// How long it waits before.
+impl Wants {
+    /// To come to an end, whatever else the machine has to do.
+    pub const USUAL: Self =
+        Self { rounds: 20, body_bytes: 100, served_within: Duration::from_secs(60) };
+    /// To be served while others hold what is wanted: in half of the time that a slow peer may hold it.
+    pub const STRICT: Self =
+        Self { rounds: 200, body_bytes: 100_000, served_within: Duration::from_secs(15) };
+}
+
+/// How long one waits that is told to come back, or connects again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client that sends, receives under lock and completes.
+/// A client that sends, and receives: under lock, which it completes, or for good.
 trait Client {
     fn send(&mut self, body: &str) -> io::Result<()>;
-    /// The body of a message, which is completed.
+    /// The body of a message, which is removed.
     fn take(&mut self) -> io::Result<Option<String>>;
 }
 
-/// Each transport's client makes its rounds.
-pub fn all(broker: &Broker) {
-    rounds("http", &|| Http::open(broker.http));
-    rounds("websocket", &|| Web::open(broker.websocket));
+/// Each transport's client makes its rounds. Returns how long each operation took, from the first try to its end.
+pub fn all(broker: &Broker, wants: Wants) -> Vec<Duration> {
+    let mut took = Vec::new();
+    make_rounds("http", wants, &|| Http::open(broker.http), &mut took);
+    make_rounds("websocket", wants, &|| Web::open(broker.websocket), &mut took);
+    took
 }
 
-fn rounds<C: Client>(name: &str, open: &dyn Fn() -> io::Result<C>) {
-    let mut client = again(name, open);
-    for round in 0..ROUNDS {
-        let body = format!("{name} {round}");
+fn make_rounds<C: Client>(
+    name: &str,
+    wants: Wants,
+    open: &dyn Fn() -> io::Result<C>,
+    took: &mut Vec<Duration>,
+) {
+    let rest = "x".repeat(wants.body_bytes);
+    let within = wants.served_within;
+    let mut client = again(name, open, Instant::now(), within);
+    for round in 0..wants.rounds {
+        let body = format!("{name} {round} {rest}");
         // What was not acknowledged may be there nevertheless, and is taken with the rest.
-        attempt(name, &mut client, open, |client| client.send(&body));
+        attempt(name, &mut client, open, within, took, |client| client.send(&body));
         loop {
-            let taken = attempt(name, &mut client, open, C::take);
+            let taken = attempt(name, &mut client, open, within, took, C::take);
             let text =
-                taken.unwrap_or_else(|| panic!("`{body}` was acknowledged and is not there"));
+                taken.unwrap_or_else(|| panic!("`{name} {round}` was acknowledged and is gone"));
             if text == body {
                 break;
             }
         }
     }
-    while attempt(name, &mut client, open, C::take).is_some() {}
+    while attempt(name, &mut client, open, within, took, C::take).is_some() {}
 }
 
-fn again<C>(name: &str, open: &dyn Fn() -> io::Result<C>) -> C {
-    let opened = (0..ATTEMPTS).find_map(|_| {
-        let opened = open();
-        if opened.is_err() {
-            std::thread::sleep(PAUSE);
+fn again<C>(name: &str, open: &dyn Fn() -> io::Result<C>, since: Instant, within: Duration) -> C {
+    loop {
+        match open() {
+            Ok(client) => return client,
+            Err(error) if since.elapsed() > within => {
+                panic!("no connection over {name} within {within:?}: {error}")
+            }
+            Err(_) => std::thread::sleep(PAUSE),
         }
-        opened.ok()
-    });
-    opened.unwrap_or_else(|| panic!("no connection over {name}"))
+    }
 }
 
 fn attempt<C: Client, T>(
     name: &str,
     client: &mut C,
     open: &dyn Fn() -> io::Result<C>,
+    within: Duration,
+    took: &mut Vec<Duration>,
     mut operation: impl FnMut(&mut C) -> io::Result<T>,
 ) -> T {
-    let mut last = None;
-    for _ in 0..ATTEMPTS {
-        match operation(client) {
-            Ok(value) => return value,
-            Err(error) => last = Some(error),
+    let begun = Instant::now();
+    loop {
+        let result = operation(client);
+        if begun.elapsed() > within {
+            panic!("not served over {name} within {within:?}: {:?}", result.err());
+        }
+        if let Ok(value) = result {
+            took.push(begun.elapsed());
+            return value;
         }
         std::thread::sleep(PAUSE);
-        *client = again(name, open);
+        *client = again(name, open, begun, within);
     }
-    panic!("not served over {name}: {last:?}");
 }
 
 /// A request a connection.
-struct Http(SocketAddr);
+struct Http {
+    address: SocketAddr,
+    takes: u32,
+}
 
 impl Http {
     fn open(address: SocketAddr) -> io::Result<Self> {
         match ask(address, "PUT", "/$api/v1/queues/witness-http", "{}")?.status {
-            201 | 409 => Ok(Self(address)),
+            201 | 409 => Ok(Self { address, takes: 0 }),
             status => Err(io::Error::other(format!("status {status}"))),
         }
     }
@@ -91,25 +124,29 @@ impl Http {
 
 impl Client for Http {
     fn send(&mut self, body: &str) -> io::Result<()> {
-        match ask(self.0, "POST", "/witness-http/messages", body)?.status {
+        match ask(self.address, "POST", "/witness-http/messages", body)?.status {
             201 => Ok(()),
             status => Err(io::Error::other(format!("status {status}"))),
         }
     }
 
     fn take(&mut self) -> io::Result<Option<String>> {
-        let answer = ask(self.0, "POST", "/witness-http/messages/head?timeout=0", "")?;
+        self.takes += 1;
+        let method = if self.takes.is_multiple_of(2) { "DELETE" } else { "POST" };
+        let answer = ask(self.address, method, "/witness-http/messages/head?timeout=0", "")?;
         match answer.status {
             204 => return Ok(None),
+            200 => return Ok(Some(String::from_utf8_lossy(&answer.body).into_owned())),
             201 => {}
             status => return Err(io::Error::other(format!("status {status}"))),
         }
         let lock = answer.header("location").unwrap_or_default();
         let lock = lock.strip_prefix("http://localhost").unwrap_or(lock).to_owned();
         let text = String::from_utf8_lossy(&answer.body).into_owned();
-        for _ in 0..ATTEMPTS {
+        let begun = Instant::now();
+        while begun.elapsed() < Wants::STRICT.served_within {
             // One whose answer was lost is completed already.
-            let settled = ask(self.0, "DELETE", &lock, "").map(|answer| answer.status);
+            let settled = ask(self.address, "DELETE", &lock, "").map(|answer| answer.status);
             if matches!(settled, Ok(200 | 404 | 410)) {
                 return Ok(Some(text));
             }

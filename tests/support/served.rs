@@ -12,8 +12,15 @@ pub struct Served {
 
 impl Served {
     pub fn start() -> Self {
+        Self::with(&["--ephemeral"])
+    }
+
+    /// With these flags.
+    pub fn with(flags: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
-            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+            .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+            .args(["--amqp", "127.0.0.1:0"])
+            .args(flags)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -91,14 +91,15 @@ fn proven() -> BTreeMap<String, BTreeSet<String>> {
 
 /// The tests of a file in JavaScript or Python: their titles, with the comment above.
 fn scripted_tests(text: &str) -> Vec<Function> {
-    let begins = ["test(", "await test(", "def test_", "async def test_"];
+    let begins = ["test(", "await test(", "def test_", "async def test_", "scenario("];
     let mut found = Vec::new();
     let mut above = String::new();
     for line in text.lines().map(str::trim) {
-        if begins.iter().any(|begin| line.starts_with(begin)) {
+        let is_decorated = line.starts_with("async def ") && above.contains("@scenario(");
+        if is_decorated || begins.iter().any(|begin| line.starts_with(begin)) {
             found.push(Function { name: line.to_owned(), doc: format!("{above}{line}") });
         }
-        if !line.starts_with("//") && !line.starts_with('#') {
+        if !["//", "#", "@scenario("].iter().any(|begin| line.starts_with(begin)) {
             above.clear();
             continue;
         }

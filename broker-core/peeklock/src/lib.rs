@@ -33,8 +33,9 @@
 //!
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
 //! - An actix actor or a function becomes a receiver through [`Client::consume`]: its outcome settles.
-//! - `http` and `websocket` serve the same broker to clients on the network; `websocket::client` is such a
+//! - `http`, `websocket` and `amqp` serve the same broker to clients on the network; `websocket::client` is such a
 //!   client, `metrics_prometheus` renders metrics.
+//! - `tls` makes connections secure, with certificates from files or of an authority for development.
 //! - `auth_sas` lets in who has signed with a key of a policy ([`policies`]).
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
@@ -44,8 +45,8 @@
 //!
 //! # Features
 //!
-//! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `http`,
-//! `websocket`, `websocket-client`, `auth-sas`, `forward-log`, `forward-peeklock`, `forward-webhook` and `metrics-prometheus`
+//! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `amqp`, `http`,
+//! `websocket`, `websocket-client`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook` and `metrics-prometheus`
 //! add the modules of these names; `full` is all of them, `testing` the kit for tests of stores. The program
 //! `peeklock` is the package `peeklock-server`.
 
@@ -53,6 +54,13 @@
 pub use peeklock_core::*;
 #[doc(inline)]
 pub use peeklock_inproc::*;
+
+/// The AMQP 1.0 transport, to which the clients of the Azure SDKs connect.
+#[cfg(feature = "amqp")]
+pub mod amqp {
+    #[doc(inline)]
+    pub use peeklock_amqp::server::*;
+}
 
 /// The HTTP transport: the Service Bus REST data plane and its management.
 #[cfg(feature = "http")]
@@ -73,6 +81,13 @@ pub mod websocket {
 pub mod auth_sas {
     #[doc(inline)]
     pub use peeklock_auth_sas::*;
+}
+
+/// TLS for listeners and clients, and an authority for development.
+#[cfg(feature = "tls")]
+pub mod tls {
+    #[doc(inline)]
+    pub use peeklock_tls::*;
 }
 
 /// Forwards messages into the log, for destinations such as `log://info`.

@@ -228,13 +228,36 @@ impl Access {
         &self,
         destinations: [Option<&str>; 2],
     ) -> Result<(), BrokerError> {
-        for text in destinations.into_iter().flatten() {
-            if let Ok(Destination::Entity(_)) = Destination::parse(text)
+        for (place, text) in destinations.into_iter().enumerate() {
+            if let Some(text) = text
+                && let Ok(Destination::Entity(_)) = Destination::parse(text)
                 && EntityAddress::parse(text).is_ok()
             {
-                self.allow(Action::BeForwardedTo, text).await?;
+                self.allow_destination(place, text).await?;
             }
         }
         Ok(())
+    }
+
+    /// Looks whether there is an entity that may be forwarded to, as a management request asks before it creates what forwards
+    /// there. The place is 0 for that of messages, 1 for that of dead-lettered ones.
+    ///
+    /// # Errors
+    /// `Unauthorized`; `EntityNotFound`.
+    pub async fn find_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
+        self.allow_destination(place, path).await?;
+        self.broker.entity(path).map(|_| ())
+    }
+
+    /// Asks whether an entity may be forwarded to: by what was shown for it, or else by what its principal has shown for
+    /// all.
+    async fn allow_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
+        let shown = self.door.as_ref().and_then(|door| door.shown_for.get(place)?.as_ref());
+        if let Some(shown) = shown
+            && shown.allow(Action::BeForwardedTo, path).await.is_ok()
+        {
+            return Ok(());
+        }
+        self.allow(Action::BeForwardedTo, path).await.map(|_| ())
     }
 }

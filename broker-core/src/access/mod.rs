@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use self::held::Held;
+pub use self::policies::KeysIn;
 use crate::broker::{Broker, Entity};
 use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;
@@ -55,6 +56,8 @@ pub struct Access {
 struct Door {
     state: Mutex<DoorState>,
     reads: Reads,
+    /// What was shown for the destinations of forwarding beside the principal's own (FWD-05, HTP-18).
+    shown_for: [Option<Access>; 2],
 }
 
 struct DoorState {
@@ -90,6 +93,7 @@ impl Broker {
                 held: HashMap::new(),
             }),
             reads: Reads::ByManage,
+            shown_for: [None, None],
         };
         Access { broker: self.clone(), door: Some(Arc::new(door)) }
     }
@@ -118,7 +122,20 @@ impl Access {
         let Some(door) = &self.door else { return self.clone() };
         let principal = Arc::clone(&door.lock().principal);
         let state = DoorState { principal, version: 0, held: HashMap::new() };
-        let door = Door { state: Mutex::new(state), reads: Reads::ByListen };
+        let shown_for = door.shown_for.clone();
+        let door = Door { state: Mutex::new(state), reads: Reads::ByListen, shown_for };
+        Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
+    }
+
+    /// The same with what was shown for the destinations that an entity is to forward to, messages first and
+    /// dead-lettered messages second (HTP-18). What is not granted by that is asked of this one's own principal.
+    /// Nothing that was granted before goes with it.
+    #[must_use]
+    pub fn showing_for_destinations(&self, shown_for: [Option<Self>; 2]) -> Self {
+        let Some(door) = &self.door else { return self.clone() };
+        let principal = Arc::clone(&door.lock().principal);
+        let state = DoorState { principal, version: 0, held: HashMap::new() };
+        let door = Door { state: Mutex::new(state), reads: door.reads, shown_for };
         Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
     }
 
@@ -147,6 +164,17 @@ impl Access {
         let resource = canonical(path);
         self.pass(&resource, action).await?;
         Ok(resource)
+    }
+
+    /// Refuses a principal that is not who it says, whatever it may do and wherever: for transports whose clients show
+    /// something before they name an entity (AMQP-08).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn identify(&self) -> Result<(), BrokerError> {
+        let Some(door) = &self.door else { return Ok(()) };
+        let asked = self.held(door, "").await;
+        asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
     }
 
     /// An entity or sub-queue by its path, for a purpose. Refused before it is known whether there is one

@@ -1,12 +1,52 @@
 //! Policies by who may manage them (SEC-05). What each operation does is said by the methods of
 //! [`Broker`](crate::Broker) of the same name.
 
+use std::fmt;
+
 use super::Access;
+use crate::broker::Broker;
 use crate::contract::action::Action;
 use crate::error::BrokerError;
 use crate::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
 
+/// The policies, with their keys, of what is in a container: an entity, or the namespace with all its entities.
+/// For answers that list many, whose reader is asked once.
+#[derive(Clone)]
+pub struct KeysIn {
+    broker: Broker,
+    container: String,
+}
+
+impl fmt::Debug for KeysIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeysIn").field("container", &self.container).finish_non_exhaustive()
+    }
+}
+
+impl KeysIn {
+    /// The policies of a queue or topic; none for one that is not in the container, or has gone.
+    pub async fn of(&self, owner: &str) -> Vec<PolicyKeys> {
+        if !self.container.is_empty() && !self.container.eq_ignore_ascii_case(owner) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for policy in self.broker.policies(owner).unwrap_or_default() {
+            found.extend(self.broker.policy_keys(owner, &policy.name).await.ok());
+        }
+        found
+    }
+}
+
 impl Access {
+    /// The keys in a container, for who may read all of them: the right on the namespace covers its entities (SEC-12).
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn keys_in(&self, container: &str) -> Result<KeysIn, BrokerError> {
+        let container = self.allow(Action::ReadKeys, container).await?;
+        Ok(KeysIn { broker: self.broker.clone(), container })
+    }
+
     /// The policies of the namespace, a queue or a topic.
     ///
     /// # Errors

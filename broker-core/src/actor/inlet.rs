@@ -5,9 +5,9 @@
 //! ends with its actor; what waits there goes to the entity, and so does everything that comes afterwards.
 //! What may wait is bounded by the permits that the requests hold (DESIGN D6).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use actix::Recipient;
 
@@ -15,7 +15,7 @@ use super::pace::Knock;
 use crate::command::Command;
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
-use crate::request::{Entrance, Request, release_all};
+use crate::request::{Entrance, Outlet, Released, Request, release_all};
 
 /// Requests that were handed in together, or what is left of them. They are moved as a group: a request
 /// is large.
@@ -52,9 +52,25 @@ struct State {
     /// Whether the actor knows that there is something.
     knocked: bool,
     closed: Option<Rejection>,
+    /// Links that are told when it is closed.
+    watchers: HashMap<ReceiverId, Weak<dyn Outlet>>,
     /// Whether the holder of the session has asked for its end: that, and what it asks behind it, is for
     /// the entity.
     has_ended: bool,
+}
+
+/// As long as this is there, a link is told when its entity is closed; see [`crate::Entity::watch`].
+#[derive(Default)]
+pub struct Watch(Option<(Weak<Inlet>, ReceiverId)>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some((inlet, receiver)) = self.0.take()
+            && let Some(inlet) = inlet.upgrade()
+        {
+            inlet.lock().watchers.remove(&receiver);
+        }
+    }
 }
 
 impl Inlet {
@@ -97,6 +113,18 @@ impl Inlet {
         }
         state.knocked = !state.groups.is_empty();
         (count, state.knocked)
+    }
+
+    /// Has a link told when this is closed, or at once if it is.
+    pub fn watch(self: &Arc<Self>, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
+        let mut state = self.lock();
+        if let Some(reason) = state.closed.clone() {
+            drop(state);
+            outlet.release(vec![Released::Closed { receiver, reason }]);
+            return Watch::default();
+        }
+        state.watchers.insert(receiver, Arc::downgrade(outlet));
+        Watch(Some((Arc::downgrade(self), receiver)))
     }
 
     /// Whether nothing waits.
@@ -150,7 +178,13 @@ impl Inlet {
         state.closed = Some(reason.clone());
         state.actor = None;
         let refused = mem::take(&mut state.groups);
+        let watchers = mem::take(&mut state.watchers);
         drop(state);
+        for (receiver, outlet) in watchers {
+            if let Some(outlet) = outlet.upgrade() {
+                outlet.release(vec![Released::Closed { receiver, reason: reason.clone() }]);
+            }
+        }
         let mut releases = Vec::new();
         for request in refused.into_iter().flatten() {
             releases.extend(request.reply.answer(Err(reason.clone())));

@@ -6,7 +6,7 @@ use super::Broker;
 use crate::access::Pass;
 use crate::access::held::Tracked;
 use crate::actor::directory::Entry;
-use crate::actor::inlet::Inlet;
+use crate::actor::inlet::{Inlet, Watch};
 use crate::call::{Call, CallList};
 use crate::command::{Command, Cost, Outcome};
 use crate::contract::action::Action;
@@ -213,12 +213,20 @@ impl Entity {
         }
     }
 
-    /// Has a link told ([`crate::request::Released::Detached`]) when what it is for is not granted any more,
-    /// although nothing is pushed over it. Ends with the [`Command::Detach`] of that receiver.
-    pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) {
+    /// Has a link told, although nothing is pushed over it, when what it is for is not granted any more
+    /// ([`crate::request::Released::Detached`]), up to the [`Command::Detach`] of that receiver; and when the entity
+    /// is deleted ([`crate::request::Released::Closed`], ENT-15), as long as what is returned is kept. To be told
+    /// is no use of the entity (TMP-17), which does not know of it, and no receive (RCV-22).
+    #[must_use]
+    pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
         if let Some(pass) = &self.pass {
             pass.held.watch(purpose, receiver, outlet, || self.handle.broker.now());
         }
+        self.inlet().watch(receiver, outlet)
+    }
+
+    fn inlet(&self) -> Arc<Inlet> {
+        Arc::clone(&*self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Answers and takes out what may not be done.
@@ -261,7 +269,7 @@ impl Entity {
             },
             None => group,
         };
-        let inlet = Arc::clone(&*self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner));
+        let inlet = self.inlet();
         let Err((group, reason)) = inlet.submit(group) else { return };
         // The entity may have been opened anew under the same identity: look once.
         let reopened = self

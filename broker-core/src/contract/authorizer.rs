@@ -20,14 +20,38 @@ use crate::error::Rejection;
 pub struct Principal {
     /// The token it presented, as text; never logged (SEC-22).
     pub token: Option<Box<str>>,
+    /// The key of a policy that it presented in place of a token (AMQP-08).
+    pub key: Option<PresentedKey>,
     /// Where it comes from.
     pub peer: Option<SocketAddr>,
     /// Who it is by its certificate, if the listener asked for one and has verified it.
     pub tls: Option<TlsIdentity>,
     /// Whether it says that it comes by a proxy, so that where it comes from is not known (SEC-17).
     pub by_proxy: bool,
+    /// Where it asks, if that is more than the path of what it asks for (ADM-10).
+    pub address: Option<AskedAt>,
     /// The policy that its host has wrapped it with, and whose that is (SEC-17). No transport can say that.
     pub(crate) policy: Option<(Box<str>, Box<str>)>,
+}
+
+/// An address by which a client asks for a resource. Whose token is for that address may do to the resource what he
+/// asks, and nothing else by it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct AskedAt {
+    /// Such as `$Resources/queues`, or `events/subscriptions/audit/rules/eu`.
+    pub address: Box<str>,
+    /// What stands there: the path of an entity, or nothing for the namespace.
+    pub resource: Box<str>,
+}
+
+/// A policy, and what is said to be one of its keys, as clients of JMS present them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PresentedKey {
+    /// The name of the policy.
+    pub policy: Box<str>,
+    /// The text of the key; never logged (SEC-22).
+    pub key: Box<str>,
 }
 
 /// Who a client is by the certificate that its listener has verified.
@@ -44,7 +68,8 @@ impl Principal {
     /// A client that has shown nothing.
     #[must_use]
     pub const fn anonymous() -> Self {
-        Self { token: None, peer: None, tls: None, by_proxy: false, policy: None }
+        let (token, key, peer, tls) = (None, None, None, None);
+        Self { token, key, peer, tls, by_proxy: false, address: None, policy: None }
     }
 
     /// The same with the token it presented.
@@ -58,6 +83,33 @@ impl Principal {
     #[must_use]
     pub fn with_token_if_any(mut self, token: Option<impl Into<Box<str>>>) -> Self {
         self.token = token.map(Into::into);
+        self
+    }
+
+    /// The same, asking at an address that stands for a resource. Transports whose principal is for one request say
+    /// it; those with a principal for a connection have no such address.
+    #[must_use]
+    pub fn asking_at(
+        mut self,
+        address: impl Into<Box<str>>,
+        resource: impl Into<Box<str>>,
+    ) -> Self {
+        self.address = Some(AskedAt { address: address.into(), resource: resource.into() });
+        self
+    }
+
+    /// The address by which it asks for this resource.
+    #[must_use]
+    pub fn address_of(&self, resource: &str) -> Option<&str> {
+        let asked = self.address.as_ref()?;
+        let same = asked.resource.eq_ignore_ascii_case(resource);
+        same.then_some(&*asked.address)
+    }
+
+    /// The same with the key of a policy that it presented.
+    #[must_use]
+    pub fn with_key(mut self, policy: impl Into<Box<str>>, key: impl Into<Box<str>>) -> Self {
+        self.key = Some(PresentedKey { policy: policy.into(), key: key.into() });
         self
     }
 
@@ -94,6 +146,7 @@ impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal")
             .field("has_token", &self.token.is_some())
+            .field("key_of", &self.key.as_ref().map(|shown| &shown.policy))
             .field("peer", &self.peer)
             .field("by_proxy", &self.by_proxy)
             .field("policy", &self.policy)

@@ -9,7 +9,7 @@ pub mod rights;
 pub mod transport;
 
 pub use action::{Action, Needs};
-pub use authorizer::{AllowAll, Authorizer, Principal, TlsIdentity};
+pub use authorizer::{AllowAll, AskedAt, Authorizer, PresentedKey, Principal, TlsIdentity};
 pub use epoch::{Epoch, Mark};
 pub use forwarder::{Forwarder, Outgoing, Route, Source, Verdict};
 pub use rights::{Ceiling, Grant, Right, Rights};

@@ -21,7 +21,7 @@ pub use self::policy::{
     KeyText, NAME_CHARS_MAX, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey,
 };
 use crate::clock::Clock;
-use crate::contract::{Epoch, Grant, Mark};
+use crate::contract::{Epoch, Grant, Mark, Rights};
 use crate::error::Rejection;
 use crate::path::{EntityAddress, PathKey};
 use crate::time::Timestamp;
@@ -38,6 +38,8 @@ struct Ring {
     held: RwLock<HashMap<PathKey, Held>>,
     anonymous: Anonymous,
     clock: OnceLock<Arc<dyn Clock>>,
+    /// Of the namespace, with a key that everybody knows; stored nowhere (SEC-24).
+    development: OnceLock<Arc<Policy>>,
     /// Counts changes.
     changed: watch::Sender<u64>,
 }
@@ -59,6 +61,7 @@ impl Default for Ring {
             held: RwLock::default(),
             anonymous: Anonymous { is_over: AtomicBool::new(false), epoch, mark },
             clock: OnceLock::new(),
+            development: OnceLock::new(),
             changed: watch::Sender::new(0),
         }
     }
@@ -87,7 +90,26 @@ impl Policies {
             let policies = held.get(owner).into_iter().flat_map(|policies| policies.iter());
             found.extend(policies.filter(|policy| policy.is_named(name)).cloned());
         }
+        found.extend(self.0.development.get().filter(|policy| policy.is_named(name)).cloned());
         found
+    }
+
+    /// Lets in who has signed with this key, too, for the policy that every namespace has, with all rights (SEC-24). It is
+    /// listed, told and stored nowhere, and holds as long as this process. Only the first one counts.
+    pub fn allow_development_key(&self, key: &str) {
+        let keys = [KeyText::stored(key), KeyText::stored(key)];
+        let (rights, never) = (Rights::ALL, Timestamp::NONE);
+        let policy = Policy::new(ROOT_POLICY, rights, keys, never, never);
+        self.0.development.set(Arc::new(policy)).ok();
+    }
+
+    /// All policies of that name, wherever they are: for who presents a key without saying for what (AMQP-08). Goes
+    /// through all policies that there are.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Vec<Arc<Policy>> {
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        let all = held.values().flat_map(|policies| policies.iter());
+        all.filter(|policy| policy.is_named(name)).cloned().collect()
     }
 
     /// What a policy gives at a resource by itself, without a key: for handles that their host has wrapped with it

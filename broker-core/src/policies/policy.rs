@@ -113,7 +113,8 @@ impl KeyText {
         Ok(Self(STANDARD.encode(bytes).into()))
     }
 
-    fn stored(text: &str) -> Self {
+    /// As it is, whatever it is.
+    pub(super) fn stored(text: &str) -> Self {
         Self(text.into())
     }
 
@@ -135,6 +136,18 @@ impl PolicyDescription {
     #[must_use]
     pub fn new(name: &str, rights: Rights, created_at: Timestamp, updated_at: Timestamp) -> Self {
         Self { name: name.into(), rights, created_at, updated_at }
+    }
+}
+
+impl PolicyUpdate {
+    /// Refuses what no policy can be, for callers that create something else first. How many there may be, and whether a
+    /// key is there already, is judged when it is created.
+    ///
+    /// # Errors
+    /// `ArgumentError` for its name, or rights that are named (SEC-01).
+    pub fn validate(&self, name: &str) -> Result<(), Rejection> {
+        validate_name(name)?;
+        self.rights.map_or(Ok(()), validate_rights)
     }
 }
 

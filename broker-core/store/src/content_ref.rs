@@ -14,6 +14,12 @@ use crate::StoreError;
 /// Content that must be fetched before it can be used; implemented by stores that keep it on disk.
 #[async_trait]
 pub trait StoredContent: Send + Sync {
+    /// The bytes, or why they cannot be read, if that can be told without waiting for anything; a store that
+    /// cannot tell says nothing, and is asked to load them.
+    fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
+        None
+    }
+
     /// Loads the bytes. Called by transports, outside the broker's arbiters; may wait for the disk.
     async fn load(&self) -> Result<Bytes, StoreError>;
 }

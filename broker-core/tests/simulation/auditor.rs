@@ -240,7 +240,7 @@ impl Auditor {
                 };
                 self.delivered(&delivery, message, store, now);
             }
-            Released::Detached { receiver, reason } => {
+            Released::Detached { receiver, reason } | Released::Closed { receiver, reason } => {
                 let entity = self.receivers[receiver];
                 self.end_link(entity, *receiver);
                 if reason.condition() == Condition::SessionLockLost {

@@ -111,7 +111,7 @@ impl Clients {
             Released::Delivery { message, .. } => {
                 self.remember(entity, message.facts.sub_queue, message);
             }
-            Released::Detached { receiver, .. } => {
+            Released::Detached { receiver, .. } | Released::Closed { receiver, .. } => {
                 self.memories[entity].links.retain(|link| link.receiver != *receiver);
             }
             Released::Answer { .. } => {}

@@ -445,7 +445,7 @@ impl World {
                         .entity_of(*receiver)
                         .map(|entity| (entity, message.facts.sub_queue))
                 }
-                Released::Detached { receiver, .. } => {
+                Released::Detached { receiver, .. } | Released::Closed { receiver, .. } => {
                     self.auditor.entity_of(*receiver).map(|entity| (entity, SubQueue::Main))
                 }
             };
@@ -509,6 +509,8 @@ fn told(item: &Released) -> String {
         }
         Released::Answer { correlation, result } => format!("{correlation}: {result:?}"),
         Released::Delivery { receiver, message } => format!("{receiver:?}: {:?}", message.facts),
-        Released::Detached { receiver, reason } => format!("{receiver:?} detached: {reason}"),
+        Released::Detached { receiver, reason } | Released::Closed { receiver, reason } => {
+            format!("{receiver:?} detached: {reason}")
+        }
     }
 }

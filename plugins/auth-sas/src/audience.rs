@@ -4,8 +4,9 @@ use std::fmt;
 
 use peeklock_core::contract::browser::split_host;
 
-/// What stands behind the path of an entity in the URLs that clients sign: the nodes and verbs of both protocols.
-const SUFFIXES: [&str; 3] = ["/$management", "/messages/head", "/messages"];
+/// What stands behind the path of an entity in the addresses of nodes that clients sign. No name has a `$` in front, so that it
+/// cannot be meant as one; `messages` could be, so that it is no suffix: who asks at such an address says so.
+const SUFFIX: &str = "/$management";
 
 /// The host and the path of what a token is for, without their case.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,11 +26,18 @@ impl Audience {
                 let host = split_host(authority).map_or(authority, |(host, _)| host);
                 (Some(host.to_owned()), path)
             }
-            None => (None, resource.as_str()),
+            // A host with its port, which no name of an entity looks like: one of the SDKs signs it so.
+            None => match resource.split_once('/').unwrap_or((&resource, "")) {
+                (authority, path) if authority.contains(':') => {
+                    let host = split_host(authority).map_or(authority, |(host, _)| host);
+                    (Some(host.to_owned()), path)
+                }
+                _ => (None, resource.as_str()),
+            },
         };
         let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
         let path = format!("/{path}");
-        let entity = SUFFIXES.iter().find_map(|suffix| path.strip_suffix(suffix)).unwrap_or(&path);
+        let entity = path.strip_suffix(SUFFIX).unwrap_or(&path);
         Self { host, path: entity.trim_matches('/').to_owned() }
     }
 
@@ -92,8 +100,6 @@ mod tests {
             "orders",
             "/orders/",
             "sb://bus/orders/$management",
-            "https://bus/orders/messages",
-            "https://bus/orders/messages/head?timeout=5",
             "https://bus/orders?api-version=2021-05",
         ] {
             check(audience, "orders", true);
@@ -112,12 +118,31 @@ mod tests {
             check(everything, "orders", true);
             check(everything, "t/Subscriptions/s", true);
         }
+        for (resource, expected) in [("orders", true), ("other", false), ("", false)] {
+            check("bus.example:5300/orders", resource, expected);
+            check("bus.example:5300", resource, true);
+        }
         check("sb://bus/t", "t/Subscriptions/s", true);
         check("sb://bus/t/subscriptions/s", "t/Subscriptions/s", true);
         check("sb://bus/t/subscriptions/s", "t/Subscriptions/s/$deadletterqueue", true);
         check("sb://bus/t/subscriptions/s", "t/Subscriptions/s2", false);
         check("sb://bus/t/subscriptions/s", "t", false);
         check("sb://bus/eu", "eu/orders", true);
+    }
+
+    /// SEC-13: `messages` is a name like any other: what is for such an entity is not for what it is in.
+    #[test]
+    fn an_entity_named_messages_is_not_its_parent() {
+        for (audience, other) in [
+            ("sb://bus/messages", ""),
+            ("sb://bus/messages", "orders"),
+            ("https://bus/messages/head", ""),
+            ("sb://bus/eu/messages", "eu/orders"),
+            ("sb://bus/t/subscriptions/messages", "t/Subscriptions/secret"),
+        ] {
+            check(audience, other, false);
+        }
+        check("sb://bus/eu/messages", "eu/messages", true);
     }
 
     /// SEC-13: the host matters if that is asked for.

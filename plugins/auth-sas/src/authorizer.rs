@@ -1,13 +1,14 @@
-//! The authorizer: what a token is worth at a resource.
+//! The authorizer: what a token is worth at a resource, or a key.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_core::contract::{Authorizer, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::{Policies, Policy, WhichKey};
 use peeklock_core::telemetry;
 use peeklock_core::time::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use crate::audience::Audience;
 use crate::config::SasConfig;
@@ -59,7 +60,12 @@ impl SasAuthorizer {
     }
 
     /// What a token gives at a resource.
-    fn grant(&self, shown: &mut Shown<'_>, resource: &str) -> Result<Grant, Refused> {
+    fn grant(
+        &self,
+        principal: &Principal,
+        shown: &mut Shown<'_>,
+        resource: &str,
+    ) -> Result<Grant, Refused> {
         let signer = Box::<str>::from(shown.token.policy());
         let name = || signer.clone();
         let at_resource = self.policies.at(resource, &signer);
@@ -68,6 +74,9 @@ impl SasAuthorizer {
             let elsewhere = self.policies.at(shown.audience.path(), &signer);
             let is_good = elsewhere.iter().any(|it| shown.signed_by(it).is_some());
             return match is_good {
+                true if self.now() >= shown.token.until() => {
+                    Err(Refused::Expired(name(), shown.token.until()))
+                }
                 true if shown.audience.is_below(resource) => Ok(Grant::nothing()),
                 true => Err(Refused::Audience(name())),
                 false => Err(Refused::Signature(name())),
@@ -76,7 +85,10 @@ impl SasAuthorizer {
         if self.now() >= shown.token.until() {
             return Err(Refused::Expired(name(), shown.token.until()));
         }
-        if !shown.audience.covers(resource) {
+        let asked_at = principal.address_of(resource);
+        if !shown.audience.covers(resource)
+            && !asked_at.is_some_and(|address| shown.audience.covers(address))
+        {
             // Of what it is in, somebody may ask what of it is his (CON-73).
             return match shown.audience.is_below(resource) {
                 true => Ok(Grant::nothing().by(policy.name())),
@@ -93,6 +105,7 @@ impl SasAuthorizer {
             Refused::Malformed(_)
             | Refused::Bearer
             | Refused::Signature(_)
+            | Refused::Key(_)
             | Refused::Expired(..) => true,
             // The signature is good, or there is none.
             Refused::Missing | Refused::Audience(_) => false,
@@ -106,10 +119,28 @@ impl SasAuthorizer {
         refused.into()
     }
 
+    /// What a key gives at a resource that was presented itself (AMQP-08): what its policy gives, without an end.
+    fn grant_by_key(&self, shown: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
+        let policies = self.policies.at(resource, &shown.policy);
+        let digest = Sha256::digest(&*shown.key);
+        let is_of = |policy: &Policy| key_of(policy, digest.as_slice());
+        let found = policies.iter().find_map(|policy| Some((policy, is_of(policy)?)));
+        if let Some((policy, which)) = found {
+            return Ok(policy.grant_by(which));
+        }
+        // It may be good elsewhere, which is no attempt at a key.
+        let mut elsewhere = self.policies.named(&shown.policy).into_iter();
+        match elsewhere.any(|policy| is_of(&policy).is_some()) {
+            true => Ok(Grant::nothing()),
+            false => Err(Refused::Key(shown.policy.clone())),
+        }
+    }
+
     fn judge(&self, principal: &Principal, resource: &str) -> Result<Grant, Refused> {
-        match &principal.token {
-            None => self.anonymous(principal),
-            Some(text) => self.grant(&mut self.show(text)?, resource),
+        match (&principal.token, &principal.key) {
+            (Some(text), _) => self.grant(principal, &mut self.show(text)?, resource),
+            (None, Some(shown)) => self.grant_by_key(shown, resource),
+            (None, None) => self.anonymous(principal),
         }
     }
 }
@@ -129,6 +160,16 @@ impl Shown<'_> {
     }
 }
 
+/// Which key of a policy has this digest, if one has. Digests are compared: how long that takes says nothing of the
+/// key (SEC-14).
+fn key_of(policy: &Policy, digest: &[u8]) -> Option<WhichKey> {
+    let [primary, secondary] = WhichKey::ALL.map(|which| {
+        let is_it = Sha256::digest(policy.key(which).reveal()).as_slice() == digest;
+        is_it.then_some(which)
+    });
+    primary.or(secondary)
+}
+
 #[async_trait]
 impl Authorizer for SasAuthorizer {
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
@@ -140,6 +181,10 @@ impl Authorizer for SasAuthorizer {
 
     async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
         let nothing = || vec![Grant::nothing(); resources.len()];
+        if let (None, Some(shown)) = (&principal.token, &principal.key) {
+            let grants = resources.iter().map(|resource| self.grant_by_key(shown, resource));
+            return grants.map(|grant| grant.unwrap_or_else(|_| Grant::nothing())).collect();
+        }
         let Some(text) = &principal.token else {
             return match self.anonymous(principal) {
                 Ok(grant) => vec![grant; resources.len()],
@@ -147,7 +192,7 @@ impl Authorizer for SasAuthorizer {
             };
         };
         let Ok(mut shown) = self.show(text) else { return nothing() };
-        let grants = resources.iter().map(|resource| self.grant(&mut shown, resource));
+        let grants = resources.iter().map(|resource| self.grant(principal, &mut shown, resource));
         grants.map(|grant| grant.unwrap_or_else(|_| Grant::nothing())).collect()
     }
 

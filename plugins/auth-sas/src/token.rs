@@ -41,6 +41,8 @@ pub enum Refused {
     Bearer,
     /// It was signed with no key of a policy of that name that holds there; whether there is such a policy is not told.
     Signature(Box<str>),
+    /// It is no token but a key, and not that of a policy of that name; whether there is such a policy is not told.
+    Key(Box<str>),
     /// It has expired.
     Expired(Box<str>, Timestamp),
     /// It is for something else.
@@ -180,6 +182,7 @@ impl Refused {
             Self::Malformed(_) => "malformed",
             Self::Bearer => "bearer",
             Self::Signature(_) => "signature",
+            Self::Key(_) => "key",
             Self::Expired(..) => "expired",
             Self::Audience(_) => "audience",
         }
@@ -206,6 +209,9 @@ impl From<Refused> for Rejection {
             Refused::Signature(policy) => {
                 let policy = Quoted(&policy);
                 format!("the signature of the token matches no key of a policy {policy} that holds here")
+            }
+            Refused::Key(policy) => {
+                format!("the key is none of a policy {}", Quoted(&policy))
             }
             Refused::Expired(policy, until) => {
                 format!("the token of policy {} has expired, at {until}", Quoted(&policy))

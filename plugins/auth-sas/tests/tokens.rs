@@ -294,6 +294,58 @@ async fn a_regenerated_key_ends_its_tokens() {
     world.stop().await;
 }
 
+/// AMQP-08, SEC-12, SEC-14: a key that is presented itself, without a token, gives what its policy gives, where that holds, as
+/// long as the key lasts; elsewhere it gives nothing, and a wrong one is refused without telling which policies there are.
+#[tokio::test]
+async fn a_key_itself_is_worth_its_policy() {
+    let world = World::with_policies().await;
+    let with_key = |policy: &str, key: &str| {
+        let principal = Principal::anonymous().with_key(policy, key);
+        world.broker.access(principal)
+    };
+    for which in WhichKey::ALL {
+        let key = world.key("orders", "Listen", which).await;
+        let access = with_key("listen", key.reveal());
+        assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
+        assert!(access.identify().await.is_ok(), "it is somebody's key");
+        for (action, path) in [(Action::Send, "orders"), (Action::Receive, "other")] {
+            let text = refusal(&access, action, path).await.unwrap();
+            assert!(!text.contains(key.reveal()), "{text}");
+        }
+        let elsewhere: Vec<Arc<str>> = vec!["other".into(), "orders".into()];
+        let principal = Principal::anonymous().with_key("Listen", key.reveal());
+        let grants = world.authorizer.authorize_all(&principal, &elsewhere).await;
+        assert!(grants[0].rights.is_none() && grants[1].rights.contains(Right::Listen));
+    }
+    let root = world.key("", ROOT_POLICY, WhichKey::Primary).await;
+    let access = with_key(ROOT_POLICY, root.reveal());
+    assert_eq!(refusal(&access, Action::Create, "absent").await, None);
+    let wrong = refusal(&with_key("Listen", root.reveal()), Action::End, "").await.unwrap();
+    let absent = refusal(&with_key("absent", root.reveal()), Action::End, "").await.unwrap();
+    assert_eq!(wrong.replace("`Listen`", "`absent`"), absent);
+    assert!(!wrong.contains(root.reveal()), "{wrong}");
+    let key = world.key("orders", "Listen", WhichKey::Primary).await;
+    let access = with_key("Listen", key.reveal());
+    assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
+    world.broker.regenerate_key("orders", "Listen", WhichKey::Primary, None).await.unwrap();
+    assert!(refusal(&access, Action::Receive, "orders").await.is_some());
+    world.stop().await;
+}
+
+/// SEC-26: who guesses keys waits for the answer.
+#[tokio::test]
+async fn who_guesses_a_key_waits() {
+    let world = World::with_policies().await;
+    let from = Principal::anonymous().from_peer("10.0.0.1:1".parse::<SocketAddr>().ok());
+    let access = world.broker.access(from.with_key("all", "guess"));
+    let mut asked = pin!(refusal(&access, Action::End, ""));
+    let first = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+    assert!(first.is_pending());
+    world.clock.advance(TimeSpan::from_ms(50));
+    assert!(asked.await.unwrap().contains("none of a policy `all`"));
+    world.stop().await;
+}
+
 /// SEC-13: the host does not matter, unless that is asked for.
 #[tokio::test]
 async fn the_host_matters_where_that_is_asked_for() {

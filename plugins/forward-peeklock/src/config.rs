@@ -6,9 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_reach::{HostPattern, Reach};
+use peeklock_websocket::client::{ClientOptions, ConnectionString};
 
 /// Longer ones are refused.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// What connection strings begin with.
+const BEGINNINGS: [&str; 6] = [
+    "Endpoint",
+    "SharedAccessKeyName",
+    "SharedAccessKey",
+    "SharedAccessSignature",
+    "EntityPath",
+    "UseDevelopmentEmulator",
+];
 
 /// The settings of the forwarder.
 #[derive(Clone)]
@@ -32,9 +42,16 @@ impl Default for PeerConfig {
     }
 }
 
-/// What the other broker knows this one by. Never shown.
+/// What the other broker knows this one by: a token, or a connection string with whose key tokens are signed, whenever
+/// one is due (TLS-09). Never shown.
 #[derive(Clone)]
-pub struct Token(Arc<str>);
+pub struct Token(Shown);
+
+#[derive(Clone)]
+enum Shown {
+    Token(Arc<str>),
+    Signed(Arc<ConnectionString>),
+}
 
 /// Why a file with a token cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,10 +66,21 @@ pub enum TokenError {
         source: std::io::Error,
     },
     /// It has none, or more than one.
-    #[error("`{}` has no token: it should have one line, of at most 16 KiB", path.display())]
+    #[error(
+        "`{}` has no token: it should have one line, a token or a connection string, of at most 16 KiB",
+        path.display()
+    )]
     Unusable {
         /// The file.
         path: PathBuf,
+    },
+    /// It begins like a connection string and is none.
+    #[error("`{}`: {detail}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong; nothing of the key.
+        detail: String,
     },
 }
 
@@ -60,7 +88,7 @@ impl Token {
     /// A token.
     #[must_use]
     pub fn new(token: &str) -> Self {
-        Self(token.into())
+        Self(Shown::Token(token.into()))
     }
 
     /// Reads a file of one line.
@@ -74,11 +102,25 @@ impl Token {
         if token.is_empty() || token.len() > TOKEN_BYTES_MAX || token.contains(char::is_control) {
             return Err(TokenError::Unusable { path: path.to_owned() });
         }
-        Ok(Self::new(token))
+        // No token has a key before its first sign of equality that is one word.
+        let begins = token.split('=').next().unwrap_or_default().trim();
+        let is_string = BEGINNINGS.iter().any(|known| known.eq_ignore_ascii_case(begins));
+        if !is_string {
+            return Ok(Self::new(token));
+        }
+        let string = ConnectionString::parse(token).map_err(|error| TokenError::Malformed {
+            path: path.to_owned(),
+            detail: error.detail().to_owned(),
+        })?;
+        Ok(Self(Shown::Signed(Arc::new(string))))
     }
 
-    pub(crate) fn text(&self) -> Arc<str> {
-        Arc::clone(&self.0)
+    /// Has a client show it.
+    pub(crate) fn put_into(&self, options: &mut ClientOptions) {
+        match &self.0 {
+            Shown::Token(token) => options.token = Some(Arc::clone(token)),
+            Shown::Signed(string) => options.connection_string = Some(Arc::clone(string)),
+        }
     }
 }
 
@@ -92,18 +134,35 @@ impl fmt::Debug for Token {
 mod tests {
     use super::*;
 
+    /// TLS-09
     #[test]
-    fn a_file_has_one_token_which_is_not_shown() {
+    fn a_file_has_one_token_or_connection_string_which_is_not_shown() {
         let file = std::env::temp_dir().join(format!("peeklock-token-{}", std::process::id()));
         std::fs::write(&file, "  hush-hush \n").unwrap();
         let token = Token::read(&file).unwrap();
-        assert_eq!(&*token.text(), "hush-hush");
+        let shown = |token: &Token| {
+            let mut options = ClientOptions::default();
+            token.put_into(&mut options);
+            (options.token, options.connection_string.map(|string| string.reveal()))
+        };
+        assert_eq!(shown(&token), (Some("hush-hush".into()), None));
         assert!(!format!("{token:?}").contains("hush"));
         for text in ["", " \n", "hush\nhush", &"h".repeat(TOKEN_BYTES_MAX + 1)] {
             std::fs::write(&file, text).unwrap();
             let error = Token::read(&file).unwrap_err().to_string();
             assert!(!error.contains("hush"), "{error}");
         }
+        let signed = "SharedAccessSignature sr=a&sig=b&se=1&skn=c";
+        std::fs::write(&file, signed).unwrap();
+        assert_eq!(shown(&Token::read(&file).unwrap()), (Some(signed.into()), None));
+        let string = "Endpoint=sb://b.example.com;SharedAccessKeyName=a;SharedAccessKey=hush";
+        std::fs::write(&file, format!("{string}\n")).unwrap();
+        let token = Token::read(&file).unwrap();
+        assert_eq!(shown(&token), (None, Some(string.to_owned())));
+        assert!(!format!("{token:?}").contains("hush"));
+        std::fs::write(&file, "Endpoint=sb://b.example.com;SharedAccessKey=hush").unwrap();
+        let error = Token::read(&file).unwrap_err().to_string();
+        assert!(error.contains("SharedAccessKeyName") && !error.contains("hush"), "{error}");
         std::fs::remove_file(&file).unwrap();
         assert!(matches!(Token::read(&file), Err(TokenError::Unreadable { .. })));
     }

@@ -207,7 +207,9 @@ impl PeerRoute {
         let (host, port) = (self.target.place.host(), self.target.place.port());
         let token = self.config.tokens.iter().find(|(pattern, _)| pattern.fits(host, port));
         let mut options = ClientOptions::default();
-        options.token = token.map(|(_, token)| token.text());
+        if let Some((_, token)) = token {
+            token.put_into(&mut options);
+        }
         options.name = Some(format!("forwarder of {}", self.source.path).into());
         options.grace = GRACE;
         options.pause_max = PAUSE_MAX;

@@ -20,18 +20,18 @@
 //! [`Reach::judge`] is for the moment in which a destination is named. A name is judged once more by what
 //! it resolves to, in [`Reach::connect`], each time.
 
-mod authorities;
 mod connect;
 mod host;
 
-pub use authorities::{AuthoritiesError, certificates};
 pub use connect::{ConnectError, Stream};
 pub use host::{HostError, HostPattern};
+#[doc(no_inline)]
+pub use peeklock_tls::{FileError as AuthoritiesError, certificates};
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use peeklock_tls::{CertificateDer, client_config};
 use tokio_rustls::rustls::{self, ClientConfig};
 use url::Host;
 
@@ -134,6 +134,11 @@ impl Reach {
             return Err(Forbidden::NotPublic);
         }
         Ok(())
+    }
+
+    /// How TLS is spoken; what the system trusts is read when it is first needed.
+    fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+        self.tls.get_or_init(|| client_config(&self.authorities, None).map(Arc::new)).clone()
     }
 
     /// Whether the operator has named it: then its addresses are not judged.

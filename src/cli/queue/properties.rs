@@ -91,6 +91,7 @@ impl Properties {
             enable_express: self.enable_express,
             max_message_size_in_kilobytes: self.max_message_size_in_kilobytes,
             user_metadata: text(&self.user_metadata),
+            extensions: None,
         }
     }
 }

@@ -71,6 +71,7 @@ impl Properties {
             forward_dead_lettered_messages_to: text(&self.forward_dead_lettered_messages_to),
             auto_delete_on_idle: self.auto_delete_on_idle,
             user_metadata: text(&self.user_metadata),
+            extensions: None,
         }
     }
 }

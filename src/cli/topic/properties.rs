@@ -69,6 +69,7 @@ impl Properties {
             support_ordering: self.support_ordering,
             max_message_size_in_kilobytes: self.max_message_size_in_kilobytes,
             user_metadata: self.user_metadata.as_deref().map(Box::from),
+            extensions: None,
         }
     }
 }

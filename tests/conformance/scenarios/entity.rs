@@ -47,6 +47,7 @@ fn unusual() -> QueueUpdate {
         enable_express: Some(true),
         max_message_size_in_kilobytes: Some(2_048),
         user_metadata: Some("who owns it: ☃".into()),
+        extensions: None,
     }
 }
 

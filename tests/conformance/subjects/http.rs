@@ -236,6 +236,7 @@ fn read_queue(queue: &Json) -> Described {
             enable_express: flag_of(queue, "enableExpress"),
             max_message_size_in_kilobytes: number_of(queue, "maxMessageSizeInKilobytes"),
             user_metadata: text("userMetadata"),
+            extensions: None,
         },
         counts,
         size_bytes: number_of(runtime, "sizeInBytes"),

@@ -22,6 +22,8 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
 
 fn half(address: std::net::SocketAddr) -> Option<TcpStream> {
     let mut stream = connect(address).ok()?;
+    // One that is not accepted waits, too.
+    stream.set_read_timeout(Some(std::time::Duration::from_millis(200))).ok()?;
     stream.write_all(&request("GET", "/livez", "")).ok()?;
     read_answer(&mut stream).ok()?;
     stream.write_all(b"GET /livez HTTP/1.1\r\nHos").ok()?;

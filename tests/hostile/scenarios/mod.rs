@@ -1,5 +1,6 @@
 //! What attackers do, one a file.
 
+pub mod anything;
 pub mod empty_messages;
 pub mod explain;
 pub mod failures;

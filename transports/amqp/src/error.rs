@@ -24,6 +24,8 @@ pub mod condition {
     pub const NOT_ALLOWED: &str = "amqp:not-allowed";
     /// A frame came that the state of things does not permit.
     pub const ILLEGAL_STATE: &str = "amqp:illegal-state";
+    /// Who asks may not.
+    pub const UNAUTHORIZED_ACCESS: &str = "amqp:unauthorized-access";
     /// The peer takes no frames as large as are needed.
     pub const FRAME_SIZE_TOO_SMALL: &str = "amqp:frame-size-too-small";
     /// A limit is reached.

@@ -1,6 +1,6 @@
 //! AMQP 1.0 for Peeklock: the protocol, without a socket, a clock or a broker. Bytes go in, events and
 //! bytes come out, and a test is a script of bytes. What listens, and answers events with a broker, is
-//! `server`, behind the feature of that name; the program does not use it yet.
+//! `server`, behind the feature of that name.
 //!
 //! ```text
 //!   bytes ─► Frame::split ─► Performative::read ─► Connection ─► session ─► link ─► Event

@@ -182,6 +182,15 @@ impl RequestBody {
             );
             return Err(Rejection::quota_exceeded(detail).into());
         }
+        self.have_room_for(site, made_bytes).await
+    }
+
+    /// Has room for what is made of the body beside its own bytes, before it is made.
+    pub(crate) async fn have_room_for(
+        &mut self,
+        site: &Site,
+        made_bytes: u64,
+    ) -> Result<(), Refusal> {
         let wanted = (self.bytes.len() as u64 + made_bytes).min(site.inbound.bytes_max());
         if wanted <= FREE_BYTES + self.seat.held_bytes() {
             return Ok(());

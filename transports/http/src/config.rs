@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use peeklock_tls::Acceptor;
+
 /// Renders the metrics page; provided by a metrics plugin.
 pub type MetricsHook = Arc<dyn Fn() -> String + Send + Sync>;
 
@@ -19,7 +21,8 @@ pub struct HttpConfig {
     /// `http.allowed_origins`: origins beside the listener's own that may send requests (SEC-23).
     pub allowed_origins: Vec<String>,
     /// `http.public_url`: how clients reach this listener, such as `https://bus.example`; begins the
-    /// `Location` of a locked message (HTP-06). By default `http://` and the request's `Host`.
+    /// `Location` of a locked message (HTP-06). By default the request's `Host` behind `http://`, or `https://`
+    /// where TLS is spoken.
     pub public_url: Option<String>,
     /// `http.workers`: threads that serve connections.
     pub workers: usize,
@@ -41,6 +44,8 @@ pub struct HttpConfig {
     pub keep_alive: Duration,
     /// `http.metrics_public`: whether `/metrics`, which names entities, needs no Manage right.
     pub metrics_public: bool,
+    /// `tls.enabled`: how connections are made secure; none if they are not.
+    pub tls: Option<Acceptor>,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
     /// Renders `/metrics`; without it there is no such page.
@@ -63,6 +68,7 @@ impl Default for HttpConfig {
             write_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             metrics_public: false,
+            tls: None,
             i_know: false,
             metrics: None,
         }

@@ -30,6 +30,9 @@ pub(crate) fn inbound(site: &Site, message: Message) -> InboundMessage {
 /// What was received, until it was written to its client. Dropped before, because the client went away, does not
 /// read, or the answer cannot be made, locks are released without count (RCV-14, HTP-11); what was removed is
 /// counted as written to nobody (RCV-02).
+///
+/// Everything is received under lock, what is to be removed, too: how large it is, and whether there is room for
+/// it, is only known then, and nothing is removed before its answer has room.
 pub(crate) struct Delivery {
     entity: Entity,
     tokens: Vec<LockToken>,
@@ -37,15 +40,43 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Messages received in this mode.
-    pub(crate) fn new(entity: &Entity, mode: ReceiveMode, messages: &[ReceivedMessage]) -> Self {
-        let tokens =
-            messages.iter().filter_map(|message| message.facts.lock).map(|lock| lock.token);
-        let removed_count = match mode {
-            ReceiveMode::PeekLock => 0,
-            ReceiveMode::ReceiveAndDelete => messages.len() as u64,
-        };
-        Self { entity: entity.clone(), tokens: tokens.collect(), removed_count }
+    /// Messages received under lock. Those that are to be removed are shown without it (RCV-08).
+    pub(crate) fn new(
+        entity: &Entity,
+        mode: ReceiveMode,
+        messages: &mut [ReceivedMessage],
+    ) -> Self {
+        let tokens = messages.iter().filter_map(|message| message.facts.lock);
+        let tokens = tokens.map(|lock| lock.token).collect();
+        if mode == ReceiveMode::ReceiveAndDelete {
+            for message in messages {
+                message.facts.lock = None;
+            }
+        }
+        Self { entity: entity.clone(), tokens, removed_count: 0 }
+    }
+
+    /// Removes all of it, now that its answer has room. Locks that have ended meanwhile took messages back:
+    /// those leave the list.
+    pub(crate) async fn remove(
+        &mut self,
+        messages: &mut Vec<ReceivedMessage>,
+    ) -> Result<(), Refusal> {
+        let completes = std::mem::take(&mut self.tokens)
+            .into_iter()
+            .map(|token| Command::Settle { token, settlement: Settlement::Complete });
+        let completes: Vec<Command> = completes.collect();
+        // Nobody may be there any more to be told what became of it.
+        self.removed_count = completes.len() as u64;
+        let removed = self.entity.call_many(completes).await;
+        self.removed_count = removed.iter().filter(|result| result.is_ok()).count() as u64;
+        let mut results = removed.iter();
+        messages.retain(|_| results.next().is_some_and(Result::is_ok));
+        if messages.is_empty() && self.removed_count < removed.len() as u64 {
+            let detail = "the messages were taken back before there was room for the answer";
+            return Err(Rejection::server_busy(detail).into());
+        }
+        Ok(())
     }
 
     /// The system has all of the answer.

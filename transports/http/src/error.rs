@@ -7,10 +7,13 @@ use peeklock_core::error::{BrokerError, Rejection};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::atom;
 use crate::site::Site;
 
 /// The Content-Type of every answer that is an error.
 pub(crate) const PROBLEM: &str = "application/problem+json";
+/// That of the Atom API.
+const ATOM_ERROR: &str = "application/xml; charset=utf-8";
 /// What a client that finds the broker busy is asked to wait (ERR-09).
 const RETRY_AFTER_SECONDS: &str = "10";
 /// Text of a parser about a client's text is cut after so many characters.
@@ -67,6 +70,16 @@ pub(crate) struct Place<'a> {
     pub(crate) token_in_path: bool,
     /// The entity asked for.
     pub(crate) entity: &'a str,
+    pub(crate) form: Form,
+}
+
+/// What the body of a refusal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// JSON (RFC 9457).
+    Problem,
+    /// The XML of the Atom API (ADM-50).
+    Atom,
 }
 
 pub(crate) type Answer = Result<HttpResponse, Refusal>;
@@ -148,7 +161,11 @@ impl Refusal {
         let condition = error.condition();
         let status = self.status.unwrap_or_else(|| status(condition, place));
         let mut answer = HttpResponse::build(status);
-        answer.insert_header((header::CONTENT_TYPE, PROBLEM));
+        let content_type = match place.form {
+            Form::Problem => PROBLEM,
+            Form::Atom => ATOM_ERROR,
+        };
+        answer.insert_header((header::CONTENT_TYPE, content_type));
         answer.insert_header((header::CACHE_CONTROL, "no-store"));
         if condition == Condition::ServerBusy {
             answer.insert_header((header::RETRY_AFTER, RETRY_AFTER_SECONDS));
@@ -162,6 +179,10 @@ impl Refusal {
         if self.close {
             answer.force_close();
         }
+        if place.form == Form::Atom {
+            let sub_code = sub_code(condition, status);
+            return answer.body(atom::refusal(status, sub_code, &error.to_string()));
+        }
         let problem = Problem {
             kind: format!("urn:peeklock:condition:{condition}"),
             title: condition.name(),
@@ -173,6 +194,16 @@ impl Refusal {
             retryable: error.retryable(),
         };
         answer.body(serde_json::to_vec(&problem).unwrap_or_default())
+    }
+}
+
+/// What clients of the Atom API tell apart below a status (ADM-36, ADM-51).
+fn sub_code(condition: Condition, status: StatusCode) -> u32 {
+    let of_status = u32::from(status.as_u16()) * 100;
+    match condition {
+        // Somebody else was faster: nothing that exists already is in the way.
+        Condition::UpdateConflict => of_status + 1,
+        _ => of_status,
     }
 }
 

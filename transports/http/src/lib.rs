@@ -4,7 +4,7 @@
 //! Read in the order of the modules. [`HttpTransport`] listens; `socket` keeps the bounds of a connection, in bytes
 //! and in time; `serve` takes one request through
 //! the checks that all share; `route` tells what a path means; `data` is the REST data plane of spec
-//! file 22, `api` the JSON API under `/$api/v1` with everything that has no REST form (HTP-10). Its
+//! file 22, `atom` the administration that the Service Bus SDKs speak, `api` the JSON API under `/$api/v1` with everything that has no REST form (HTP-10). Its
 //! OpenAPI document is made from the code and served at `/$api/v1/openapi.json`.
 //!
 //! | Request | Operation |
@@ -13,6 +13,7 @@
 //! | `POST /{entity}/messages/head?timeout=` | receive under lock |
 //! | `DELETE /{entity}/messages/head?timeout=` | receive and delete |
 //! | `DELETE`, `PUT`, `POST /{entity}/messages/{sequence or id}/{token}` | complete, abandon, renew |
+//! | `PUT`, `GET`, `DELETE /{entity}?api-version=`, `GET /$Resources/queues` | administration over Atom |
 //! | `GET /$api/v1/queues`, and below it | everything, as JSON |
 //! | `GET /livez`, `/readyz`, `/health`, `/metrics` | probes |
 //!
@@ -24,7 +25,7 @@
 //! writes as headers (HTP-05): they are in lower case. A head has at most 96 headers, so a message with more
 //! properties is sent in a batch (HTP-09) or over the JSON API, both of which keep names as they are.
 //!
-//! Every refusal is a problem+json (ERR-02), also of bytes that are not HTTP, and of a head that is too large or
+//! Every refusal is a problem+json (ERR-02), or what Atom has in its place (ADM-50), also of bytes that are not HTTP, and of a head that is too large or
 //! does not arrive in time: `socket` judges a head before actix-web sees it.
 //!
 //! Absent on purpose: TLS and HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
@@ -49,7 +50,10 @@ mod header_value;
 mod list;
 mod wire_time;
 
+mod version;
+
 mod api;
+mod atom;
 mod data;
 
 #[cfg(test)]

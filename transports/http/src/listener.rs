@@ -15,6 +15,7 @@ use actix_web::{App, web};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_tls::Acceptor;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -137,12 +138,19 @@ fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
             .h1_allow_half_closed(false)
             .on_connect_ext(|socket: &Socket, data| {
                 data.insert(socket.connection());
+                data.insert(socket.principal());
             })
             .h1(map_config(app, |()| AppConfig::default()));
         let sockets = fn_service(move |stream: TcpStream| {
-            let socket = Socket::new(stream, Arc::clone(&site));
-            let peer = socket.peer();
-            std::future::ready(Ok::<_, DispatchError>((socket, peer)))
+            let site = Arc::clone(&site);
+            async move {
+                let stream = Acceptor::accept_on(site.config.tls.as_ref(), stream).await;
+                // Why it came to nothing was told there.
+                let stream =
+                    stream.map_err(|refused| DispatchError::Io(io::Error::other(refused)))?;
+                let peer = stream.peer();
+                Ok::<_, DispatchError>((Socket::new(stream, site), peer))
+            }
         });
         sockets.and_then(http)
     };

@@ -18,10 +18,8 @@ const FREE_BYTES: u64 = 16 << 10;
 const ANSWER_BYTES: u64 = 1 << 20;
 /// The part of all room that this is at most.
 const ANSWER_SHARE: u64 = 16;
-/// How long a request waits for room. Nothing was carried out for it.
+/// How long a request waits for room. Nothing was taken for it but locks, which are released.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an answer does that has taken messages for good. Who holds the room is slow and yields.
-const PATIENCE_OF_REMOVED: Duration = Duration::from_secs(60);
 
 /// What became of a wish for room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +75,7 @@ impl AnswerRoom {
     pub(crate) async fn take(site: &Site) -> Result<Self, Refusal> {
         let pool = Arc::clone(&site.outbound);
         let mut room = Self { seat: pool.seat(), pool };
-        room.fit(usual_bytes(&room.pool), PATIENCE).await?;
+        room.fit_messages(usual_bytes(&room.pool)).await?;
         Ok(room)
     }
 
@@ -91,26 +89,16 @@ impl AnswerRoom {
         self.seat.give_back();
     }
 
-    /// Has room for messages that were received under lock, or looked at.
+    /// Has room for at least so much of messages that were received under lock, or looked at. Who needs more
+    /// gives back what it has before it waits, so that nobody waits for it meanwhile.
     pub(crate) async fn fit_messages(&mut self, bytes: u64) -> Result<(), Refusal> {
-        self.fit(bytes, PATIENCE).await
-    }
-
-    /// Has room for messages that were removed by being received.
-    pub(crate) async fn fit_removed(&mut self, bytes: u64) -> Result<(), Refusal> {
-        self.fit(bytes, PATIENCE_OF_REMOVED).await
-    }
-
-    /// Has room for at least so much. Who needs more gives back what it has before it waits, so that nobody
-    /// waits for it meanwhile.
-    async fn fit(&mut self, bytes: u64, patience: Duration) -> Result<(), Refusal> {
         let bytes = bytes.min(self.pool.bytes_max());
         if bytes <= self.seat.held_bytes() {
             return Ok(());
         }
         self.seat.give_back();
         let now = Instant::now();
-        match take(&mut self.seat, bytes, now, 0, now + patience).await {
+        match take(&mut self.seat, bytes, now, 0, now + PATIENCE).await {
             Taken::Granted => {
                 // It is judged by the pace of its reader, from when that has something to read.
                 self.seat.rest();

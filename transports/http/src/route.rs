@@ -4,6 +4,8 @@
 use peeklock_core::path::subscription_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use crate::atom::AtomRoute;
+
 /// Characters that stand for themselves in a segment that this transport writes.
 const SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'$');
@@ -30,8 +32,8 @@ pub(crate) enum Route {
         reference: String,
         token: String,
     },
-    /// An entity over the Atom management API, which this version does not have.
-    Atom,
+    /// A resource of the Atom API
+    Atom(AtomRoute),
     Api(ApiRoute),
     Unknown,
 }
@@ -117,6 +119,8 @@ fn read(segments: &[String], has_version: bool) -> Route {
             "metrics" => return Route::Probe(Probe::Metrics),
             _ => {}
         },
+        // A subscription or rule with the name of a word of the data plane, which has nothing there.
+        segments if AtomRoute::is_below_topic(segments) => {}
         [entity @ .., messages] if same(messages, MESSAGES) && !entity.is_empty() => {
             return Route::Messages { entity: entity.join("/") };
         }
@@ -136,7 +140,10 @@ fn read(segments: &[String], has_version: bool) -> Route {
         }
         _ => {}
     }
-    if has_version { Route::Atom } else { Route::Unknown }
+    if segments.first().is_some_and(|first| same(first, API[0])) {
+        return Route::Unknown;
+    }
+    AtomRoute::read(segments).map_or(Route::Unknown, Route::Atom)
 }
 
 fn read_api(segments: &[String]) -> Option<ApiRoute> {
@@ -208,8 +215,9 @@ fn read_policies(owner: &str, words: &[&str]) -> Option<ApiRoute> {
 
 /// The first value of a query parameter, decoded; the name is given in lower case.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
-    pairs(query)
-        .find_map(|(key, value)| decode(key).eq_ignore_ascii_case(name).then(|| decode(value)))
+    // Some clients write a second question mark (ADM-04).
+    let is_named = |key: &str| decode(key).trim_start_matches('?').eq_ignore_ascii_case(name);
+    pairs(query).find_map(|(key, value)| is_named(key).then(|| decode(value)))
 }
 
 /// The names of all query parameters, decoded.

@@ -13,17 +13,17 @@ use actix_web::{HttpRequest, HttpResponse};
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Surface;
 use peeklock_core::contract::{Action, Principal};
-use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Access, Entity};
 
+use crate::atom::AtomRoute;
 use crate::delivery::Delivery;
-use crate::error::{Answer, Place, Refusal};
+use crate::error::{Answer, Form, Place, Refusal};
 use crate::room::AnswerRoom;
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
 use crate::socket::{Connection, Handed};
-use crate::{api, data, origin, probe};
+use crate::{api, atom, data, origin, probe};
 
 /// A request beyond its body, with what its operation needs.
 pub(crate) struct Exchange {
@@ -145,7 +145,7 @@ impl Exchange {
                 data::settle(self, payload, method, entity, reference, token).await
             }
             Route::Api(route) => api::dispatch(self, payload, method, route).await,
-            Route::Atom => Err(Rejection::not_implemented("management over Atom").into()),
+            Route::Atom(route) => atom::dispatch(self, payload, method, route).await,
             Route::Unknown => Err(Refusal::no_resource()),
         }
     }
@@ -191,15 +191,16 @@ impl Exchange {
         }
     }
 
-    /// Receives, with room for the answer: kept during the wait if much is free, and else only as long as
-    /// nothing has to be waited for.
+    /// Receives under lock, with room for the answer: kept during the wait if much is free, and else only as
+    /// long as nothing has to be waited for.
     pub(crate) async fn receive(
         &self,
         entity: &Entity,
         room: &mut AnswerRoom,
         receive: Receive,
     ) -> Result<Vec<ReceivedMessage>, Refusal> {
-        let Receive { mode, count_max, bytes_max, wait } = receive;
+        let Receive { count_max, bytes_max, wait } = receive;
+        let mode = ReceiveMode::PeekLock;
         let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder: None };
         if wait > TimeSpan::ZERO && !room.is_spare() {
             let messages = received(self.call(entity, command(TimeSpan::ZERO)).await?)?;
@@ -215,15 +216,14 @@ impl Exchange {
     pub(crate) fn base_url(&self) -> String {
         match (&self.site.config.public_url, origin::host(&self.request)) {
             (Some(url), _) => url.trim_end_matches('/').to_owned(),
-            (None, Some(host)) => format!("http://{host}"),
-            (None, None) => format!("http://{}", self.site.config.address),
+            (None, Some(host)) => format!("{}://{host}", self.site.scheme()),
+            (None, None) => format!("{}://{}", self.site.scheme(), self.site.config.address),
         }
     }
 }
 
 /// What to receive.
 pub(crate) struct Receive {
-    pub(crate) mode: ReceiveMode,
     pub(crate) count_max: u32,
     pub(crate) bytes_max: u64,
     pub(crate) wait: TimeSpan,
@@ -238,9 +238,23 @@ fn received(outcome: Outcome) -> Result<Vec<ReceivedMessage>, Refusal> {
 
 /// What the client of a request may do. The JSON API lets who may listen read descriptions and counts (SEC-05).
 fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
-    let principal =
-        Principal::anonymous().with_token_if_any(token(request)).from_peer(request.peer_addr());
+    let known = request.conn_data::<Principal>().cloned().unwrap_or_default();
+    let principal = known.with_token_if_any(token(request));
     let principal = if is_by_proxy(request) { principal.through_proxy() } else { principal };
+    // Some clients sign the address of each request, which is not always that of an entity (ADM-10).
+    let principal = match route {
+        Some(Route::Atom(route)) => principal.asking_at(route.address(), route.resource()),
+        Some(Route::Messages { entity }) => {
+            principal.asking_at(format!("{entity}/messages"), entity.as_str())
+        }
+        Some(Route::Head { entity }) => {
+            principal.asking_at(format!("{entity}/messages/head"), entity.as_str())
+        }
+        Some(Route::Lock { entity, .. }) => {
+            principal.asking_at(format!("{entity}/messages/lock"), entity.as_str())
+        }
+        Some(_) | None => principal,
+    };
     let access = site.broker.access(principal);
     match route {
         Some(Route::Api(_)) => access.reading_by_listen(),
@@ -269,7 +283,7 @@ fn methods(route: &Route) -> Option<&'static str> {
         Route::Messages { .. } => "POST, OPTIONS",
         Route::Head { .. } => "POST, DELETE, OPTIONS",
         Route::Lock { .. } => "DELETE, PUT, POST, OPTIONS",
-        Route::Atom => "GET, HEAD, PUT, DELETE, OPTIONS",
+        Route::Atom(route) => route.methods(),
         Route::Api(
             ApiRoute::Document
             | ApiRoute::Namespace
@@ -304,6 +318,10 @@ fn methods(route: &Route) -> Option<&'static str> {
 
 /// Where a refusal happens, as far as its form depends on it.
 fn place(route: Option<&Route>) -> Place<'_> {
+    let form = match route {
+        Some(Route::Atom(_)) => Form::Atom,
+        Some(_) | None => Form::Problem,
+    };
     let (surface, token_in_path, entity) = match route {
         Some(Route::Messages { entity } | Route::Head { entity }) => {
             (Surface::Messages, false, entity.as_str())
@@ -327,9 +345,12 @@ fn place(route: Option<&Route>) -> Place<'_> {
             | ApiRoute::PolicyKeys { owner: path, .. }
             | ApiRoute::RegenerateKey { owner: path, .. },
         )) => (Surface::Management, false, path.as_str()),
+        Some(Route::Atom(
+            AtomRoute::Entity { path } | AtomRoute::Subscriptions { topic: path },
+        )) => (Surface::Management, false, path.as_str()),
         Some(
             Route::Probe(_)
-            | Route::Atom
+            | Route::Atom(_)
             | Route::Unknown
             | Route::Api(
                 ApiRoute::Document | ApiRoute::Namespace | ApiRoute::Queues | ApiRoute::Topics,
@@ -337,5 +358,5 @@ fn place(route: Option<&Route>) -> Place<'_> {
         )
         | None => (Surface::Management, false, ""),
     };
-    Place { surface, token_in_path, entity }
+    Place { surface, token_in_path, entity, form }
 }

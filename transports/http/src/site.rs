@@ -52,6 +52,11 @@ impl Site {
         InProgress(Arc::clone(self))
     }
 
+    /// How URLs of this listener begin.
+    pub(crate) const fn scheme(&self) -> &'static str {
+        if self.config.tls.is_some() { "https" } else { "http" }
+    }
+
     /// How many requests are being served.
     pub(crate) fn in_progress(&self) -> usize {
         *self.in_progress.borrow()

@@ -8,6 +8,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::api::openapi_json;
+use crate::atom::AtomRoute;
 use crate::broker_properties::{self, BrokerProperties};
 use crate::header_value;
 use crate::header_value::{is_property, parse, write, write_property};
@@ -250,17 +251,61 @@ fn paths_are_read_segment_by_segment() {
         Some(Route::Lock { entity: entity("q"), reference: owned("a/b c"), token: owned("t") }),
     );
     check("/livez", Some(Route::Probe(Probe::Live)));
-    assert_eq!(route::parse("/livez", "x=1&api-version=2021-05"), Some(Route::Atom));
+    let livez = AtomRoute::Entity { path: entity("livez") };
+    assert_eq!(route::parse("/livez", "x=1&api-version=2021-05"), Some(Route::Atom(livez)));
     check("/livez/messages", Some(Route::Messages { entity: entity("livez") }));
     check(
         "/$api/v1/queues/eu%2Forders/messages",
         Some(Route::Api(ApiRoute::Messages { queue: owned("eu/orders") })),
     );
     check("/%24api/v1/queues", Some(Route::Api(ApiRoute::Queues)));
-    for unknown in ["/", "", "*", "/messages", "/q", "//", "/$api/v1", "/$api/v2/queues"] {
+    for unknown in ["/", "", "*", "//", "/$api/v1", "/$api/v2/queues", "/$Resources/relays"] {
         check(unknown, Some(Route::Unknown));
     }
     check("/%ff/messages", None);
+}
+
+/// ADM-04, HTP-12, HTP-13: words have no case, names may have slashes, and what is no word of the data plane is Atom's.
+#[test]
+fn paths_of_atom_are_read_in_any_case() {
+    let check = |path: &str, expected: AtomRoute| {
+        assert_eq!(route::parse(path, ""), Some(Route::Atom(expected)), "{path}");
+    };
+    let owned = str::to_owned;
+    check("/messages", AtomRoute::Entity { path: owned("messages") });
+    check("/eu%2Forders/", AtomRoute::Entity { path: owned("eu/orders") });
+    check("/eu/orders", AtomRoute::Entity { path: owned("eu/orders") });
+    check("/%24resources/QUEUES", AtomRoute::Queues);
+    check("/$Resources/Topics/", AtomRoute::Topics);
+    check("/$NamespaceInfo", AtomRoute::Namespace);
+    check("/a/b/SUBSCRIPTIONS/", AtomRoute::Subscriptions { topic: owned("a/b") });
+    let (topic, subscription) = (owned("a/b"), owned("s"));
+    check(
+        "/a/b/Subscriptions/s",
+        AtomRoute::Subscription { topic: topic.clone(), name: owned("s") },
+    );
+    check(
+        "/a/b/subscriptions/s/RULES",
+        AtomRoute::Rules { topic: topic.clone(), subscription: subscription.clone() },
+    );
+    check(
+        "/a/b/subscriptions/s/rules/$Default/",
+        AtomRoute::Rule { topic: topic.clone(), subscription, name: owned("$Default") },
+    );
+    // Words of the data plane as names.
+    check(
+        "/a/b/subscriptions/messages",
+        AtomRoute::Subscription { topic: topic.clone(), name: owned("messages") },
+    );
+    check(
+        "/t/subscriptions/s/rules/messages",
+        AtomRoute::Rule { topic: owned("t"), subscription: owned("s"), name: owned("messages") },
+    );
+    let sent = Route::Messages { entity: owned("t/subscriptions/s") };
+    assert_eq!(route::parse("/t/subscriptions/s/messages", ""), Some(sent));
+    for name in ["%3Fapi-version", "api-version", "?api-version"] {
+        assert_eq!(route::parameter(&format!("a=b&{name}=1"), "api-version"), Some(owned("1")));
+    }
 }
 
 #[test]

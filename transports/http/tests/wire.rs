@@ -8,12 +8,17 @@ mod wire {
     pub mod client;
     pub mod server;
 
+    mod atom;
+    mod atom_hostile;
+    mod atom_rights;
+    mod atom_rules;
     mod bounds;
     mod data_plane;
     mod errors;
     mod hostile;
     mod json_api;
     mod lifecycle;
+    mod secure;
     mod security;
     mod signed;
     mod topics;

@@ -196,6 +196,7 @@ impl QueueProperties {
             enable_express: self.enable_express,
             max_message_size_in_kilobytes: self.max_message_size_in_kilobytes,
             user_metadata: text(&self.user_metadata),
+            extensions: None,
         })
     }
 }
@@ -331,6 +332,7 @@ impl From<QueueView> for Described {
                 enable_express: view.enable_express,
                 max_message_size_in_kilobytes: view.max_message_size_in_kilobytes,
                 user_metadata: text(view.user_metadata),
+                extensions: None,
             },
             counts: Counts {
                 active: runtime.active_message_count,

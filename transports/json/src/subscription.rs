@@ -192,6 +192,7 @@ impl SubscriptionProperties {
             forward_dead_lettered_messages_to: text(&self.forward_dead_lettered_messages_to),
             auto_delete_on_idle: span("autoDeleteOnIdle", self.auto_delete_on_idle.as_deref())?,
             user_metadata: text(&self.user_metadata),
+            extensions: None,
         })
     }
 }
@@ -289,6 +290,7 @@ impl From<SubscriptionView> for DescribedSubscription {
                 forward_dead_lettered_messages_to: text(view.forward_dead_lettered_messages_to),
                 auto_delete_on_idle: view.auto_delete_on_idle.0,
                 user_metadata: text(view.user_metadata),
+                extensions: None,
             },
             counts: Counts {
                 active: runtime.active_message_count,

@@ -148,6 +148,7 @@ impl TopicProperties {
             support_ordering: self.support_ordering,
             max_message_size_in_kilobytes: self.max_message_size_in_kilobytes,
             user_metadata: self.user_metadata.clone().flatten().map(Box::from),
+            extensions: None,
         })
     }
 }
@@ -239,6 +240,7 @@ impl From<TopicView> for DescribedTopic {
                 support_ordering: view.support_ordering,
                 max_message_size_in_kilobytes: view.max_message_size_in_kilobytes,
                 user_metadata: view.user_metadata.map(Box::from),
+                extensions: None,
             },
             subscription_count: runtime.subscription_count,
             scheduled: runtime.scheduled_message_count,

@@ -9,6 +9,8 @@ use peeklock_core::permits::{Budget, Permit};
 /// What every connection may hold without room of the shared budget, so that those who take what they
 /// are sent go on while others who do not have used it up.
 pub const FREE_BYTES: u64 = 64 << 10;
+/// What is larger than this is in memory one at a time, of all accounts that share the room for that.
+pub const LARGE_BYTES: u64 = 16 << 20;
 /// How much of the shared budget is taken at once.
 const STEP_BYTES: u64 = 64 << 10;
 
@@ -25,6 +27,16 @@ pub struct Account {
     paid_bytes: u64,
     /// Waits for so much.
     waiting: Option<(Waiting, u64)>,
+    large: Option<Large>,
+}
+
+/// Room for one large content, of many accounts.
+struct Large {
+    shared: Budget,
+    permit: Option<Permit>,
+    waiting: Option<Waiting>,
+    /// How often it had it.
+    count: u64,
 }
 
 impl Account {
@@ -38,7 +50,21 @@ impl Account {
             permits: Vec::new(),
             paid_bytes: FREE_BYTES,
             waiting: None,
+            large: None,
         }
+    }
+
+    /// This account, which takes something large in only while no other does that shares this room.
+    #[must_use]
+    pub fn with_large(mut self, shared: Budget) -> Self {
+        self.large = Some(Large { shared, permit: None, waiting: None, count: 0 });
+        self
+    }
+
+    /// The number of the large thing that it holds, for which all others wait; each has another.
+    #[must_use]
+    pub fn large(&self) -> Option<u64> {
+        self.large.as_ref().filter(|large| large.permit.is_some()).map(|large| large.count)
     }
 
     /// What is held.
@@ -73,6 +99,11 @@ impl Account {
     /// Counts it no more.
     pub fn release(&mut self, bytes: u64) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
+        if let Some(large) = &mut self.large
+            && (bytes > LARGE_BYTES || self.held_bytes == 0)
+        {
+            large.permit = None;
+        }
         while let Some((_, step)) = self.permits.last()
             && self.held_bytes.saturating_add(*step) <= self.paid_bytes
         {
@@ -86,6 +117,16 @@ impl Account {
     #[must_use]
     pub fn has_room(&mut self, bytes: u64) -> bool {
         let Some(missing) = self.missing(bytes) else { return false };
+        if let Some(large) = &mut self.large
+            && bytes > LARGE_BYTES
+            && large.permit.is_none()
+        {
+            large.permit = large.shared.try_keep(u64::MAX);
+            large.count += 1;
+            if large.permit.is_none() {
+                return false;
+            }
+        }
         if missing == 0 {
             return true;
         }
@@ -108,7 +149,21 @@ impl Account {
                 self.waiting = None;
                 self.keep(permit, step);
             }
-            match self.missing(bytes) {
+            let missing = self.missing(bytes);
+            if let Some(large) = &mut self.large
+                && missing.is_some()
+                && bytes > LARGE_BYTES
+                && large.permit.is_none()
+            {
+                let shared = large.shared.clone();
+                let waiting = large
+                    .waiting
+                    .get_or_insert_with(|| Box::pin(async move { shared.acquire(u64::MAX).await }));
+                large.permit = Some(ready!(waiting.as_mut().poll(context)));
+                large.waiting = None;
+                large.count += 1;
+            }
+            match missing {
                 None => return Poll::Pending,
                 Some(0) => return Poll::Ready(()),
                 Some(step) => {

@@ -8,9 +8,9 @@ use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::request::Released;
@@ -27,23 +27,24 @@ pub(crate) const MESSAGE_BYTES: u64 = 256;
 
 type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
 
-/// A content to be fetched in a task of its own; what it gives is put into the mailbox.
+/// Contents of one link to be fetched in a task of their own; what it gives is put into the mailbox. One
+/// task and one wake-up for all that are asked for in a turn: a task for each costs more than the rest of a
+/// delivery.
 pub struct Fetch {
-    place: Place,
-    loading: Loading,
+    link: u32,
+    contents: Vec<(Place, Loading)>,
 }
 
-/// A content that was fetched.
+/// Contents that were fetched.
 #[derive(Debug)]
 pub struct Fetched {
-    place: Place,
-    result: Result<Bytes, StoreError>,
+    link: u32,
+    contents: Vec<(Place, Result<Bytes, StoreError>)>,
 }
 
-/// Which content of which piece of mail.
+/// Which content of which piece of mail of a link.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    link: u32,
     number: u64,
     index: usize,
 }
@@ -62,17 +63,10 @@ pub enum Next {
 /// Mail that waits for contents.
 struct Waiting {
     released: Released,
-    /// What is held for it, once it is fetched.
+    /// What is held for it, once its contents are asked for.
     bytes: u64,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Nobody has asked for its contents: there was no room, or too much is fetched already.
-    Unasked,
-    /// So many of its contents are still missing.
-    Missing(usize),
+    /// How many of the contents that were asked for are not here.
+    missing: usize,
 }
 
 #[derive(Default)]
@@ -80,6 +74,9 @@ struct OfLink {
     /// The number of the first that waits.
     first: u64,
     waiting: VecDeque<Waiting>,
+    /// So many of the first were asked for; for the others there was no room, or too much is fetched
+    /// already.
+    asked: usize,
 }
 
 /// The arrivals of one connection.
@@ -94,9 +91,11 @@ pub struct Arrivals {
 }
 
 impl Fetch {
-    /// Reads it.
+    /// Reads them.
     pub async fn run(self) -> Fetched {
-        Fetched { place: self.place, result: self.loading.await }
+        let reading = self.contents.into_iter();
+        let reading = reading.map(async |(place, loading)| (place, loading.await));
+        Fetched { link: self.link, contents: join_all(reading).await }
     }
 }
 
@@ -123,25 +122,26 @@ impl Arrivals {
         self.fetches.drain(..)
     }
 
-    /// Takes a content that was fetched. One that cannot be read stays where it is: who takes the message
+    /// Takes contents that were fetched. One that cannot be read stays where it is: who takes the message
     /// sees that.
     pub fn fetched(&mut self, fetched: Fetched) {
-        let Fetched { place, result } = fetched;
-        let Some(of_link) = self.links.get_mut(&place.link) else { return };
-        let at = place.number.checked_sub(of_link.first).and_then(|at| usize::try_from(at).ok());
-        let Some(waiting) = at.and_then(|at| of_link.waiting.get_mut(at)) else { return };
-        match result {
-            Ok(bytes) => {
-                if let Some(content) = contents(&mut waiting.released).nth(place.index) {
-                    *content = ContentRef::Loaded(bytes);
+        let Fetched { link, contents: list } = fetched;
+        let Some(of_link) = self.links.get_mut(&link) else { return };
+        for (place, result) in list {
+            let at =
+                place.number.checked_sub(of_link.first).and_then(|at| usize::try_from(at).ok());
+            let Some(waiting) = at.and_then(|at| of_link.waiting.get_mut(at)) else { continue };
+            match result {
+                Ok(bytes) => {
+                    if let Some(content) = contents(&mut waiting.released).nth(place.index) {
+                        *content = ContentRef::Loaded(bytes);
+                    }
                 }
+                Err(error) => tracing::error!(%error, "content cannot be fetched"),
             }
-            Err(error) => tracing::error!(%error, "content cannot be fetched"),
-        }
-        if let State::Missing(count) = &mut waiting.state {
-            *count = count.saturating_sub(1);
-            if *count == 0 && at == Some(0) {
-                self.whole.push_back(place.link);
+            waiting.missing = waiting.missing.saturating_sub(1);
+            if waiting.missing == 0 && at == Some(0) {
+                self.whole.push_back(link);
             }
         }
     }
@@ -163,28 +163,25 @@ impl Arrivals {
         }
         while let Some((link, mut released)) = self.mail.pop_front() {
             if let Some(of_link) = self.links.get_mut(&link) {
-                of_link.waiting.push_back(Waiting { released, bytes: 0, state: State::Unasked });
-                if of_link.waiting.len() <= AHEAD_MAX {
-                    self.ask_ahead(link, account);
-                }
+                of_link.waiting.push_back(Waiting { released, bytes: 0, missing: 0 });
+                of_link.ask_ahead(link, account, &mut self.fetches);
                 continue;
             }
             let bytes = weight(&released);
-            let state = if bytes > 0 && !account.has_room(bytes) {
+            let (bytes, missing, asked) = if bytes > 0 && !account.has_room(bytes) {
                 want(bytes);
                 self.whole.push_back(link);
-                State::Unasked
+                (0, 0, 0)
             } else {
                 account.hold(bytes);
                 let missing = load(&mut released, link, 0, &mut self.fetches);
                 if missing == 0 {
                     return Next::Ready(released, bytes);
                 }
-                State::Missing(missing)
+                (bytes, missing, 1)
             };
-            let bytes = if state == State::Unasked { 0 } else { bytes };
-            let waiting = VecDeque::from([Waiting { released, bytes, state }]);
-            self.links.insert(link, OfLink { first: 0, waiting });
+            let waiting = VecDeque::from([Waiting { released, bytes, missing }]);
+            self.links.insert(link, OfLink { first: 0, waiting, asked });
         }
         wanted.map_or(Next::Nothing, Next::NoRoom)
     }
@@ -207,44 +204,41 @@ impl Arrivals {
     /// The first piece of a link, if it is whole.
     fn first_of(&mut self, link: u32, account: &mut Account) -> Option<Next> {
         let of_link = self.links.get_mut(&link)?;
+        of_link.ask_ahead(link, account, &mut self.fetches);
         let first = of_link.waiting.front()?;
-        let bytes = weight(&first.released);
-        if first.state == State::Unasked && !self.ask_ahead(link, account) {
-            return Some(Next::NoRoom(bytes));
+        if of_link.asked == 0 {
+            return Some(Next::NoRoom(weight(&first.released)));
         }
-        let of_link = self.links.get_mut(&link)?;
-        if of_link.waiting.front()?.state != State::Missing(0) {
+        if first.missing > 0 {
             return Some(Next::Nothing);
         }
         let Waiting { released, bytes, .. } = of_link.waiting.pop_front()?;
         of_link.first += 1;
+        of_link.asked -= 1;
         if of_link.waiting.is_empty() {
             self.links.remove(&link);
         } else {
-            self.ask_ahead(link, account);
+            of_link.ask_ahead(link, account, &mut self.fetches);
         }
         Some(Next::Ready(released, bytes))
     }
+}
 
-    /// Asks for contents of what waits, in its order, as far as there is room; whether the first was asked
-    /// for.
-    fn ask_ahead(&mut self, link: u32, account: &mut Account) -> bool {
-        let Some(of_link) = self.links.get_mut(&link) else { return true };
-        let first = of_link.first;
-        for (number, waiting) in (first..).zip(of_link.waiting.iter_mut().take(AHEAD_MAX)) {
-            if waiting.state != State::Unasked {
-                continue;
-            }
+impl OfLink {
+    /// Asks for contents of what waits, in its order, as far as there is room.
+    fn ask_ahead(&mut self, link: u32, account: &mut Account, fetches: &mut Vec<Fetch>) {
+        while self.asked < AHEAD_MAX {
+            let number = self.first + self.asked as u64;
+            let Some(waiting) = self.waiting.get_mut(self.asked) else { return };
             let bytes = weight(&waiting.released);
             if bytes > 0 && !account.has_room(bytes) {
-                break;
+                return;
             }
             account.hold(bytes);
             waiting.bytes = bytes;
-            let missing = load(&mut waiting.released, link, number, &mut self.fetches);
-            waiting.state = State::Missing(missing);
+            waiting.missing = load(&mut waiting.released, link, number, fetches);
+            self.asked += 1;
         }
-        of_link.waiting.front().is_none_or(|waiting| waiting.state != State::Unasked)
     }
 }
 
@@ -259,7 +253,9 @@ fn contents(released: &mut Released) -> impl Iterator<Item = &mut ContentRef> {
             Outcome::SessionState(Some(state)) => (&mut [], Some(state)),
             _ => (&mut [], None),
         },
-        Released::Answer { .. } | Released::Detached { .. } => (&mut [], None),
+        Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => {
+            (&mut [], None)
+        }
     };
     messages
         .iter_mut()
@@ -281,23 +277,29 @@ fn weight(released: &Released) -> u64 {
             Outcome::SessionState(Some(_)) => UNKNOWN_BYTES,
             _ => 0,
         },
-        Released::Answer { .. } | Released::Detached { .. } => 0,
+        Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => 0,
     }
 }
 
 /// Takes those contents that are at hand, and lists the others; returns how many those are.
 fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch>) -> usize {
-    let before = fetches.len();
+    let mut missing = 0;
     for (index, content) in contents(released).enumerate() {
         let ContentRef::Stored(stored) = content else { continue };
-        let stored = Arc::clone(stored);
-        let mut loading: Loading = Box::pin(async move { stored.load().await });
-        // Mostly it lies in a cache. What has to wait is polled again where it is fetched.
-        match loading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(bytes)) => *content = ContentRef::Loaded(bytes),
-            Poll::Ready(Err(error)) => tracing::error!(%error, "content cannot be fetched"),
-            Poll::Pending => fetches.push(Fetch { place: Place { link, number, index }, loading }),
+        match stored.at_hand() {
+            Some(Ok(bytes)) => *content = ContentRef::Loaded(bytes),
+            Some(Err(error)) => tracing::error!(%error, "content cannot be fetched"),
+            None => {
+                let stored = Arc::clone(stored);
+                let loading: Loading = Box::pin(async move { stored.load().await });
+                let asked = (Place { number, index }, loading);
+                match fetches.last_mut() {
+                    Some(fetch) if fetch.link == link => fetch.contents.push(asked),
+                    _ => fetches.push(Fetch { link, contents: vec![asked] }),
+                }
+                missing += 1;
+            }
         }
     }
-    fetches.len() - before
+    missing
 }

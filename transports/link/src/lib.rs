@@ -32,7 +32,7 @@ mod unsettled;
 #[cfg(test)]
 mod tests;
 
-pub use account::Account;
+pub use account::{Account, LARGE_BYTES};
 pub use apart::{Apart, WORKING_MAX};
 pub use arrivals::{Arrivals, Fetch, Fetched, Next};
 pub use link::{Closing, Link, Role, Source};

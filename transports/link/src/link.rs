@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::command::{Command, InboundMessage, LinkEnd, ReceiveMode, SessionCommand};
 use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::request::Watch;
 
 use crate::credit::{Bounds, Flow, Limits};
 
@@ -39,6 +40,8 @@ pub struct Link<E> {
     pub(crate) flow: Option<Flow>,
     /// How it is being closed.
     pub(crate) closing: Option<Closing>,
+    /// It is told when its entity is gone.
+    pub(crate) watch: Watch,
     /// What arrived for it and was not delivered, to be given back.
     pub(crate) undelivered: Vec<LockToken>,
 }
@@ -66,7 +69,7 @@ pub struct Closing {
 impl<E> Link<E> {
     /// A link on which nothing was delivered.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         entity: E,
         path: Arc<str>,
         role: Role,
@@ -85,6 +88,7 @@ impl<E> Link<E> {
             up_to: 0,
             flow: None,
             closing: None,
+            watch: Watch::default(),
             undelivered: Vec::new(),
         }
     }

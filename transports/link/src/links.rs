@@ -148,9 +148,9 @@ impl<G: Engine, T> Links<G, T> {
     #[must_use]
     pub fn link_of(&self, released: &Released) -> u32 {
         let found = match released {
-            Released::Delivery { receiver, .. } | Released::Detached { receiver, .. } => {
-                self.of_receiver(*receiver)
-            }
+            Released::Delivery { receiver, .. }
+            | Released::Detached { receiver, .. }
+            | Released::Closed { receiver, .. } => self.of_receiver(*receiver),
             Released::Answer { correlation, .. } => {
                 self.pending.get(place(*correlation).0).map(|pending| pending.link)
             }
@@ -167,8 +167,8 @@ impl<G: Engine, T> Links<G, T> {
         role: Role,
         mode: ReceiveMode,
     ) {
-        let link = Link::new(entity, path, role, mode, self.engine.receiver_id());
-        link.entity.watch(role, link.receiver, &self.outlet);
+        let mut link = Link::new(entity, path, role, mode, self.engine.receiver_id());
+        link.watch = link.entity.watch(role, link.receiver, &self.outlet);
         self.receivers.insert(link.receiver, number);
         self.receiver_count += u64::from(role == Role::Receiver);
         self.links.insert(number, link);
@@ -191,6 +191,7 @@ impl<G: Engine, T> Links<G, T> {
         match released {
             Released::Delivery { receiver, message } => self.deliver(receiver, message),
             Released::Detached { receiver, reason } => self.stopped(receiver, reason),
+            Released::Closed { receiver, reason } => self.entity_closed(receiver, reason),
             Released::Answer { correlation, result } => {
                 let (slot, index) = place(correlation);
                 match self.pending.get(slot).map(|pending| &pending.expect) {

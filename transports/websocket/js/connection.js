@@ -11,6 +11,7 @@
 // What waits is bounded in number and bytes; beyond that a request is refused with ServerBusy before
 // anything of it was sent.
 
+import { ConnectionString, Credential, isConnectionString } from "./credential.js";
 import { argument, cancelled, lost, PeeklockError } from "./error.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
@@ -41,6 +42,7 @@ const DEFAULTS = {
   heartbeatSeconds: undefined,
   connectSeconds: 15,
   offlineSeconds: 60,
+  tokenSeconds: 3600,
   reconnectMs: 200,
   reconnectMaxMs: 20_000,
   requestCountMax: 16_384,
@@ -53,7 +55,9 @@ const encoder = new TextEncoder();
 const isPassing = (code) =>
   code === 1001 || code === 1006 || (code >= 1011 && code <= 1014) || (code >= 4100 && code <= 4199);
 
-/** Opens a connection; rejects if there is none within `connectSeconds`, or at once if the broker says no. */
+/**
+ * Opens a connection to `ws://HOST:PORT/`, `wss://HOST:PORT/` or the broker of a connection string; rejects if there is none within `connectSeconds`, or at once if the broker says no.
+ */
 export async function connect(url, options = {}) {
   const connection = new Connection(url, options);
   await connection.ready;
@@ -64,6 +68,9 @@ export async function connect(url, options = {}) {
 export class Connection extends EventTarget {
   #url;
   #options;
+  #string;
+  #credential;
+  #isRenewing = false;
   #WebSocket;
   #state = "connecting";
   #error;
@@ -103,8 +110,12 @@ export class Connection extends EventTarget {
 
   constructor(url, options = {}) {
     super();
-    this.#url = String(url);
     this.#options = { ...DEFAULTS, ...options };
+    const isString = isConnectionString(url);
+    const string = isString ? String(url) : options.connectionString;
+    this.#string = string === undefined ? undefined : new ConnectionString(string);
+    this.#url = isString ? this.#string.url : String(url);
+    this.#credential = new Credential(this.#string ?? options.token, this.#options.tokenSeconds);
     this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
     if (!this.#WebSocket) {
       throw argument("there is no WebSocket here; give one in as the option WebSocket");
@@ -150,21 +161,26 @@ export class Connection extends EventTarget {
 
   /** Sends to a queue. Attaches with the first message. */
   sender(path, options) {
+    this.checkEntity(path);
+    this.checkEntity(options?.via ?? "");
     return new Sender(this, path, options);
   }
 
   /** Receives from a queue or sub-queue such as `orders/$deadletterqueue`. */
   receiver(path, options) {
+    this.checkEntity(path);
     return new Receiver(this, path, options);
   }
 
   /** Locks a session of a queue, also one that has no message yet (SES-05). */
-  acceptSession(path, sessionId, options) {
+  async acceptSession(path, sessionId, options) {
+    this.checkEntity(path);
     return acceptSession(this, path, { sessionId: String(sessionId) }, options);
   }
 
   /** Locks the session with the oldest available message; waits for one up to `waitSeconds` (SES-07, SES-08). */
-  acceptNextSession(path, { waitSeconds = 60, ...options } = {}) {
+  async acceptNextSession(path, { waitSeconds = 60, ...options } = {}) {
+    this.checkEntity(path);
     return acceptSession(this, path, { waitSeconds }, options);
   }
 
@@ -175,8 +191,8 @@ export class Connection extends EventTarget {
 
   /** Replaces the token, here and at every later hello. */
   async authenticate(token) {
-    this.#options.token = token;
-    await this.request("authenticate", { token: await tokenOf(token) });
+    this.#credential = new Credential(token, this.#options.tokenSeconds);
+    await this.#show();
   }
 
   /**
@@ -214,6 +230,7 @@ export class Connection extends EventTarget {
 
   /** Asks the broker for something that belongs to no link. */
   async request(name, properties) {
+    this.checkEntity(properties.path ?? properties.topic ?? "");
     const text = JSON.stringify(properties);
     const release = this.hold(text.length);
     try {
@@ -221,6 +238,11 @@ export class Connection extends EventTarget {
     } finally {
       release();
     }
+  }
+
+  /** Throws for another entity than that of the connection string (SEC-20). */
+  checkEntity(path) {
+    this.#string?.checkEntity(path);
   }
 
   /** Counts a request and its size until it is released; throws if too much waits already. */
@@ -360,7 +382,7 @@ export class Connection extends EventTarget {
   async #hello(socket, isCurrent) {
     try {
       const { client, heartbeatSeconds, graceSeconds } = this.#options;
-      const token = await tokenOf(this.#options.token);
+      const token = await this.#credential.token(this.brokerNow());
       const hello = { client, heartbeatSeconds, graceSeconds, token };
       if (this.#resumeToken !== undefined) {
         hello.resume = { resumeToken: this.#resumeToken, received: this.#takenCount };
@@ -413,8 +435,31 @@ export class Connection extends EventTarget {
     for (const link of this.#links.values()) {
       link.opened();
     }
+    // The token was signed before the broker's clock was known.
+    this.#renew();
     this.#flush();
     return true;
+  }
+
+  /** Shows the token, a newer one if there is one. */
+  async #show() {
+    const token = await this.#credential.token(this.brokerNow());
+    await this.request("authenticate", { token });
+  }
+
+  /** Shows a newer token when one is due; if there is none now, it is asked for again. */
+  async #renew() {
+    if (this.#isRenewing || !this.#credential.isDue(this.brokerNow())) {
+      return;
+    }
+    this.#isRenewing = true;
+    try {
+      await this.#show();
+    } catch (error) {
+      this.tellProblem(error);
+    } finally {
+      this.#isRenewing = false;
+    }
   }
 
   /** The broker knows nothing of what was before. */
@@ -491,7 +536,9 @@ export class Connection extends EventTarget {
 
   #endConnecting(code, reason) {
     const said = reason ? `: ${reason}` : "";
-    const hint = "; the broker may be away, or refuse the Origin of this page";
+    const trust = "its certificate may be by an authority that is not trusted here (in Node: NODE_EXTRA_CA_CERTS=FILE)";
+    const isSecure = this.#url.toLowerCase().startsWith("wss:");
+    const hint = `; the broker may be away, or refuse the Origin of this page${isSecure ? `, or ${trust}` : ""}`;
     this.#fail(lost(`no connection to ${this.#url} (${code}${said})${hint}`, { closeCode: code }));
   }
 
@@ -681,6 +728,7 @@ export class Connection extends EventTarget {
   #tick() {
     const now = performance.now();
     if (this.#state === "open") {
+      this.#renew();
       const heartbeatMs = this.#welcome.heartbeatSeconds * 1000;
       if (now - this.#lastHeard > 2 * heartbeatMs) {
         this.#giveUp("the broker was not heard for twice the heartbeat");
@@ -711,8 +759,6 @@ export class Connection extends EventTarget {
 }
 
 const busy = (detail) => new PeeklockError("ServerBusy", `${detail}; nothing was sent`, { retryable: true });
-
-const tokenOf = (token) => (typeof token === "function" ? token() : token);
 
 /** Waits for a promise, and not longer than so many seconds. */
 async function within(seconds, promise) {

@@ -2,8 +2,12 @@
 
 /** Options of a connection. */
 export interface ConnectOptions {
-  /** The token, or what gives one at each connect. */
+  /** The token, or what gives one: at each connect, and before the last one ends if it has a field `se`. */
   token?: string | (() => string | Promise<string>);
+  /** In place of a token: what tokens are signed with, where the broker is reached by another URL than it says. */
+  connectionString?: string;
+  /** How long a token is good that is signed with a connection string. Default: 3600. */
+  tokenSeconds?: number;
   /** A name for the broker's log. */
   client?: string;
   /** For so long after a loss the broker keeps the connection; 0: not at all. Default: 30. */
@@ -23,6 +27,21 @@ export interface ConnectOptions {
   bufferSizeMax?: number;
   /** A constructor like the WebSocket of browsers, where there is none. */
   WebSocket?: WebSocketConstructor;
+}
+
+/** A connection string, as `peeklock connection-string` prints it. Throws ArgumentError for what is none. */
+export class ConnectionString {
+  constructor(text: string);
+  /** Where the broker is: `wss://HOST:PORT/`, or `ws://` with `UseDevelopmentEmulator=true`; port 5301 unless said. */
+  readonly url: string;
+  readonly policy: string | undefined;
+  readonly entityPath: string | undefined;
+  /** Whether it can sign another token when one has ended. */
+  readonly renews: boolean;
+  /** A token that is good until an instant in milliseconds since 1970. */
+  token(untilMs: number): Promise<string>;
+  /** Throws ArgumentError for another entity than its own. */
+  checkEntity(path: string): void;
 }
 
 /** What is used of a WebSocket. */

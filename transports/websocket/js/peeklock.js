@@ -1,6 +1,7 @@
 // The client of Peeklock for browsers and Node; see README.md beside this file.
 
 export { connect, Connection } from "./connection.js";
+export { ConnectionString } from "./credential.js";
 export { PeeklockError } from "./error.js";
 export { ReceivedMessage } from "./message.js";
 export { Queues } from "./queues.js";

@@ -6,12 +6,14 @@
 //! nothing had happened, and locks are kept. Later, calls that were in flight fail with
 //! `CommunicationProblem`, whose outcome is open (ERR-06); calls that had not been sent go out.
 //!
-//! Absent on purpose: TLS, which a proxy in front of the broker provides; here a tunnel, or a
-//! [`Connector`] of the caller's.
+//! [`connect_by`] takes a connection string, as `peeklock connection-string` prints it: with it a client finds its
+//! broker, and signs the tokens that it shows, each before the one before it ends. Over `wss://` the broker's
+//! certificate is verified ([`ClientTls`]); there is no way to do without.
 
 mod backoff;
 mod connection;
 mod core;
+mod credential;
 mod deliveries;
 mod driver;
 mod link;
@@ -29,10 +31,15 @@ use peeklock_core::error::BrokerError;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::connection::Connection;
+use self::core::Core;
 use crate::frame::Encoding;
 
+#[doc(no_inline)]
+pub use peeklock_auth_sas::ConnectionString;
 #[doc(inline)]
 pub use peeklock_client::*;
+#[doc(no_inline)]
+pub use peeklock_tls::{ClientTls, FileError, certificates};
 
 pub use self::peer::{PeerMessage, PeerSender};
 pub use self::text::{
@@ -41,12 +48,15 @@ pub use self::text::{
     session_state_to_json, subscription_to_json, topic_to_json,
 };
 
+/// Where brokers listen unless they are told otherwise.
+const PORT: u16 = 5301;
+
 /// What a connection is made over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Opens the streams of a client in place of TCP, for instance with TLS. Asked for each connection, within
+/// Opens the streams of a client in place of TCP and TLS, for instance through a tunnel. Asked for each connection, within
 /// its time.
 #[async_trait]
 pub trait Connector: fmt::Debug + Send + Sync {
@@ -65,6 +75,14 @@ pub struct ClientOptions {
     pub encoding: Encoding,
     /// The token, as the broker's authorizer expects it.
     pub token: Option<Arc<str>>,
+    /// In place of a token: what tokens are signed with, whenever one is due. Restricts the client to its
+    /// `EntityPath` (SEC-20).
+    pub connection_string: Option<Arc<ConnectionString>>,
+    /// How long a token is good that is signed so, one second at least; a newer one is shown when a quarter of
+    /// it is left.
+    pub token_time: Duration,
+    /// Whom to trust over `wss://`, and who the client is there.
+    pub tls: ClientTls,
     /// What the client calls itself in the broker's log.
     pub name: Option<Arc<str>>,
     /// How long the broker is asked to keep locks when the connection is lost; zero for not at all.
@@ -78,7 +96,7 @@ pub struct ClientOptions {
     pub give_up_after: Option<Duration>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
-    /// Opens streams in place of TCP; with it the URL may begin with `wss://`.
+    /// Opens streams in place of TCP, and of TLS if the URL begins with `wss://`.
     pub connector: Option<Arc<dyn Connector>>,
 }
 
@@ -87,6 +105,9 @@ impl Default for ClientOptions {
         Self {
             encoding: Encoding::Binary,
             token: None,
+            connection_string: None,
+            token_time: Duration::from_secs(60 * 60),
+            tls: ClientTls::of_system(),
             name: None,
             grace: Duration::from_secs(30),
             pause_min: Duration::from_millis(100),
@@ -98,7 +119,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// Connects to `ws://HOST:PORT`. To be called inside a tokio runtime, whose task it uses. The connection is
+/// Connects to `ws://HOST:PORT`, or `wss://HOST:PORT` for TLS. To be called inside a tokio runtime, whose task it uses. The connection is
 /// closed in order by [`Client::close`], or when the last handle is gone.
 ///
 /// # Errors
@@ -112,6 +133,33 @@ pub async fn connect(url: &str) -> Result<Client, BrokerError> {
 /// # Errors
 /// As for [`connect`].
 pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, BrokerError> {
+    let only = options.connection_string.clone();
     let core = driver::start(url, options).await?;
-    Ok(Client::over(Arc::new(Connection { core })))
+    Ok(Client::over(Arc::new(Connection { core, only })))
+}
+
+/// Connects with a connection string: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`, or with
+/// `SharedAccessSignature=…`; the port is that of [`url_of`] if there is none. TLS is spoken unless it says
+/// `UseDevelopmentEmulator=true` (SEC-21), and other entities than its `EntityPath` are refused (SEC-20).
+///
+/// # Errors
+/// As for [`connect`]; `ArgumentError` for a connection string that is none.
+pub async fn connect_by(
+    connection_string: &str,
+    mut options: ClientOptions,
+) -> Result<Client, BrokerError> {
+    let string = ConnectionString::parse(connection_string)
+        .map_err(|rejection| Core::new().refuse(rejection, ""))?;
+    let url = url_of(&string);
+    options.connection_string = Some(Arc::new(string));
+    connect_with(&url, options).await
+}
+
+/// Where the broker of a connection string is: `wss://HOST:PORT`, or `ws://` if it says
+/// `UseDevelopmentEmulator=true`; port 5301 if it names none.
+#[must_use]
+pub fn url_of(string: &ConnectionString) -> String {
+    let scheme = if string.use_development_emulator { "ws" } else { "wss" };
+    let port = string.endpoint.port.unwrap_or(PORT);
+    format!("{scheme}://{}:{port}", string.endpoint.host)
 }

@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use peeklock_tls::Acceptor;
+
 /// The settings of the WebSocket transport.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -40,6 +42,8 @@ pub struct WebSocketConfig {
     pub heartbeat: Duration,
     /// `websocket.grace`: how long a lost connection may be resumed, if its client asks for it.
     pub grace: Duration,
+    /// `tls.enabled`: how connections are made secure; none if they are not.
+    pub tls: Option<Acceptor>,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
 }
@@ -61,6 +65,7 @@ impl Default for WebSocketConfig {
             frame_timeout: Duration::from_secs(30),
             heartbeat: Duration::from_secs(20),
             grace: Duration::from_secs(30),
+            tls: None,
             i_know: false,
         }
     }

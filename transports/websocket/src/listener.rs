@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_tls::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -164,6 +165,9 @@ async fn accept(
 async fn upgrade(site: Arc<Site>, stream: TcpStream) {
     // Answers are written whole; waiting to fill a packet only delays them.
     stream.set_nodelay(true).ok();
+    let accepted = Acceptor::accept_on(site.config.tls.as_ref(), stream).await;
+    // Why it came to nothing was told there.
+    let Ok(stream) = accepted else { return };
     let metered = Metered::new(stream, site.inbound.seat());
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
 use peeklock_link::{Room, Seat};
+use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 /// What every connection may have read without room of the budget.
@@ -23,7 +23,7 @@ const PACE_BYTES: u64 = 16 << 10;
 
 /// The socket.
 pub(crate) struct Metered {
-    stream: TcpStream,
+    stream: Stream,
     seat: Seat,
     unfinished_bytes: u64,
     /// When the frame began that has not arrived whole.
@@ -36,7 +36,7 @@ pub(crate) struct Metered {
 }
 
 impl Metered {
-    pub(crate) const fn new(stream: TcpStream, seat: Seat) -> Self {
+    pub(crate) const fn new(stream: Stream, seat: Seat) -> Self {
         Self {
             stream,
             seat,
@@ -85,9 +85,9 @@ impl Metered {
         self.written_bytes
     }
 
-    /// A client that has shown nothing yet but where it comes from.
+    /// A client that has shown nothing yet but where it comes from, and its certificate.
     pub(crate) fn principal(&self) -> Principal {
-        let principal = Principal::anonymous().from_peer(self.stream.peer_addr().ok());
+        let principal = self.stream.principal();
         if self.by_proxy { principal.through_proxy() } else { principal }
     }
 

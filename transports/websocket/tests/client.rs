@@ -7,4 +7,5 @@ mod client {
 
     mod handles;
     mod loss;
+    mod secure;
 }

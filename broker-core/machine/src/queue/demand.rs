@@ -193,8 +193,10 @@ impl Queue {
         let Some(link) = self.link_mut(receiver) else {
             return Err(unknown_link(receiver));
         };
+        let had_credit = link.credit() > 0;
         link.delivery_limit = grant.delivery_limit;
         link.byte_limit = grant.byte_limit;
+        let is_use = had_credit || link.credit() > 0;
         let answer = match grant.drain {
             Drain::No => Answer::Now(Outcome::Granted { unused: link.credit() }, Gate::Open),
             Drain::Yes => {
@@ -204,7 +206,10 @@ impl Queue {
             }
         };
         self.seat(receiver);
-        self.touch(ctx.now);
+        // A link that is open without credit is no use (TMP-15), whatever is said about it.
+        if is_use {
+            self.touch(ctx.now);
+        }
         Ok(answer)
     }
 

@@ -108,5 +108,6 @@ fn as_queue(topic: &TopicDescription) -> QueueDescription {
         enable_express: topic.enable_express,
         max_message_size_in_kilobytes: topic.max_message_size_in_kilobytes,
         user_metadata: None,
+        extensions: None,
     }
 }

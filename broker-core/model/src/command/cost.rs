@@ -33,6 +33,16 @@ pub struct Stored {
     pub published: u64,
 }
 
+impl Stored {
+    /// Both.
+    const fn and(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            published: self.published.saturating_add(other.published),
+        }
+    }
+}
+
 impl Cost {
     /// One operation that brings nothing with it.
     const PLAIN: Self = Self::of_bytes(0);
@@ -87,17 +97,9 @@ impl Command {
     #[must_use]
     pub fn cost(&self) -> Cost {
         match self {
-            Self::Send { message } => {
-                Cost::of_messages(std::iter::once(size(message)), 1, Publishes::Yes)
-            }
-            Self::SendBatch { messages } => {
-                Cost::of_messages(messages.iter().map(size), 1, Publishes::Yes)
-            }
-            // They wait in an outbox, each with the path of where it goes, and are published elsewhere.
-            Self::SendVia { messages, destination } => {
-                Cost::of_messages(messages.iter().map(size), 1, Publishes::No)
-                    .and_stored(destination.len().saturating_mul(messages.len()))
-            }
+            Self::Send { message } => sending(std::slice::from_ref(message), None),
+            Self::SendBatch { messages } => sending(messages, None),
+            Self::SendVia { messages, destination } => sending(messages, Some(destination)),
             // Each is remembered beside its content.
             Self::TransferFromPeer { messages, .. } => {
                 let sizes = messages.iter().map(|arrival| size(&arrival.message));
@@ -117,15 +119,12 @@ impl Command {
             Self::Check { operation } => Cost::of_bytes(operation.bytes()),
             Self::Commit { parts } => {
                 let operations = parts.iter().map(|part| &part.operation);
-                let own = parts.iter().filter(|part| part.member.is_none());
                 // What is sent is sent to the entity that is asked, whoever else has parts of it.
-                let messages = own.flat_map(|part| part.operation.messages()).map(size);
-                let sent = Cost::of_messages(messages, 1, Publishes::Yes);
-                let stored = sent.stored.filter(|stored| stored.published > 0);
+                let own = parts.iter().filter(|part| part.member.is_none());
                 Cost {
                     count: operations.clone().map(Operation::count).sum::<u64>().max(1),
                     bytes: operations.map(Operation::bytes).sum(),
-                    stored,
+                    stored: own.filter_map(|part| sent(&part.operation)).reduce(Stored::and),
                 }
             }
             Self::OfTopic(command) => command.cost(),
@@ -228,6 +227,27 @@ impl Settlement {
             }
             Self::Complete | Self::Release => 0,
         }
+    }
+}
+
+/// Messages that are sent. Those that are only on their way wait in an outbox, each with the path of where it goes,
+/// and are published elsewhere.
+fn sending(messages: &[InboundMessage], destination: Option<&str>) -> Cost {
+    let sizes = messages.iter().map(size);
+    match destination {
+        None => Cost::of_messages(sizes, 1, Publishes::Yes),
+        Some(path) => Cost::of_messages(sizes, 1, Publishes::No)
+            .and_stored(path.len().saturating_mul(messages.len())),
+    }
+}
+
+/// What an operation of a transaction stores, if it sends.
+fn sent(operation: &Operation) -> Option<Stored> {
+    match operation {
+        Operation::Send { message } => sending(std::slice::from_ref(message), None).stored,
+        Operation::SendBatch { messages } => sending(messages, None).stored,
+        Operation::SendVia { destination, messages } => sending(messages, Some(destination)).stored,
+        Operation::Settle { .. } | Operation::RenewLock { .. } => None,
     }
 }
 

@@ -165,9 +165,13 @@ struct Pin {
 
 #[async_trait]
 impl StoredContent for Pin {
+    // What lies beside it may have been read since it was pinned.
+    fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
+        self.content.cached(&self.readers.cache)
+    }
+
     async fn load(&self) -> Result<Bytes, StoreError> {
-        // What lies beside it may have been read since it was pinned.
-        if let Some(found) = self.content.cached(&self.readers.cache) {
+        if let Some(found) = self.at_hand() {
             return found;
         }
         let place = Arc::clone(&self.readers.room).acquire_owned().await;

@@ -164,6 +164,7 @@ impl Oracle {
             self.end_drain(receiver);
         }
         let link = self.link(receiver);
+        let had_credit = link.credit() > 0;
         link.delivery_limit = delivery_limit;
         link.byte_limit = byte_limit;
         let credit = link.credit();
@@ -172,10 +173,11 @@ impl Oracle {
         } else if !self.ring.contains(&demand) {
             self.ring.push(demand);
         }
-        if credit == 0 {
-            self.touch_perhaps();
-        } else {
-            self.touch();
+        // TMP-15: what is said about a link without credit is no use.
+        match (had_credit, credit) {
+            (false, 0) => {}
+            (true, 0) => self.touch_perhaps(),
+            _ => self.touch(),
         }
         match drain {
             Drain::No => Ok(Some(Reply::Granted(credit))),
@@ -267,9 +269,13 @@ impl Oracle {
             .collect();
         for receiver in drained {
             self.reach("RCV-18");
+            // TMP-15: until now there was credit, unless there was none before either.
+            let had_credit = self.link(receiver).credit() > 0;
             self.end_drain(receiver);
-            self.last_use.idle_from = self.now;
-            self.last_use.possible = self.now;
+            if had_credit {
+                self.last_use.idle_from = self.now;
+                self.last_use.possible = self.now;
+            }
         }
     }
 

@@ -215,7 +215,7 @@ impl Clients {
                     hold.setting = hold.setting.filter(|ticket| ticket.0 != *correlation);
                 }
             }
-            Released::Detached { receiver, reason } => {
+            Released::Detached { receiver, reason } | Released::Closed { receiver, reason } => {
                 if reason.condition() == Condition::SessionLockLost {
                     holds.retain(|hold| hold.receiver != *receiver);
                 }

@@ -8,6 +8,9 @@ use crate::error::{Quoted, Rejection};
 use crate::limits::Limits;
 use crate::time::TimeSpan;
 
+/// What one entity may have beside the properties that are known, so that a description fits into a record.
+const EXTENSION_BYTES_MAX: usize = 8_192;
+
 /// Judges the values of one entity.
 pub(super) struct Bounds<'a> {
     pub(super) kind: EntityKind,
@@ -61,6 +64,19 @@ impl Bounds<'_> {
             self.kind,
             Quoted(self.path),
             self.limits.user_metadata_chars_max
+        )))
+    }
+
+    pub(super) fn extensions(&self, text: Option<&str>) -> Result<(), Rejection> {
+        let bytes = text.map_or(0, str::len);
+        if bytes <= EXTENSION_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Rejection::out_of_range(format!(
+            "what {} {} has beside its known properties is {bytes} bytes, more than \
+             {EXTENSION_BYTES_MAX}",
+            self.kind,
+            Quoted(self.path)
         )))
     }
 

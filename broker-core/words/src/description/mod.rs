@@ -127,6 +127,14 @@ impl Settings {
     }
 }
 
+/// What an entity has beside its known properties after an update: absence keeps it, as of most (ENT-17).
+fn extended(update: Option<Box<str>>, base: &Option<Box<str>>) -> Option<Box<str>> {
+    match update {
+        Some(text) => Some(text).filter(|text| !text.is_empty()),
+        None => base.clone(),
+    }
+}
+
 impl Default for Settings {
     /// The namespace `peeklock` in the tier Premium (ENT-01).
     fn default() -> Self {

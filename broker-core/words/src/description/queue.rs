@@ -45,6 +45,8 @@ pub struct QueueDescription {
     pub max_message_size_in_kilobytes: u64,
     /// Text for the owner's use.
     pub user_metadata: Option<Box<str>>,
+    /// What administration clients have said that there is no property for, as they said it (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 /// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
@@ -84,6 +86,8 @@ pub struct QueueUpdate {
     pub max_message_size_in_kilobytes: Option<u64>,
     /// UserMetadata; absent means none.
     pub user_metadata: Option<Box<str>>,
+    /// All that there is no property for; empty for nothing (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 impl QueueDescription {
@@ -109,6 +113,7 @@ impl QueueDescription {
             enable_express: false,
             max_message_size_in_kilobytes: limits.message_bytes_default / 1_024,
             user_metadata: None,
+            extensions: None,
         }
     }
 
@@ -145,7 +150,8 @@ impl QueueDescription {
         bounds.delivery_count(self.max_delivery_count)?;
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
         bounds.message_kilobytes(self.max_message_size_in_kilobytes)?;
-        bounds.user_metadata(self.user_metadata.as_deref())
+        bounds.user_metadata(self.user_metadata.as_deref())?;
+        bounds.extensions(self.extensions.as_deref())
     }
 
     fn validate_features(&self, tier: Tier) -> Result<(), Rejection> {
@@ -245,6 +251,7 @@ impl QueueUpdate {
                 .max_message_size_in_kilobytes
                 .unwrap_or(base.max_message_size_in_kilobytes),
             user_metadata: self.user_metadata,
+            extensions: super::extended(self.extensions, &base.extensions),
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct SubscriptionDescription {
     pub auto_delete_on_idle: TimeSpan,
     /// Text for the owner's use.
     pub user_metadata: Option<Box<str>>,
+    /// What administration clients have said that there is no property for, as they said it (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 /// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
@@ -71,6 +73,8 @@ pub struct SubscriptionUpdate {
     pub auto_delete_on_idle: Option<TimeSpan>,
     /// UserMetadata; absent means none.
     pub user_metadata: Option<Box<str>>,
+    /// All that there is no property for; empty for nothing (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 impl SubscriptionDescription {
@@ -92,6 +96,7 @@ impl SubscriptionDescription {
             forward_dead_lettered_messages_to: None,
             auto_delete_on_idle: TimeSpan::MAX,
             user_metadata: None,
+            extensions: None,
         }
     }
 
@@ -122,6 +127,7 @@ impl SubscriptionDescription {
             forward_dead_lettered_messages_to,
             auto_delete_on_idle,
             user_metadata,
+            extensions: _,
         } = self;
         QueueDescription {
             path: self.path().into(),
@@ -143,6 +149,7 @@ impl SubscriptionDescription {
             enable_express: topic.enable_express,
             max_message_size_in_kilobytes: topic.max_message_size_in_kilobytes,
             user_metadata: user_metadata.clone(),
+            extensions: None,
         }
     }
 
@@ -166,7 +173,8 @@ impl SubscriptionDescription {
         bounds.time_to_live(self.default_message_time_to_live)?;
         bounds.delivery_count(self.max_delivery_count)?;
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
-        bounds.user_metadata(self.user_metadata.as_deref())
+        bounds.user_metadata(self.user_metadata.as_deref())?;
+        bounds.extensions(self.extensions.as_deref())
     }
 }
 
@@ -227,6 +235,7 @@ impl SubscriptionUpdate {
             forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
             auto_delete_on_idle,
             user_metadata: self.user_metadata,
+            extensions: super::extended(self.extensions, &base.extensions),
         }
     }
 }

@@ -79,6 +79,7 @@ fn a_queue_with_only_a_path_has_exactly_the_defaults() {
                 Tier::Premium => 1_024,
             },
             user_metadata: None,
+            extensions: None,
         };
         assert_eq!(QueueDescription::new("orders", &limits), expected, "{tier}");
         assert_eq!(Settings::new("test", tier).new_queue("orders"), expected, "{tier}");
@@ -301,6 +302,7 @@ fn unusual_queue() -> QueueDescription {
         enable_express: true,
         max_message_size_in_kilobytes: 7_000,
         user_metadata: Some("mine".into()),
+        extensions: Some("more".into()),
     }
 }
 
@@ -315,6 +317,19 @@ fn an_empty_update_keeps_all_but_forwarding_and_user_metadata() {
     };
     let updated = QueueUpdate::default().apply_to(&unusual_queue(), &limits());
     assert_eq!(updated, Ok(expected));
+}
+
+/// HTP-17: what there is no property for is kept like most, is cleared by nothing in its place, and has a bound.
+#[test]
+fn what_has_no_property_is_kept_within_its_bound() {
+    let update =
+        |text: String| QueueUpdate { extensions: Some(text.into()), ..QueueUpdate::default() };
+    let limits = limits();
+    let updated = update(String::new()).apply_to(&unusual_queue(), &limits).unwrap();
+    assert_eq!(updated.extensions, None);
+    assert!(update("x".repeat(8_192)).apply_to(&unusual_queue(), &limits).is_ok());
+    let rejection = update("x".repeat(8_193)).apply_to(&unusual_queue(), &limits).unwrap_err();
+    assert!(rejection.detail().contains("8193 bytes, more than 8192"), "{}", rejection.detail());
 }
 
 /// ENT-17
@@ -342,6 +357,7 @@ fn an_update_replaces_every_property_it_names() {
         enable_express: Some(wanted.enable_express),
         max_message_size_in_kilobytes: Some(wanted.max_message_size_in_kilobytes),
         user_metadata: wanted.user_metadata.clone(),
+        extensions: wanted.extensions.clone(),
     };
     let fixed_alike = QueueDescription {
         requires_duplicate_detection: true,

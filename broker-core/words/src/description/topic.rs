@@ -35,6 +35,8 @@ pub struct TopicDescription {
     pub max_message_size_in_kilobytes: u64,
     /// Text for the owner's use.
     pub user_metadata: Option<Box<str>>,
+    /// What administration clients have said that there is no property for, as they said it (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 /// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
@@ -64,6 +66,8 @@ pub struct TopicUpdate {
     pub max_message_size_in_kilobytes: Option<u64>,
     /// UserMetadata; absent means none.
     pub user_metadata: Option<Box<str>>,
+    /// All that there is no property for; empty for nothing (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 impl TopicDescription {
@@ -84,6 +88,7 @@ impl TopicDescription {
             support_ordering: true,
             max_message_size_in_kilobytes: limits.message_bytes_default / 1_024,
             user_metadata: None,
+            extensions: None,
         }
     }
 
@@ -111,7 +116,8 @@ impl TopicDescription {
         bounds.time_to_live(self.default_message_time_to_live)?;
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
         bounds.message_kilobytes(self.max_message_size_in_kilobytes)?;
-        bounds.user_metadata(self.user_metadata.as_deref())
+        bounds.user_metadata(self.user_metadata.as_deref())?;
+        bounds.extensions(self.extensions.as_deref())
     }
 }
 
@@ -171,6 +177,7 @@ impl TopicUpdate {
                 .max_message_size_in_kilobytes
                 .unwrap_or(base.max_message_size_in_kilobytes),
             user_metadata: self.user_metadata,
+            extensions: super::extended(self.extensions, &base.extensions),
         }
     }
 }

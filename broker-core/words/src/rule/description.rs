@@ -21,6 +21,8 @@ pub struct RuleDescription {
     pub action: Option<SqlText>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// What administration clients have said that there is no property for, as they said it (HTP-17).
+    pub extensions: Option<Box<str>>,
 }
 
 /// What a rule selects (TOP-14).
@@ -49,7 +51,7 @@ impl RuleDescription {
     /// A rule without action.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, filter: Filter, created_at: Timestamp) -> Self {
-        Self { name: name.into(), filter, action: None, created_at }
+        Self { name: name.into(), filter, action: None, created_at, extensions: None }
     }
 
     /// The rule of a subscription that was created without one (TOP-12).
@@ -82,10 +84,11 @@ impl RuleDescription {
                 sql.validate("filter", &self.name, limits.filter_chars_max, limits)?;
             }
         }
-        match &self.action {
-            Some(sql) => sql.validate("action", &self.name, limits.action_chars_max, limits),
-            None => Ok(()),
+        if let Some(sql) = &self.action {
+            sql.validate("action", &self.name, limits.action_chars_max, limits)?;
         }
+        let bytes = self.extensions.as_deref().map_or(0, str::len);
+        check_size("what stands beside filter and action", &self.name, bytes, limits)
     }
 }
 

@@ -78,6 +78,7 @@ fn read_topic(topic: &Json) -> DescribedTopic {
             support_ordering: flag_of(topic, "supportOrdering"),
             max_message_size_in_kilobytes: number_of(topic, "maxMessageSizeInKilobytes"),
             user_metadata: text("userMetadata"),
+            extensions: None,
         },
         subscription_count: number_of(runtime, "subscriptionCount"),
         scheduled: number_of(runtime, "scheduledMessageCount"),
@@ -143,6 +144,7 @@ fn read_subscription(subscription: &Json) -> DescribedSubscription {
         forward_dead_lettered_messages_to: text("forwardDeadLetteredMessagesTo"),
         auto_delete_on_idle: span_of(subscription, "autoDeleteOnIdle").unwrap(),
         user_metadata: text("userMetadata"),
+        extensions: None,
     };
     assert_eq!(text_of(subscription, "path"), Some(description.path()));
     DescribedSubscription {
@@ -234,6 +236,7 @@ fn read_rule(rule: &Json) -> RuleDescription {
         filter,
         action: rule["action"].is_object().then(|| read_sql(&rule["action"])),
         created_at: instant_of(rule, "createdAt").unwrap(),
+        extensions: None,
     }
 }
 

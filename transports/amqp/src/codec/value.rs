@@ -59,6 +59,26 @@ impl Raw {
     pub fn items(&self) -> Result<Items<'_>, ContentError> {
         Items::read(&self.0)
     }
+
+    /// The items of a list, as they are encoded.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn raw_items(&self) -> Result<impl Iterator<Item = Self>, ContentError> {
+        let (count, mut items) = Reader::new(&self.0).list()?;
+        Ok((0..count).map_while(move |_| items.raw().ok()).map(|item| Self(self.0.slice_ref(item))))
+    }
+
+    /// What a described value is: its descriptor and the value under it. None if it is not described.
+    #[must_use]
+    pub fn described(&self) -> Option<(Self, Self)> {
+        match Reader::new(&self.0).scalar() {
+            Ok(Scalar::Described(descriptor, value)) => {
+                Some((Self(self.0.slice_ref(descriptor)), Self(self.0.slice_ref(value))))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Map {

@@ -21,9 +21,9 @@ pub use self::assembly::Assembly;
 pub use self::batch::{BATCH_FORMAT, BatchError, unpack};
 pub use self::declare::Declare;
 pub use self::discharge::Discharge;
-pub use self::outgoing::{Stamps, encode};
 #[cfg(feature = "server")]
-pub(crate) use self::outgoing::{fields_of, list, section};
+pub(crate) use self::outgoing::fields_of;
+pub use self::outgoing::{Stamps, encode};
 use crate::codec::list::{List, read_described};
 use crate::codec::value::Raw;
 use crate::error::AmqpError;

@@ -118,11 +118,7 @@ fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
 }
 
 /// Writes a section that is a map, unless it has no entries.
-pub(crate) fn section(
-    head: &mut Vec<u8>,
-    descriptor: u8,
-    write: impl FnOnce(&mut Vec<u8>) -> usize,
-) {
+fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) -> usize) {
     let mut items = Vec::new();
     let count = write(&mut items);
     if count == 0 {
@@ -157,7 +153,7 @@ fn is_null(value: &[u8]) -> bool {
 }
 
 /// Writes fields as they are encoded.
-pub(crate) fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
+fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
     let put = |sink: &mut Measure, value: &[u8]| sink.put(value);
     let mut measure = Measure::default();
     let mut fields = Fields::new(&mut measure);

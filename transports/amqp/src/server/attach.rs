@@ -1,24 +1,32 @@
 //! What a link is attached to, by the address that the client wrote (AMQP-33 to AMQP-38).
 
 use std::borrow::Cow;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use peeklock_core::Entity;
-use peeklock_core::command::ReceiveMode;
+use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::path::{Address, EntityAddress, Node as Place, SubQueue};
+use peeklock_core::permits::Permit;
+use peeklock_core::request::Outcome;
+use peeklock_core::time::TimeSpan;
 use peeklock_link::Role as LinkRole;
-use peeklock_words::amqp::write;
+use peeklock_link::pending::correlation;
+use peeklock_words::amqp::{Scalar, write};
 use percent_encoding::percent_decode_str;
 
-use super::conversation::{Asked, Conversation};
-use super::node::{Inlet, Node, Outlet, Replies, Requests};
+use super::conversation::{ANSWERS, Asked, Conversation, Expect};
+use super::node::{Inlet, Node, Outlet, Replies, Requests, TOKENS_NODE, management_node};
+use super::session::Wanted;
+use super::work::Work;
 use crate::codec::value::{Map, Raw};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
 use crate::link::Answer;
+use crate::message::Assembly;
 use crate::performative::{Attach, Role, SenderSettleMode};
 use crate::terminus::Target;
 
@@ -28,10 +36,25 @@ pub(super) const SENDER_CREDIT: u32 = 1_000;
 pub(super) const REQUEST_CREDIT: u32 = 50;
 /// The property by which a message is sent by way of the link's entity to another (AMQP-96).
 const DESTINATION: &str = "com.microsoft:transfer-destination-address";
-/// The filter that names a session (AMQP-70).
-const SESSION_FILTER: &str = "com.microsoft:session-filter";
-/// The filter of JMS (AMQP-99).
+/// How browsers and durable subscriptions receive (AMQP-99).
 const MODE_COPY: &str = "copy";
+
+/// What is known of a link whose entity is asked before it is answered.
+pub(super) struct Attaching {
+    link: LinkId,
+    entity: Entity,
+    answer: Answer,
+    kind: Kind,
+}
+
+enum Kind {
+    /// The client sends, perhaps by way of the entity to another (AMQP-96).
+    Inlet { destination: Option<Arc<str>> },
+    /// The client receives.
+    Outlet { name: Box<str>, mode: ReceiveMode },
+    /// The client receives from a session.
+    Session { name: Box<str>, mode: ReceiveMode, wanted: Wanted },
+}
 
 impl Conversation {
     pub(super) async fn attach(&mut self, link: LinkId, attach: &Attach) {
@@ -44,7 +67,13 @@ impl Conversation {
     async fn try_attach(&mut self, link: LinkId, attach: &Attach) -> Result<(), AmqpError> {
         let address = match attach.role {
             Role::Sender => match &attach.target {
-                Some(Target::Coordinator(_)) => return Err(not_offered("transactions are")),
+                // The rights are those of what is sent and settled (AMQP-97).
+                Some(Target::Coordinator(_)) => {
+                    self.nodes.insert(link, Node::Coordinator(Assembly::default()));
+                    self.amqp.accept(link, Answer::echo(attach));
+                    self.amqp.grant(link, REQUEST_CREDIT);
+                    return Ok(());
+                }
                 target => target.as_ref().and_then(Target::address),
             },
             Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
@@ -55,20 +84,29 @@ impl Conversation {
             Address::parse(&address).map_err(|rejection| self.refuse(rejection, &address))?;
         match (address, attach.role) {
             (Address::Tokens, Role::Sender) => {
-                self.nodes.insert(link, Node::Requests(Requests::default()));
-                self.amqp.accept(link, Answer::echo(attach));
-                self.amqp.grant(link, REQUEST_CREDIT);
+                self.attach_requests(link, attach, Requests::of_tokens());
                 Ok(())
             }
             (Address::Tokens, Role::Receiver) => {
-                self.nodes.insert(link, Node::Replies(Replies::of(attach)));
-                self.amqp.accept(link, Answer::echo(attach));
+                self.attach_replies(link, attach, TOKENS_NODE.into());
                 Ok(())
             }
             (Address::Entity(address), role) => match (&address.node, role) {
                 (Place::Entity, Role::Sender) => self.attach_inlet(link, attach, &address).await,
                 (Place::Entity, Role::Receiver) => self.attach_outlet(link, attach, &address).await,
-                (Place::Management, _) => Err(not_offered("$management nodes are")),
+                (Place::Management, role) => {
+                    let path = self.managed_path(&address).await?;
+                    match role {
+                        Role::Sender => {
+                            let requests = Requests::of_management(path);
+                            self.attach_requests(link, attach, requests);
+                        }
+                        Role::Receiver => {
+                            self.attach_replies(link, attach, management_node(&path));
+                        }
+                    }
+                    Ok(())
+                }
                 (Place::Rule(_), _) => {
                     Err(self.refuse(Rejection::invalid_operation("a rule has no messages"), ""))
                 }
@@ -76,45 +114,73 @@ impl Conversation {
         }
     }
 
-    /// A client's sender: its entity is found, for who may send.
+    fn attach_requests(&mut self, link: LinkId, attach: &Attach, requests: Requests) {
+        self.nodes.insert(link, Node::Requests(Box::new(requests)));
+        self.amqp.accept(link, Answer::echo(attach));
+        self.amqp.grant(link, REQUEST_CREDIT);
+    }
+
+    fn attach_replies(&mut self, link: LinkId, attach: &Attach, node: Box<str>) {
+        self.nodes.insert(link, Node::Replies(Box::new(Replies::of(attach, node))));
+        self.amqp.accept(link, Answer::echo(attach));
+    }
+
+    /// The path of the entity of a management node, for who has any right on it; what each operation takes is
+    /// asked when it is carried out.
+    async fn managed_path(&mut self, address: &EntityAddress) -> Result<Arc<str>, AmqpError> {
+        let address = EntityAddress { node: Place::Entity, ..address.clone() };
+        let mut refused = None;
+        for action in [Action::Peek, Action::Send, Action::ReadRules] {
+            match self.entity(&address, action).await {
+                Ok(entity) => return Ok(entity.path().into()),
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+        }
+        Err(refused.unwrap_or_else(|| AmqpError::new(condition::INTERNAL_ERROR, "no entity")))
+    }
+
+    /// A client's sender: its entity is found, for who may send, and asked how much it takes at once.
     async fn attach_inlet(
         &mut self,
         link: LinkId,
         attach: &Attach,
         address: &EntityAddress,
     ) -> Result<(), AmqpError> {
-        if attach
-            .properties
-            .as_ref()
-            .is_some_and(|properties| properties.get(DESTINATION).is_some())
-        {
-            return Err(not_offered("sending by way of another entity is"));
-        }
-        let entity = self.entity(address, Action::Send).await?;
+        let property = |name| attach.properties.as_ref().and_then(|map| map.get(name));
+        let destination = match property(DESTINATION).as_ref().map(Raw::scalar) {
+            None | Some(Ok(Scalar::Null)) => None,
+            Some(Ok(Scalar::Text(path) | Scalar::Symbol(path))) => Some(path.to_owned()),
+            Some(_) => {
+                let text = format!("{DESTINATION} is not text");
+                return Err(AmqpError::new(condition::INVALID_FIELD, text));
+            }
+        };
+        let action = if destination.is_some() { Action::SendVia } else { Action::Send };
+        let entity = self.entity(address, action).await?;
         if entity.sub_queue() != SubQueue::Main || entity.kind() == EntityKind::Subscription {
             let text = "messages are sent to queues and topics, and not to this";
             return Err(self.refuse(Rejection::invalid_operation(text), entity.path()));
         }
-        let number = self.number(link);
-        let path: Arc<str> = entity.path().into();
-        let mode = ReceiveMode::PeekLock;
-        self.links.attach(number, entity, path, LinkRole::Sender, mode);
-        self.nodes.insert(link, Node::Inlet(Inlet::new(number)));
-        let bytes_max = self.site.config.message_bytes_max;
-        // As a long: some read no other type (AMQP-37).
-        let batch_max = i64::try_from(bytes_max.get()).unwrap_or(i64::MAX);
-        let batch_max = Raw::encoded(|bytes| {
-            write::fixed(bytes, peeklock_words::amqp::code::LONG, batch_max.to_be_bytes());
-        });
-        let properties = Map::of_symbols([("com.microsoft:max-message-batch-size", batch_max)]);
-        let answer = Answer {
-            message_bytes_max: Some(bytes_max),
-            properties: Some(properties),
-            ..Answer::echo(attach)
+        let destination = match destination {
+            Some(path) => {
+                let path = self.path_of_address(&path)?;
+                let found = self.access_at(&path).transfer_destination(&path, &entity).await;
+                Some(found.map_err(|error| super::error::of(&error))?)
+            }
+            None => None,
         };
-        self.amqp.accept(link, answer);
-        self.amqp.grant(link, SENDER_CREDIT);
+        let (answer, kind) = (Answer::echo(attach), Kind::Inlet { destination });
+        let attaching = Attaching { link, entity, answer, kind };
+        self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())
+    }
+
+    /// The path that an address names, however it is written (AMQP-33).
+    fn path_of_address(&self, address: &str) -> Result<String, AmqpError> {
+        match Address::parse(address).map_err(|rejection| self.refuse(rejection, address))? {
+            Address::Entity(address) => Ok(address.to_string()),
+            Address::Tokens => Err(self.refuse(Rejection::entity_not_found(address), address)),
+        }
     }
 
     /// A client's receiver: answered when its entity has agreed.
@@ -125,31 +191,101 @@ impl Conversation {
         address: &EntityAddress,
     ) -> Result<(), AmqpError> {
         let source = attach.source.as_ref();
-        let filters = source.and_then(|source| source.filter.as_ref());
-        if filters.is_some_and(|filters| filters.get(SESSION_FILTER).is_some()) {
-            return Err(not_offered("sessions are"));
-        }
         if source.and_then(|source| source.distribution_mode.as_deref()) == Some(MODE_COPY) {
             return Err(not_offered("browsers and durable subscriptions are"));
         }
-        // Without its filter it would get what it does not want (AMQP-99).
-        if filters.is_some_and(|filters| filters.entries().next().is_some()) {
-            return Err(not_offered("filters of links are"));
-        }
-        let entity = self.entity(address, Action::Receive).await?;
+        let wanted = Wanted::of(attach)?;
+        let action = if wanted.is_some() { Action::AcceptSession } else { Action::Receive };
+        let entity = self.entity(address, action).await?;
         let mode = match attach.snd_settle_mode {
             Some(SenderSettleMode::Settled) => ReceiveMode::ReceiveAndDelete,
             _ => ReceiveMode::PeekLock,
         };
-        // What this takes is paid for as any command is.
-        let permit = Arc::new(self.budget.acquire(0).await);
+        let (answer, name) = (Answer::echo(attach), attach.name.clone());
+        let kind = match wanted {
+            Some(wanted) => Kind::Session { name, mode, wanted },
+            None => Kind::Outlet { name, mode },
+        };
+        let attaching = Attaching { link, entity, answer, kind };
+        self.when_room(Work::Attach(Box::new(attaching))).await;
+        Ok(())
+    }
+
+    /// Asks the entity of a link; the answer to that is the answer to the client.
+    pub(super) fn open(&mut self, attaching: Attaching, permit: Permit) {
+        let permit = Arc::new(permit);
+        let path: Arc<str> = attaching.entity.path().into();
+        match attaching.kind {
+            Kind::Inlet { .. } => {
+                // What it takes may be known to who sends there, and needs no right of its own.
+                let entity = attaching.entity.as_the_broker();
+                let expect = Expect::Described(Box::new(attaching));
+                let slot = self.links.ask_of(path, 0, Some(permit), expect);
+                self.links.submit_to(&entity, Command::Describe, correlation(slot, 0));
+            }
+            Kind::Outlet { name, mode } => {
+                let Attaching { link, entity, answer, .. } = attaching;
+                let number = self.number(link);
+                self.links.attach(number, entity, path, LinkRole::Receiver, mode);
+                let outlet = Outlet::new(number, name, answer);
+                self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
+                let id = self.ask(Asked::Attach(link));
+                self.links.attach_flow(number, 0, id, permit);
+            }
+            Kind::Session { name, mode, wanted } => {
+                let Attaching { link, entity, answer, .. } = attaching;
+                let number = self.number(link);
+                self.links.attach(number, entity, path, LinkRole::Receiver, mode);
+                let id = self.ask(Asked::Attach(link));
+                let (session, wait) = wanted.question();
+                let wait = if self.deadline.is_some() { TimeSpan::ZERO } else { wait };
+                let mut outlet = Outlet::new(number, name, answer);
+                outlet.wanted = Some(wanted);
+                self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
+                self.links.accept(number, session, wait, 0, id, Some(permit));
+            }
+        }
+    }
+
+    /// An entity has said what it takes: its sender is attached.
+    pub(super) fn described(&mut self, attaching: Attaching, result: Result<Outcome, Rejection>) {
+        let Attaching { link, entity, answer, kind } = attaching;
+        let Kind::Inlet { destination } = kind else { return };
+        let kilobytes = match result {
+            Ok(Outcome::Described(of)) => of.description.max_message_size_in_kilobytes,
+            Ok(Outcome::TopicDescribed(of)) => of.description.max_message_size_in_kilobytes,
+            Ok(_) => {
+                let error = self.refuse(Rejection::internal("unexpected answer"), entity.path());
+                return self.amqp.refuse(link, error);
+            }
+            Err(rejection) => {
+                let error = self.refuse(rejection, entity.path());
+                return self.amqp.refuse(link, error);
+            }
+        };
+        let most = self.site.config.message_bytes_max;
+        let of_entity = NonZero::new(kilobytes.saturating_mul(1 << 10)).unwrap_or(most);
+        let bytes_max = of_entity.min(most);
+        let batch_max = self.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
+        // As a long: some read no other type (AMQP-37).
+        let batch_max = i64::try_from(batch_max).unwrap_or(i64::MAX);
+        let batch_max = Raw::encoded(|bytes| {
+            write::fixed(bytes, peeklock_words::amqp::code::LONG, batch_max.to_be_bytes());
+        });
+        let properties = Map::of_symbols([("com.microsoft:max-message-batch-size", batch_max)]);
+        let answer =
+            Answer { message_bytes_max: Some(bytes_max), properties: Some(properties), ..answer };
+        if !self.amqp.accept(link, answer) {
+            return;
+        }
         let number = self.number(link);
         let path: Arc<str> = entity.path().into();
-        self.links.attach(number, entity, path, LinkRole::Receiver, mode);
-        self.nodes.insert(link, Node::Outlet(Box::new(Outlet::new(number, Answer::echo(attach)))));
-        let id = self.ask(Asked::Attach(link));
-        self.links.attach_flow(number, 0, id, permit);
-        Ok(())
+        self.links.attach(number, entity, path, LinkRole::Sender, ReceiveMode::PeekLock);
+        if let Some(destination) = destination {
+            self.links.send_on(number, destination);
+        }
+        self.nodes.insert(link, Node::Inlet(Inlet::new(number)));
+        self.amqp.grant(link, SENDER_CREDIT);
     }
 
     /// An entity has said whether a receiver may be attached.
@@ -181,12 +317,12 @@ impl Conversation {
     }
 
     /// A number for a link among `Links`.
-    fn number(&mut self, link: LinkId) -> u32 {
+    pub(super) fn number(&mut self, link: LinkId) -> u32 {
         loop {
             self.last_number = self.last_number.wrapping_add(1);
             let is_taken = self.numbers.contains_key(&self.last_number)
                 || self.links.get(self.last_number).is_some();
-            if !is_taken && self.last_number != u32::MAX {
+            if !is_taken && self.last_number < ANSWERS {
                 self.numbers.insert(self.last_number, link);
                 return self.last_number;
             }
@@ -206,10 +342,24 @@ impl Conversation {
                 self.forget(link, inlet.number);
             }
             Some(Node::Requests(requests)) => {
-                self.assembled_bytes -= requests.assembly.len() as u64;
+                self.assembled_bytes -= requests.assembled_bytes();
+                self.waiting_requests -= requests.waiting_count();
+                match requests.manager().and_then(|manager| manager.holder) {
+                    // Locks of what was received by its means outlive it (SET-31).
+                    Some(number) => self.forget(link, number),
+                    None => self.amqp.detach(link, None),
+                }
+            }
+            Some(Node::Coordinator(assembly)) => {
+                self.assembled_bytes -= assembly.len() as u64;
+                self.roll_back_of(link);
                 self.amqp.detach(link, None);
             }
-            Some(Node::Replies(_)) | None => self.amqp.detach(link, None),
+            Some(Node::Replies(replies)) => {
+                self.account.release(replies.held_bytes());
+                self.amqp.detach(link, None);
+            }
+            None => self.amqp.detach(link, None),
         }
     }
 
@@ -221,6 +371,6 @@ impl Conversation {
     }
 }
 
-fn not_offered(what: &str) -> AmqpError {
+pub(super) fn not_offered(what: &str) -> AmqpError {
     AmqpError::new(condition::NOT_IMPLEMENTED, format!("{what} not offered over AMQP yet"))
 }

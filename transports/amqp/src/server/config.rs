@@ -4,8 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use peeklock_tls::Acceptor;
+
 use crate::connection::Config;
-use crate::sasl::mechanism;
+
+/// What is asked of `$cbs` and of management nodes, which may have to hold a batch of messages to schedule.
+const REQUEST_BYTES_MAX: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 
 /// The settings of the AMQP transport.
 #[derive(Clone, Debug)]
@@ -13,6 +17,11 @@ use crate::sasl::mechanism;
 pub struct AmqpConfig {
     /// `amqp.address`: where to listen; loopback unless told otherwise.
     pub address: SocketAddr,
+    /// `amqp.allowed_hosts`: names, besides `localhost` and IP addresses, by which clients over WebSocket may
+    /// address this broker while anonymous access is on (SEC-23).
+    pub allowed_hosts: Vec<String>,
+    /// `amqp.allowed_origins`: origins whose web pages may connect over WebSocket (SEC-23).
+    pub allowed_origins: Vec<String>,
     /// `amqp.workers`: threads that serve connections.
     pub workers: usize,
     /// `amqp.connection_count_max`: connections.
@@ -21,7 +30,7 @@ pub struct AmqpConfig {
     pub link_count_max: usize,
     /// `amqp.unsettled_count_max`: deliveries of one receiver, and of one session, that are not settled.
     pub unsettled_count_max: u32,
-    /// `amqp.message_bytes_max`: the largest message of a client, batches included.
+    /// `limits.message_bytes_max`: the largest message of a client, where its entity allows it (AMQP-34).
     pub message_bytes_max: NonZero<u64>,
     /// `amqp.inbound_bytes_max`: messages that have not arrived whole, all connections together; beyond,
     /// sockets are not read, and the slowest yields.
@@ -34,6 +43,8 @@ pub struct AmqpConfig {
     pub idle_timeout: Duration,
     /// `amqp.write_timeout`: the longest time in which a client takes nothing of what is written.
     pub write_timeout: Duration,
+    /// `tls.enabled`: how connections are made secure; none if they are not.
+    pub tls: Option<Acceptor>,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
 }
@@ -42,16 +53,19 @@ impl Default for AmqpConfig {
     fn default() -> Self {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 5672)),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
             workers: 2,
             connection_count_max: 5_000,
             link_count_max: 256,
             unsettled_count_max: 8_192,
-            message_bytes_max: NonZero::new(1 << 20).unwrap_or(NonZero::<u64>::MIN),
+            message_bytes_max: NonZero::new(100 << 20).unwrap_or(NonZero::<u64>::MIN),
             inbound_bytes_max: 64 << 20,
             outbound_bytes_max: 2 << 20,
             opening_timeout: Duration::from_secs(20),
             idle_timeout: Duration::from_secs(240),
             write_timeout: Duration::from_secs(30),
+            tls: None,
             i_know: false,
         }
     }
@@ -64,16 +78,17 @@ impl AmqpConfig {
         Self { address, ..Self::default() }
     }
 
-    /// What the machine of a connection is told. `EXTERNAL` is for listeners that ask for certificates.
+    /// What the machine of a connection is told.
     pub(super) fn of_connection(&self, container_id: &str) -> Config {
         Config {
             container_id: container_id.into(),
-            mechanisms: vec![mechanism::MSSBCBS, mechanism::PLAIN, mechanism::ANONYMOUS],
+            // JavaScript says nothing of itself when its connection string has a token and no key (AMQP-04).
+            sasl_required: false,
             link_count_max: self.link_count_max,
             idle_time_out: self.idle_timeout,
             opening_max: self.opening_timeout,
             unsettled_max: usize::try_from(self.unsettled_count_max).unwrap_or(usize::MAX),
-            message_bytes_max: self.message_bytes_max,
+            message_bytes_max: REQUEST_BYTES_MAX,
             ..Config::default()
         }
     }

@@ -5,8 +5,6 @@
 //! more is encoded (DESIGN D6).
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,31 +13,58 @@ use bytes::BytesMut;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::{Budget, Permit};
+use peeklock_core::permits::Budget;
+use peeklock_core::request::{Outcome, Released};
 use peeklock_core::time::Timestamp;
+use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker, Entity};
-use peeklock_link::{Account, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Seat};
-use tokio::net::TcpStream;
+use peeklock_link::pending::place;
+use peeklock_link::{
+    Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Seat,
+};
 use tokio::time::Sleep;
 
+use super::attach::Attaching;
 use super::login::Shown;
-use super::node::{Inbound, Node};
+use super::node::{Asker, Asking, Managing, Node, Told};
 use super::site::{Place, Site};
+use super::transaction::{Book, Committed, Joining};
+use super::turn::TICK;
+use super::work::{Acquiring, Work};
 use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::AmqpError;
 use crate::state::DeliveryState;
 
 /// What is remembered of what entities are asked.
 pub(super) enum Expect {
-    /// Messages that a client sends in one delivery; none is told if it was settled.
-    Sent(Option<ReceivedId>),
+    /// Messages that a client sends in one delivery.
+    Sent {
+        /// To be answered; none if it was settled.
+        delivery: Option<ReceivedId>,
+        /// Whether no other that large may arrive meanwhile.
+        is_large: bool,
+    },
     /// What becomes of a delivery.
     Settled {
         token: LockToken,
         /// The delivery and what it is answered, if it is not forgotten.
         answer: Option<(SentId, DeliveryState)>,
     },
+    /// What an entity takes, of which a sender is told before it is attached.
+    Described(Box<Attaching>),
+    /// What a request at a management node has asked.
+    Managed(Box<Managing>),
+    /// What is asked beside the connection for a request at a management node.
+    Apart(Asker),
+    /// Whether an operation would be carried out, for a transaction.
+    Joined(Box<Joining>),
+    /// That a transaction is carried out.
+    Committed(Box<Committed>),
 }
+
+/// The link under whose name answers are brought that stand in no order with deliveries: these may have to wait
+/// for room that the client makes when it is answered.
+pub(super) const ANSWERS: u32 = u32::MAX - 1;
 
 /// What is remembered of what links are asked, by its id.
 pub(super) enum Asked {
@@ -60,20 +85,22 @@ pub(super) struct Sent {
     pub(super) entity: Entity,
     /// When its lock ends, unless it was renewed.
     pub(super) until: Timestamp,
+    /// When the message expires.
+    pub(super) expires_at: Option<Timestamp>,
 }
-
-/// What waits for a permit, and nothing is carried out behind it.
-pub(super) type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
 
 /// The state of a connection.
 pub(super) struct Conversation {
     pub(super) site: Arc<Site>,
     pub(super) broker: Broker,
     _place: Place,
-    pub(super) peer: Option<SocketAddr>,
+    /// What its client has shown before it said anything: where it comes from, its certificate.
+    pub(super) who: Principal,
     /// What counts where no token was put.
     pub(super) access: Access,
     pub(super) shown: Vec<Shown>,
+    /// Whether it has shown a password or a certificate that is good.
+    pub(super) is_known: bool,
 
     pub(super) amqp: Connection,
     pub(super) began: Instant,
@@ -81,10 +108,13 @@ pub(super) struct Conversation {
     /// Room for what has not arrived whole, and how much of messages has.
     pub(super) seat: Seat,
     pub(super) assembled_bytes: u64,
+    /// Room for a large one, and how many large ones are not stored.
+    pub(super) large_seat: Seat,
+    pub(super) large_count: usize,
     pub(super) arriving_since: Option<Instant>,
 
     pub(super) budget: Budget,
-    pub(super) held: Option<Inbound>,
+    pub(super) held: Option<Work>,
     pub(super) acquiring: Option<Acquiring>,
 
     pub(super) links: Links<Broker, Expect>,
@@ -94,39 +124,54 @@ pub(super) struct Conversation {
     pub(super) asked: HashMap<u32, Asked>,
     pub(super) last_asked: u32,
     pub(super) sent: BTreeMap<SentId, Sent>,
+    /// What is asked beside the connection.
+    pub(super) apart: Apart<(usize, Asking)>,
+    /// Requests that wait for credit for their replies.
+    pub(super) waiting_requests: usize,
+    pub(super) book: Book,
 
-    pub(super) mailbox: Arc<Mailbox<()>>,
+    pub(super) mailbox: Arc<Mailbox<Told>>,
     pub(super) arrivals: Arrivals,
     pub(super) account: Account,
     pub(super) wanted_bytes: Option<u64>,
+    /// The number of the large content that it holds, and since when.
+    pub(super) large_since: Option<(u64, Instant)>,
     /// Messages that were received for good and are written nowhere.
     pub(super) lost_count: u64,
 
+    /// Whether something was written that the system may not have yet.
+    pub(super) is_unflushed: bool,
     pub(super) stalled_since: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
+    /// When locks that have ended are looked for next, and the like.
+    pub(super) next_tick: Instant,
+    /// Whether something was read since the clock was last asked.
+    pub(super) has_read: bool,
     pub(super) deadline: Option<Instant>,
     /// How it ended, when it has.
     pub(super) closed: Option<Option<AmqpError>>,
 }
 
 impl Conversation {
-    pub(super) fn new(site: Arc<Site>, stream: &TcpStream) -> Self {
+    pub(super) fn new(site: Arc<Site>, who: Principal) -> Self {
         let broker = site.broker.clone();
-        let peer = stream.peer_addr().ok();
-        let mailbox: Arc<Mailbox<()>> = Arc::default();
+        let mailbox: Arc<Mailbox<Told>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
         let outlet = Arc::clone(&mailbox) as Arc<_>;
         Self {
             _place: site.enter(),
-            peer,
-            access: broker.access(Principal::anonymous().from_peer(peer)),
+            access: broker.access(who.clone()),
             shown: Vec::new(),
+            is_known: false,
             amqp: Connection::new(config.of_connection(&broker.settings().name)),
+            who,
             began: Instant::now(),
             input: BytesMut::new(),
             seat: site.inbound.seat(),
             assembled_bytes: 0,
+            large_seat: site.large_inbound.seat(),
+            large_count: 0,
             arriving_since: None,
             budget: broker.connection_budget(),
             held: None,
@@ -138,13 +183,22 @@ impl Conversation {
             asked: HashMap::new(),
             last_asked: 0,
             sent: BTreeMap::new(),
+            apart: Apart::default(),
+            waiting_requests: 0,
+            book: Book::new(Transactions::new(&broker)),
             mailbox,
             arrivals: Arrivals::default(),
-            account: Account::new(broker.outbound_budget(), 2 * window_bytes),
+            // As much again as deliveries may be, so that replies have room beside those that wait for the client.
+            account: Account::new(broker.outbound_budget(), 2 * window_bytes)
+                .with_large(site.large_outbound.clone()),
             wanted_bytes: None,
+            large_since: None,
             lost_count: 0,
+            is_unflushed: false,
             stalled_since: None,
             timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
+            next_tick: Instant::now() + TICK,
+            has_read: false,
             deadline: None,
             closed: None,
             broker,
@@ -170,6 +224,9 @@ impl Conversation {
     /// Carries out what came, as far as there is room.
     pub(super) async fn carry_out(&mut self) {
         while self.may_ask() {
+            if self.ask_waiting().await || self.commit_answered().await {
+                continue;
+            }
             let now = self.began.elapsed();
             let Some(event) = self.amqp.next_event(&mut self.input, now) else { break };
             self.happened(event).await;
@@ -188,7 +245,7 @@ impl Conversation {
             Event::Credit { link, credit, drain } => self.credited(link, credit, drain),
             Event::Received { link, part } => self.received(link, part).await,
             Event::Settled { delivery, state, settled, .. } => {
-                self.settle(delivery, state, settled);
+                self.settle(delivery, state, settled).await;
             }
             Event::Detached { link, .. } | Event::Failed { link, .. } => self.detach(link),
             Event::Ended { session, .. } => self.end_session(session),
@@ -213,12 +270,15 @@ impl Conversation {
         for mail in arrived {
             match mail {
                 Mail::Released(released) => {
-                    self.arrivals.push(self.links.link_of(&released), released);
+                    let place = self.place_of(&released);
+                    self.arrivals.push(place, released);
                 }
                 Mail::Fetched(fetched) => self.arrivals.fetched(fetched),
-                Mail::Own(()) => {}
+                Mail::Own(told) => self.told(told),
             }
         }
+        // There may be room for its answers again.
+        self.begin_apart();
         self.wanted_bytes = None;
         while self.may_answer() {
             match self.arrivals.next(&mut self.account) {
@@ -233,11 +293,27 @@ impl Conversation {
                 Next::Nothing => break,
             }
         }
+        if self.wanted_bytes.is_none() {
+            // Nothing waits for what room was found for.
+            self.account.release(0);
+        }
         for fetch in self.arrivals.fetches() {
             let mailbox = Arc::clone(&self.mailbox);
             tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
         }
         self.links.hand_over();
+    }
+
+    /// The link whose order something stands in.
+    fn place_of(&mut self, released: &Released) -> u32 {
+        let link = self.links.link_of(released);
+        let Released::Answer { correlation, result } = released else { return link };
+        let brings = matches!(
+            result,
+            Ok(Outcome::Received(_) | Outcome::Peeked(_) | Outcome::SessionState(_))
+        );
+        let is_asked = self.links.asked_mut(place(*correlation).0).is_some();
+        if is_asked && !brings { ANSWERS } else { link }
     }
 
     /// What came of something, for the client; it holds so much of the account.
@@ -258,29 +334,40 @@ impl Conversation {
                     self.drained(link);
                 }
             }
-            LinkEvent::Answer { slot, result, .. } => {
+            LinkEvent::Answer { slot, index, result } => {
+                if let Some((_, _, Expect::Managed(_))) = self.links.asked_mut(slot) {
+                    return self.managed(slot, index, result);
+                }
                 let Some(pending) = self.links.answered(slot) else { return };
-                let (path, number) = (pending.path, pending.link);
+                let path = pending.path;
                 match pending.expect {
-                    Expect::Sent(delivery) => {
+                    Expect::Sent { delivery, is_large } => {
+                        self.large_count -= usize::from(is_large);
                         let result = result.map(|_| ());
-                        self.stored(number, delivery, &path, result);
+                        self.stored(pending.link, delivery, &path, result);
                     }
                     Expect::Settled { token, answer } => {
                         let result = result.map(|_| ());
                         self.settled(token, answer, &path, result);
                     }
+                    Expect::Described(attaching) => self.described(*attaching, result),
+                    Expect::Joined(joining) => self.joined(*joining, &path, result),
+                    Expect::Committed(committed) => self.committed(*committed, &path, result),
+                    Expect::Managed(_) | Expect::Apart(_) => {}
                 }
             }
-            LinkEvent::Nothing
-            | LinkEvent::Delivered { .. }
-            | LinkEvent::Messages { .. }
-            | LinkEvent::Accepted { .. } => {}
+            LinkEvent::Accepted { id, path, result } => {
+                if let Some(Asked::Attach(link)) = self.asked.remove(&id) {
+                    self.session_accepted(link, &path, result);
+                }
+            }
+            LinkEvent::Nothing | LinkEvent::Delivered { .. } | LinkEvent::Messages { .. } => {}
         }
     }
 
     /// Whether something more may be carried out: what waits for a permit goes first, and there is room for
-    /// answers.
+    /// answers. What was delivered and waits for the client's windows is no reason to stop, for it is the
+    /// client that opens them.
     pub(super) fn may_ask(&self) -> bool {
         self.held.is_none()
             && self.closed.is_none()
@@ -289,8 +376,8 @@ impl Conversation {
             && self.may_answer()
     }
 
-    /// Whether there is room for answers: little is here that was not written.
+    /// Whether there is room for answers: little waits to be written.
     pub(super) fn may_answer(&self) -> bool {
-        !self.amqp.is_full() && self.account.held_bytes() < self.site.config.outbound_bytes_max
+        !self.amqp.is_full()
     }
 }

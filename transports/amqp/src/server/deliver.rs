@@ -1,5 +1,6 @@
 //! What entities deliver, as clients are sent it (AMQP-54 to AMQP-57).
 
+use bytes::Bytes;
 use peeklock_core::command::{MessageState, ReceivedMessage};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
@@ -12,21 +13,41 @@ use crate::link::Delivery;
 use crate::message::{Stamps, encode};
 use crate::performative::DeliveryTag;
 
+/// How a message is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// All of it.
+    Whole,
+    /// With the token of its lock beside it, for clients that look for it nowhere else (AMQP-93).
+    WithToken,
+    /// What stands before its body.
+    WithoutBody,
+}
+
 /// A message in pieces; none if it is not here or cannot be read.
-pub(super) fn encoded(message: &ReceivedMessage) -> Option<Vec<bytes::Bytes>> {
+pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Bytes>> {
     let content = Content::parse(message.content.loaded()?.clone()).ok()?;
+    let content = match shown {
+        Shown::Whole | Shown::WithToken => content,
+        Shown::WithoutBody => without_body(&content)?,
+    };
     let overlays = message
         .overlays
         .iter()
         .map(|overlay| Some(Overlay::from_bytes(overlay.loaded()?.clone())))
         .collect::<Option<Vec<_>>>()?;
     let facts = &message.facts;
+    let lock_token = facts.lock.map(|lock| lock.token.0);
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let stamps = Stamps {
         delivery_count: facts.delivery_count,
         time_to_live_ms: facts.time_to_live.and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
         sequence_number: number(facts.sequence.0),
-        enqueued_sequence_number: number(facts.enqueued_sequence.0),
+        // Its own where it was never moved (AMQP-56).
+        enqueued_sequence_number: match facts.enqueued_sequence.0 {
+            0 => number(facts.sequence.0),
+            first => number(first),
+        },
         enqueued_at_ms: facts.enqueued_at.unix_ms(),
         locked_until_ms: facts.lock.map(|lock| lock.until.unix_ms()),
         state: match facts.state {
@@ -36,9 +57,17 @@ pub(super) fn encoded(message: &ReceivedMessage) -> Option<Vec<bytes::Bytes>> {
         },
         scheduled_at_ms: None,
         dead_letter_source: Overlay::source_of(overlays.iter()),
-        lock_token: None,
+        lock_token: lock_token.filter(|_| shown == Shown::WithToken),
     };
     Some(encode(&content, &overlays, &stamps))
+}
+
+/// What stands before the body.
+fn without_body(content: &Content) -> Option<Content> {
+    let sections = content.sections();
+    let left_out = sections.body.len() + sections.footer.len();
+    let whole = content.as_bytes();
+    Content::parse(whole.slice(..whole.len().checked_sub(left_out)?)).ok()
 }
 
 /// A lock token in the byte order of .NET (AMQP-54).
@@ -56,7 +85,7 @@ impl Conversation {
     /// A message came for a link; it holds so much of the account.
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
-        let payload = encoded(&message);
+        let payload = encoded(&message, Shown::Whole);
         let sequence = message.facts.sequence.0.to_be_bytes();
         let tag = match lock {
             Some(lock) => DeliveryTag::new(&tag(lock.token)),
@@ -79,7 +108,8 @@ impl Conversation {
         };
         let delivery = Delivery { tag, settled: lock.is_none(), payload };
         let bytes = u64::from(message.facts.size);
-        outlet.waiting.push_back(Waiting { delivery, lock, bytes, held_bytes });
+        let expires_at = message.facts.expires_at;
+        outlet.waiting.push_back(Waiting { delivery, lock, expires_at, bytes, held_bytes });
     }
 
     /// Sends what waits, as far as credit, windows and the socket allow.
@@ -97,6 +127,8 @@ impl Conversation {
     fn pump_outlet(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         let number = outlet.number;
+        let now = self.broker.now();
+        let of_session = self.links.get(number).is_some_and(|at| at.session().is_some());
         let mut sent_any = false;
         loop {
             if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
@@ -106,7 +138,16 @@ impl Conversation {
                 break;
             }
             let Some(waiting) = outlet.waiting.pop_front() else { break };
-            let Waiting { delivery, lock, bytes, held_bytes } = waiting;
+            let Waiting { delivery, lock, expires_at, bytes, held_bytes } = waiting;
+            if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
+                // It has waited for the client's windows for too long, and is somebody else's to receive.
+                outlet.passed_over();
+                self.account.release(held_bytes);
+                self.links.settled(lock.token);
+                self.links.taken(number, bytes);
+                sent_any = true;
+                continue;
+            }
             let Ok(sent) = self.amqp.send(link, delivery) else { break };
             outlet.held_bytes = held_bytes;
             self.links.taken(number, bytes);
@@ -114,15 +155,16 @@ impl Conversation {
             if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
-                self.sent.insert(sent, Sent { token, number, entity, until });
+                self.sent.insert(sent, Sent { token, number, entity, until, expires_at });
             }
         }
-        if outlet.drained && outlet.waiting.is_empty() {
-            outlet.drained = false;
-            self.amqp.drained(link);
-        }
+        let is_empty = outlet.waiting.is_empty();
         if sent_any {
             self.links.limit(number);
+            self.let_further(link);
+        }
+        if is_empty {
+            self.go_on_draining(link);
         }
     }
 

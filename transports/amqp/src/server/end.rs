@@ -35,6 +35,7 @@ impl Conversation {
         // A message that waits for room is not stored: nobody was promised anything.
         self.acquiring = None;
         self.held = None;
+        self.roll_back_all();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
             if let Node::Outlet(outlet) = node {

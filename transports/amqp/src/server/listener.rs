@@ -9,12 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_tls::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
 use super::config::AmqpConfig;
-use super::conversation::Conversation;
+use super::reception::receive;
 use super::site::Site;
 
 const NAME: &str = "amqp";
@@ -138,7 +139,12 @@ async fn accept(
                 if let Ok(stream) = TcpStream::from_std(stream) {
                     // Answers are written whole; waiting to fill a packet only delays them.
                     stream.set_nodelay(true).ok();
-                    Conversation::new(site, &stream).run(stream).await;
+                    let accepted = Acceptor::accept_on(site.config.tls.as_ref(), stream).await;
+                    // Why it came to nothing was told there.
+                    if let Ok(stream) = accepted {
+                        let who = stream.principal();
+                        receive(site, stream, who).await;
+                    }
                 }
                 drop(place);
             });

@@ -5,6 +5,7 @@ use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::BrokerError;
 
 use super::conversation::Conversation;
+use crate::error::{AmqpError, condition};
 use crate::sasl::{Credentials, Plain};
 
 /// The user whose password is a token.
@@ -33,25 +34,44 @@ impl Conversation {
         let known = match credentials {
             Credentials::Anonymous => true,
             Credentials::Plain(plain) => self.log_in_by(plain).await,
-            // No certificate is asked for.
-            Credentials::External => false,
+            // The listener has verified the certificate, and what that is worth the authorizer says; without one it
+            // is as if nothing was said (AMQ-02).
+            Credentials::External => {
+                self.is_known = self.who.tls.is_some();
+                true
+            }
         };
         if known { self.amqp.admit() } else { self.amqp.deny() }
     }
 
-    /// A token in place of a password is good for the whole connection. Keys of policies are not taken here.
+    /// A policy and its key, or a token in place of both: good for the whole connection.
     async fn log_in_by(&mut self, plain: Plain) -> bool {
-        if &*plain.user != TOKEN_USER {
-            return false;
-        }
-        let access = self.broker.access(self.principal(&plain.password));
-        let is_good = access.allow(Action::End, "").await.is_ok();
+        let Plain { user, password } = plain;
+        let principal = match &*user {
+            TOKEN_USER => self.principal(&password),
+            _ => self.who.clone().with_key(user, password),
+        };
+        let access = self.broker.access(principal);
+        // Who guesses waits for the answer (SEC-26).
+        self.is_known = access.identify().await.is_ok();
         self.access = access;
-        is_good
+        self.is_known
     }
 
     fn principal(&self, token: &str) -> Principal {
-        Principal::anonymous().from_peer(self.peer).with_token(token)
+        self.who.clone().with_token(token)
+    }
+
+    /// Closes a connection that has shown nothing for so long, unless everybody is let in (SEC-16).
+    pub(super) fn close_unknown(&mut self) {
+        let is_known = self.is_known || !self.shown.is_empty() || self.broker.allows_anonymous();
+        let is_late = self.began.elapsed() > self.site.config.opening_timeout;
+        if is_known || !is_late || self.closed.is_some() {
+            return;
+        }
+        let text = "no token was put at $cbs, and no key shown by SASL PLAIN, in time";
+        let error = AmqpError::new(condition::UNAUTHORIZED_ACCESS, text);
+        self.amqp.close(Some(error), self.began.elapsed());
     }
 
     /// Takes a token for a path and what is under it. A newer one takes the place of the one before, under the

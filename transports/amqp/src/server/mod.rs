@@ -2,17 +2,16 @@
 //! broker.
 //!
 //! ```text
-//!   socket ─► conversation ─► Connection ─► Event ─► login, attach, node/*, settle ─► Links ─► entities
-//!   socket ◄─ conversation ◄─ Connection ◄─ deliver, settle, node/*  ◄─ Arrivals ◄─ Mailbox ◄────┘
+//!   socket ─► reception ─► conversation ─► Connection ─► Event ─► login, attach, node/*, settle ─► Links ─► entities
+//!               websocket       │
+//!   socket ◄──────────── conversation ◄─ Connection ◄─ deliver, settle, node/*  ◄─ Arrivals ◄─ Mailbox ◄────┘
 //! ```
 //!
-//! [`AmqpTransport`] listens; each connection is one conversation, in one task of one thread. `node` has one
+//! [`AmqpTransport`] listens, for AMQP and for AMQP over WebSocket; each connection is one conversation, in one task of one thread. `node` has one
 //! file for each kind of thing that a link can be attached to. Links, credit and locks are kept
 //! by `peeklock-link`, as for the other transports with links.
 //!
-//! Served so far: SASL, `$cbs`, sending, receiving under lock and receiving for good, settling.
-//! Refused with `amqp:not-implemented`: sessions, `$management`, transactions, sending by way of another
-//! entity.
+//! Refused with `amqp:not-implemented`: browsers, durable subscriptions, filters beside that for a session.
 
 mod attach;
 mod config;
@@ -23,9 +22,15 @@ mod error;
 mod listener;
 mod login;
 mod node;
+mod reception;
+mod session;
 mod settle;
 mod site;
+mod socket;
+mod transaction;
 mod turn;
+mod websocket;
+mod work;
 
 pub use self::config::AmqpConfig;
 pub use self::listener::AmqpTransport;

@@ -1,16 +1,23 @@
 //! Settling (AMQP-60 to AMQP-69).
 
+use std::sync::Arc;
+
 use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Overlay, Value};
+use peeklock_core::permits::Permit;
+use peeklock_core::time::Timestamp;
+use peeklock_core::transaction::TransactionId;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::Scalar;
 
 use super::conversation::{Conversation, Expect, Sent};
+use super::transaction::{Book, Part};
+use super::work::Work;
 use crate::codec::value::Map;
-use crate::connection::SentId;
+use crate::connection::{SentId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::state::{DeliveryState, Modified, Outcome, Rejected};
 
@@ -18,20 +25,37 @@ use crate::state::{DeliveryState, Modified, Outcome, Rejected};
 const REASON: &str = "DeadLetterReason";
 const DESCRIPTION: &str = "DeadLetterErrorDescription";
 
+/// What is to become of a delivery.
+pub(super) struct Settling {
+    sent: Sent,
+    /// In which it was sent.
+    session: SessionId,
+    settlement: Settlement,
+    /// Of which it is to be a part.
+    transaction: Option<TransactionId>,
+    /// What the client is answered, if it has not forgotten the delivery.
+    answer: Option<(SentId, Outcome)>,
+}
+
+impl Settling {
+    /// The bytes of the properties that it sets.
+    pub(super) fn bytes(&self) -> u64 {
+        self.settlement.bytes()
+    }
+}
+
 impl Conversation {
     /// A client says what is to become of a delivery.
-    pub(super) fn settle(&mut self, id: SentId, state: Option<DeliveryState>, settled: bool) {
+    pub(super) async fn settle(&mut self, id: SentId, state: Option<DeliveryState>, settled: bool) {
         let Some(sent) = self.sent.get(&id) else {
-            // It was received for good.
-            return self.amqp.answer(id, state.unwrap_or_else(DeliveryState::accepted));
+            // It is being settled already, and the answer to that answers this (AMQP-68).
+            return;
         };
-        let outcome = match state {
-            Some(DeliveryState::Outcome(outcome)) => outcome,
-            Some(DeliveryState::Transactional(_)) => {
-                let text =
-                    "there is no such transaction: transactions are not offered over AMQP yet";
-                let error = AmqpError::new("amqp:transaction:unknown-id", text);
-                return self.amqp.answer(id, DeliveryState::rejected(error));
+        let (transaction, outcome) = match state {
+            Some(DeliveryState::Outcome(outcome)) => (None, outcome),
+            Some(DeliveryState::Transactional(state)) => {
+                let outcome = state.outcome.unwrap_or(Outcome::Accepted);
+                (Some(Book::id(&state.txn_id)), outcome)
             }
             Some(DeliveryState::Received(_)) | None => {
                 // The client has forgotten it; its lock runs on (AMQP-65).
@@ -45,20 +69,48 @@ impl Conversation {
         let settlement = match settlement(&outcome, limits) {
             Ok(settlement) => settlement,
             Err(rejection) => {
+                if let (true, Some(transaction)) = (settled, transaction) {
+                    // Nobody hears of it: the transaction does nothing.
+                    let Some(sent) = self.sent.remove(&id) else { return };
+                    let path = sent.entity.path().to_owned();
+                    let of = Part::Settled { sent, answer: None };
+                    return self.not_joined(transaction, of, rejection, &path);
+                }
                 let error = self.refuse(rejection, sent.entity.path());
                 return self.amqp.answer(id, DeliveryState::rejected(error));
             }
         };
-        let Some(Sent { token, number, entity, .. }) = self.sent.remove(&id) else { return };
+        let Some(sent) = self.sent.remove(&id) else { return };
+        let is_dropped = settled
+            && matches!(settlement, Settlement::Defer { .. })
+            && sent.expires_at.is_some_and(|at| at <= self.broker.now());
+        // Some clients drop so what has expired in their hands: it ends as what expires does (AMQP-60).
+        let settlement = if is_dropped { Settlement::Release } else { settlement };
         let answer = (!settled).then(|| (id, same_kind(outcome)));
-        let command = Command::Settle { token, settlement };
+        let session = id.session();
+        let settling = Settling { sent, session, settlement, transaction, answer };
+        self.when_room(Work::Settle(settling)).await;
+    }
+
+    /// Tells the entity of a delivery what is to become of it.
+    pub(super) async fn settle_now(&mut self, settling: Settling, permit: Permit) {
+        let Settling { sent, session, settlement, transaction, answer } = settling;
+        let command = Command::Settle { token: sent.token, settlement };
+        if let Some(transaction) = transaction {
+            let entity = sent.entity.clone();
+            let of = Part::Settled { sent, answer };
+            return self.join(transaction, session, &entity, command, of, permit).await;
+        }
+        let Sent { token, number, entity, .. } = sent;
+        let answer = answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome)));
+        let permit = Some(Arc::new(permit));
         let is_open = self.links.get(number).is_some_and(|link| link.is_open());
         if is_open {
-            let slot = self.links.ask(number, 0, None, Expect::Settled { token, answer });
+            let slot = self.links.ask(number, 0, permit, Expect::Settled { token, answer });
             self.links.submit(number, command, correlation(slot, 0));
         } else {
             let path = entity.path().into();
-            let slot = self.links.ask_of(path, 0, None, Expect::Settled { token, answer });
+            let slot = self.links.ask_of(path, 0, permit, Expect::Settled { token, answer });
             self.links.submit_to(&entity, command, correlation(slot, 0));
         }
     }
@@ -71,16 +123,44 @@ impl Conversation {
         path: &str,
         result: Result<(), Rejection>,
     ) {
-        if let Some(held) = self.links.settled(token) {
-            // There may be room for more.
-            self.links.limit(held.link);
-        }
+        self.lock_over(token);
         let Some((id, state)) = answer else { return };
         let state = match result {
             Ok(()) => state,
             Err(rejection) => DeliveryState::rejected(self.refuse(rejection, path)),
         };
         self.amqp.answer(id, state);
+    }
+
+    /// A lock is over: there may be room for more deliveries.
+    fn lock_over(&mut self, token: LockToken) {
+        if let Some(held) = self.links.settled(token) {
+            self.links.limit(held.link);
+        }
+    }
+
+    /// A delivery was settled by the token of its lock; its client may forget it.
+    pub(super) fn lock_settled(&mut self, token: LockToken) {
+        self.lock_over(token);
+        let sent = self.sent.iter().find(|(_, sent)| sent.token == token);
+        if let Some(id) = sent.map(|(id, _)| *id) {
+            self.sent.remove(&id);
+            self.amqp.forget_delivery(id);
+        }
+    }
+
+    /// A lock was prolonged.
+    pub(super) fn lock_renewed(&mut self, token: LockToken, until: Timestamp) {
+        self.links.unsettled.renewed(token, until);
+        if let Some(sent) = self.sent.values_mut().find(|sent| sent.token == token) {
+            sent.until = until;
+        }
+    }
+
+    /// When a lock ends, as far as that is known here.
+    pub(super) fn lock_end(&self, token: LockToken) -> Timestamp {
+        let sent = self.sent.values().find(|sent| sent.token == token);
+        sent.map_or_else(|| self.broker.now(), |sent| sent.until)
     }
 
     /// Forgets deliveries whose locks have ended, so that there is room for others.
@@ -103,14 +183,14 @@ impl Conversation {
 }
 
 /// The answer to a success: of the kind that the client has said (AMQP-60), and without error (AMQP-61).
-fn same_kind(outcome: Outcome) -> DeliveryState {
-    DeliveryState::Outcome(match outcome {
+fn same_kind(outcome: Outcome) -> Outcome {
+    match outcome {
         Outcome::Rejected(_) => Outcome::Rejected(Rejected { error: None }),
         Outcome::Modified(modified) => {
             Outcome::Modified(Modified { message_annotations: None, ..modified })
         }
         other => other,
-    })
+    }
 }
 
 /// An outcome in the broker's words.
@@ -156,7 +236,7 @@ fn text(info: Option<&Map>, name: &str) -> Option<String> {
 }
 
 /// Properties to change (AMQP-63).
-fn properties(map: Option<&Map>) -> Result<Vec<(String, Value)>, Rejection> {
+pub(super) fn properties(map: Option<&Map>) -> Result<Vec<(String, Value)>, Rejection> {
     let mut changes = Vec::new();
     for (key, value) in map.into_iter().flat_map(Map::entries) {
         let Ok(Scalar::Text(key) | Scalar::Symbol(key)) = key.scalar() else {

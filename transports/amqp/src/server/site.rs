@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
+use peeklock_core::permits::Budget;
 use peeklock_link::Pool;
 use tokio::sync::watch;
 
@@ -15,6 +16,10 @@ pub(super) struct Site {
     pub(super) config: AmqpConfig,
     /// What has not arrived whole.
     pub(super) inbound: Arc<Pool>,
+    /// The one content that is large and has not arrived whole, or is not stored.
+    pub(super) large_inbound: Arc<Pool>,
+    /// The one content that is large and was not sent whole.
+    pub(super) large_outbound: Budget,
     count: watch::Sender<usize>,
     stopping: watch::Sender<Option<Duration>>,
 }
@@ -27,6 +32,8 @@ impl Site {
         Self {
             broker,
             inbound: Pool::new(config.inbound_bytes_max),
+            large_inbound: Pool::new(1),
+            large_outbound: Budget::new(1),
             config,
             count: watch::Sender::new(0),
             stopping: watch::Sender::new(None),

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::Permit;
-use peeklock_link::Room;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::net::TcpStream;
+use peeklock_link::{LARGE_BYTES, Room};
+use tokio::io::{AsyncWriteExt as _, ReadBuf};
 
 use super::conversation::Conversation;
+use super::node::Node;
+use super::socket::Socket;
 use crate::error::{AmqpError, condition};
 
 /// What is read at once from a socket.
@@ -23,7 +24,11 @@ const FREE_BYTES: u64 = 32 << 10;
 /// How much of that room is taken at once.
 const STEP_BYTES: u64 = 64 << 10;
 /// How often locks that have ended are looked for, and whether the client takes what is written.
-const TICK: Duration = Duration::from_secs(5);
+pub(super) const TICK: Duration = Duration::from_secs(5);
+/// How long the end of a socket may take that is not just dropped.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// A large message is taken at no less than so many bytes a second, in the long run.
+const PACE_BYTES: u64 = 64 << 10;
 /// Pieces that are written at once.
 const PIECES_MAX: usize = 64;
 
@@ -39,10 +44,12 @@ enum Turn {
 }
 
 impl Conversation {
-    /// Serves a socket to its end.
-    pub(super) async fn run(mut self, mut stream: TcpStream) {
+    /// Serves a socket to its end; of which this was read already.
+    pub(super) async fn run<S: Socket>(mut self, mut stream: S, first: &[u8]) {
+        self.input.extend_from_slice(first);
         let mut stopping = self.site.stopping();
         let mut is_stopping = false;
+        let mut is_told = false;
         let mut buffer = vec![0; READ_BYTES];
         let end = loop {
             self.carry_out().await;
@@ -80,35 +87,43 @@ impl Conversation {
                     };
                 }
                 Turn::Read(Ok(count)) => {
+                    self.has_read = true;
                     self.input.extend_from_slice(buffer.get(..count).unwrap_or_default());
                 }
                 Turn::Wrote(Ok(())) | Turn::Mail => {}
                 Turn::Room(permit) => {
                     self.acquiring = None;
-                    if let Some(inbound) = self.held.take() {
-                        self.send(inbound, permit);
+                    if let Some(work) = self.held.take() {
+                        self.work(work, permit).await;
                     }
                 }
                 Turn::Yield => self.give_up("messages arrive slowly, and others wait"),
                 Turn::Tick => {
+                    self.has_read = false;
+                    self.next_tick = Instant::now() + TICK;
                     if self.is_late() {
                         break if is_stopping { LinkEnd::ByBroker } else { LinkEnd::Broken };
                     }
+                    self.close_unknown();
                     self.amqp.tick(self.began.elapsed());
                     self.forget_ended();
+                    self.expire_transactions();
                 }
                 Turn::Stop(grace) => {
                     is_stopping = true;
                     self.begin_stop(grace);
                 }
             }
-            if is_stopping && self.may_end() {
+            if is_stopping && !is_told && self.may_end() {
+                is_told = true;
                 let text = "the broker is being stopped";
                 let error = AmqpError::new(condition::CONNECTION_FORCED, text);
                 self.amqp.close(Some(error), self.began.elapsed());
             }
         };
         self.end(end).await;
+        // TLS and WebSocket have an end of their own; who does not take it is not waited for.
+        let _ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
     }
 
     /// Closes the connection for want of room.
@@ -117,17 +132,28 @@ impl Conversation {
         self.amqp.close(Some(error.clone()), self.began.elapsed());
         self.closed = Some(Some(error));
         self.input.clear();
+        for node in self.nodes.values_mut() {
+            node.forget_arriving();
+        }
+        self.assembled_bytes = 0;
+        self.waiting_requests = 0;
         self.seat.give_back();
+        self.large_seat.give_back();
     }
 
-    fn poll_turn(
+    fn poll_turn<S: Socket>(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         buffer: &mut [u8],
         context: &mut Context<'_>,
     ) -> Poll<Turn> {
         if let Poll::Ready(wrote) = self.poll_write(stream, context) {
             return Poll::Ready(Turn::Wrote(wrote));
+        }
+        // A socket that always has bytes does not hold the clock up. Otherwise what is there goes first: it may be
+        // the sign of life that the clock asks for.
+        if self.has_read && self.timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Turn::Tick);
         }
         if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
@@ -139,7 +165,7 @@ impl Conversation {
         }
         // What is here and was not carried out goes first.
         if self.may_ask() {
-            match self.poll_room(context) {
+            match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
                     let mut read = ReadBuf::new(buffer);
                     if let Poll::Ready(done) = Pin::new(&mut *stream).poll_read(context, &mut read)
@@ -154,15 +180,14 @@ impl Conversation {
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
     }
 
-    fn poll_write(
+    fn poll_write<S: Socket>(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let output = self.amqp.output(self.began.elapsed());
         if !output.has_remaining() {
-            self.stalled_since = None;
-            return Poll::Pending;
+            return self.poll_flush(stream, context);
         }
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let count = output.chunks_vectored(&mut pieces);
@@ -170,6 +195,7 @@ impl Conversation {
         match Pin::new(stream).poll_write_vectored(context, pieces) {
             Poll::Ready(Ok(written)) => {
                 output.advance(written);
+                self.is_unflushed = true;
                 self.stalled_since = None;
                 Poll::Ready(Ok(()))
             }
@@ -179,6 +205,26 @@ impl Conversation {
                 Poll::Pending
             }
         }
+    }
+
+    /// What was written last may wait in a layer above the socket.
+    fn poll_flush<S: Socket>(
+        &mut self,
+        stream: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_unflushed {
+            match Pin::new(stream).poll_flush(context) {
+                Poll::Ready(Ok(())) => self.is_unflushed = false,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.stalled_since.get_or_insert_with(Instant::now);
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.stalled_since = None;
+        Poll::Pending
     }
 
     /// Whether there is something to be told, or to be made ready to be.
@@ -194,8 +240,18 @@ impl Conversation {
     }
 
     /// Whether more may be read: there is room for what has not arrived whole. False if it is to be given up.
-    fn poll_room(&mut self, context: &Context<'_>) -> Poll<bool> {
-        let unfinished = self.assembled_bytes.saturating_add(self.input.len() as u64);
+    fn poll_room(&mut self, withheld_bytes: u64, context: &Context<'_>) -> Poll<bool> {
+        let read = withheld_bytes.saturating_add(self.input.len() as u64);
+        let mut unfinished = self.assembled_bytes.saturating_add(read);
+        let largest = self.largest_bytes();
+        let is_large = largest > LARGE_BYTES;
+        if !is_large && self.large_seat.held_bytes() > 0 {
+            match self.large_count {
+                0 if self.held.is_none() => self.large_seat.give_back(),
+                // Its client has done what it can.
+                _ => self.large_seat.rest(),
+            }
+        }
         if unfinished <= FREE_BYTES {
             self.arriving_since = None;
             if self.seat.held_bytes() > 0 {
@@ -205,6 +261,20 @@ impl Conversation {
         }
         let now = Instant::now();
         let began = *self.arriving_since.get_or_insert(now);
+        if is_large {
+            if self.large_seat.held_bytes() == 0 {
+                match self.large_seat.take(1, began, unfinished, now, context) {
+                    Room::Granted => {}
+                    Room::Yield => return Poll::Ready(false),
+                    Room::Later(_) => return Poll::Pending,
+                }
+            }
+            if self.large_seat.must_yield(unfinished, context) {
+                return Poll::Ready(false);
+            }
+            // One that large has the rest of its room to itself; what else there is has not.
+            unfinished -= largest - LARGE_BYTES;
+        }
         while unfinished > FREE_BYTES.saturating_add(self.seat.held_bytes()) {
             match self.seat.take(STEP_BYTES, began, unfinished, now, context) {
                 Room::Granted => {}
@@ -215,18 +285,39 @@ impl Conversation {
         Poll::Ready(!self.seat.must_yield(unfinished, context))
     }
 
+    /// What is here of the largest message of those that have not arrived whole.
+    fn largest_bytes(&self) -> u64 {
+        if self.assembled_bytes <= LARGE_BYTES {
+            // None is larger than all of them.
+            return self.assembled_bytes;
+        }
+        self.nodes.values().map(Node::assembling_bytes).max().unwrap_or(0)
+    }
+
     /// Has the clock ask when something is due.
     fn set_timer(&mut self) {
         let now = Instant::now();
-        let due =
-            [self.amqp.deadline().map(|due| self.began + due), self.deadline, Some(now + TICK)];
-        let due = due.into_iter().flatten().min().unwrap_or(now + TICK);
+        let of_amqp = self.amqp.deadline().map(|due| self.began + due);
+        // One that is past was asked about, and nothing comes of asking again.
+        let of_stop = self.deadline.filter(|due| *due > now);
+        let due = [of_amqp, of_stop].into_iter().flatten().fold(self.next_tick, Instant::min);
         self.timer.as_mut().reset(due.into());
     }
 
     /// Whether the client takes nothing of what is written.
-    fn is_late(&self) -> bool {
+    fn is_late(&mut self) -> bool {
         let patience = self.site.config.write_timeout;
+        let large = self.account.large();
+        if large != self.large_since.map(|(number, _)| number) {
+            self.large_since = large.map(|number| (number, Instant::now()));
+        }
+        if let Some((_, since)) = self.large_since {
+            let most = Duration::from_secs(self.account.held_bytes() / PACE_BYTES);
+            if since.elapsed() > patience.saturating_add(most) {
+                tracing::warn!("a client takes a large message slowly, for which others wait");
+                return true;
+            }
+        }
         self.stalled_since.is_some_and(|since| since.elapsed() > patience)
     }
 }

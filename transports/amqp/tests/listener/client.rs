@@ -1,5 +1,6 @@
 //! A client that says what a test wants, and hears what is answered.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
@@ -11,16 +12,29 @@ use peeklock_amqp::performative::{
 use peeklock_amqp::state::DeliveryState;
 use peeklock_amqp::terminus::{Source, Target};
 use peeklock_core::message::{Content, Message};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
 const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
 
+/// Bytes both ways.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 pub struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     heard: BytesMut,
     next_delivery: u32,
+    /// The session that it speaks in.
+    channel: u16,
+    /// How much of a message it puts into a frame.
+    pub frame_bytes: usize,
+    /// What was heard while something else was awaited.
+    put_aside: VecDeque<(Performative, Bytes)>,
+    /// What is to be written with what is said next.
+    held_back: Option<Vec<u8>>,
 }
 
 /// A `sasl-init`.
@@ -46,7 +60,24 @@ impl Client {
     /// Logs in; the code of the outcome comes with it.
     pub async fn log_in(address: SocketAddr, mechanism: &str, response: &[u8]) -> (Self, u8) {
         let stream = TcpStream::connect(address).await.unwrap();
-        let mut client = Self { stream, heard: BytesMut::new(), next_delivery: 0 };
+        Self::log_in_over(Box::new(stream), mechanism, response).await
+    }
+
+    /// The same over something else than a socket.
+    pub async fn log_in_over(
+        stream: Box<dyn Stream>,
+        mechanism: &str,
+        response: &[u8],
+    ) -> (Self, u8) {
+        let mut client = Self {
+            stream,
+            heard: BytesMut::new(),
+            next_delivery: 0,
+            channel: 0,
+            frame_bytes: 60_000,
+            put_aside: VecDeque::new(),
+            held_back: None,
+        };
         client.stream.write_all(SASL).await.unwrap();
         client.stream.write_all(&init(mechanism, response)).await.unwrap();
         assert_eq!(client.bytes(8).await, SASL);
@@ -67,15 +98,45 @@ impl Client {
         client
     }
 
+    /// A client that takes frames of at most so many bytes, and so many of them.
+    pub async fn open_with(address: SocketAddr, open: Open, incoming_window: u32) -> Self {
+        let (mut client, code) = Self::log_in(address, "ANONYMOUS", b"").await;
+        assert_eq!(code, 0);
+        client.begin_with(open, incoming_window).await;
+        client
+    }
+
     pub async fn begin(&mut self) {
+        self.begin_with(Open::default(), 1_000).await;
+    }
+
+    async fn begin_with(&mut self, open: Open, incoming_window: u32) {
         self.stream.write_all(AMQP).await.unwrap();
-        let open = Open { container_id: "client".into(), ..Open::default() };
+        let open = Open { container_id: "client".into(), ..open };
         self.say(&Performative::Open(Box::new(open))).await;
-        let begin = Begin { incoming_window: 1_000, outgoing_window: 1_000, ..Begin::default() };
+        let begin = Begin { incoming_window, outgoing_window: 1_000, ..Begin::default() };
         self.say(&Performative::Begin(Box::new(begin))).await;
         assert_eq!(self.bytes(8).await, AMQP);
         assert!(matches!(self.hear().await, (Performative::Open(_), _)));
         assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
+    }
+
+    /// Begins another session, in which it speaks from now on.
+    pub async fn begin_on(&mut self, channel: u16) {
+        self.channel = channel;
+        let begin = Begin { incoming_window: 1_000, outgoing_window: 1_000, ..Begin::default() };
+        self.say(&Performative::Begin(Box::new(begin))).await;
+        assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
+    }
+
+    /// Numbers its deliveries from 0 on again, as a session does that was just begun.
+    pub const fn restart_deliveries(&mut self) {
+        self.next_delivery = 0;
+    }
+
+    /// Speaks in a session that was begun.
+    pub const fn on(&mut self, channel: u16) {
+        self.channel = channel;
     }
 
     async fn bytes(&mut self, count: usize) -> Vec<u8> {
@@ -109,11 +170,38 @@ impl Client {
         let mut body = Vec::new();
         performative.write(&mut body);
         body.extend_from_slice(payload);
-        self.stream.write_all(&frame(0, 0, &body)).await.unwrap();
+        let frame = frame(0, self.channel, &body);
+        match &mut self.held_back {
+            Some(held_back) => held_back.extend(frame),
+            None => self.stream.write_all(&frame).await.unwrap(),
+        }
+    }
+
+    /// Holds back what is said from now on, so that it is read at once.
+    pub fn hold_back(&mut self) {
+        self.held_back = Some(Vec::new());
+    }
+
+    /// Writes what was held back.
+    pub async fn let_go(&mut self) {
+        let held_back = self.held_back.take().unwrap();
+        self.stream.write_all(&held_back).await.unwrap();
     }
 
     /// What the broker says next; empty frames are left out.
     pub async fn hear(&mut self) -> (Performative, Bytes) {
+        if let Some(heard) = self.put_aside.pop_front() {
+            return heard;
+        }
+        self.listen().await
+    }
+
+    /// The body of the next frame, which may be empty; none if the connection is closed.
+    pub async fn any_frame(&mut self) -> Option<Bytes> {
+        self.frame().await
+    }
+
+    async fn listen(&mut self) -> (Performative, Bytes) {
         loop {
             let body = self.frame().await.expect("the connection is closed");
             if !body.is_empty() {
@@ -124,15 +212,11 @@ impl Client {
 
     /// Attaches a sender and takes its credit; the error of its refusal.
     pub async fn sender(&mut self, handle: u32, address: &str) -> Result<(), String> {
-        let attach = Attach {
-            name: format!("s{handle}").into(),
-            handle,
-            role: Role::Sender,
-            source: Some(Source::at("client")),
-            target: Some(Target::at(address)),
-            initial_delivery_count: Some(0),
-            ..Attach::default()
-        };
+        self.attach_sender(Self::sender_of(handle, address)).await.map(drop)
+    }
+
+    /// Attaches a sender and takes its credit; the answer, or the error of its refusal.
+    pub async fn attach_sender(&mut self, attach: Attach) -> Result<Box<Attach>, String> {
         self.say(&Performative::Attach(Box::new(attach))).await;
         let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
         if answer.target.is_none() {
@@ -140,7 +224,7 @@ impl Client {
         }
         let (Performative::Flow(flow), _) = self.hear().await else { panic!() };
         assert!(flow.link_credit > Some(0));
-        Ok(())
+        Ok(answer)
     }
 
     /// Attaches a receiver without credit; the error of its refusal.
@@ -150,7 +234,12 @@ impl Client {
         address: &str,
         mode: SenderSettleMode,
     ) -> Result<(), String> {
-        let attach = Attach {
+        self.attach_receiver(Self::receiver_of(handle, address, mode)).await.map(drop)
+    }
+
+    /// What attaches a receiver.
+    pub fn receiver_of(handle: u32, address: &str, mode: SenderSettleMode) -> Attach {
+        Attach {
             name: format!("r{handle}").into(),
             handle,
             role: Role::Receiver,
@@ -159,13 +248,30 @@ impl Client {
             source: Some(Source::at(address)),
             target: Some(Target::at("client")),
             ..Attach::default()
-        };
+        }
+    }
+
+    /// What attaches a sender.
+    pub fn sender_of(handle: u32, address: &str) -> Attach {
+        Attach {
+            name: format!("s{handle}").into(),
+            handle,
+            role: Role::Sender,
+            source: Some(Source::at("client")),
+            target: Some(Target::at(address)),
+            initial_delivery_count: Some(0),
+            ..Attach::default()
+        }
+    }
+
+    /// Attaches a receiver; the answer, or the error of its refusal.
+    pub async fn attach_receiver(&mut self, attach: Attach) -> Result<Box<Attach>, String> {
         self.say(&Performative::Attach(Box::new(attach))).await;
         let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
         if answer.source.is_none() {
             return Err(self.detached().await);
         }
-        Ok(())
+        Ok(answer)
     }
 
     /// The condition with which a link is detached.
@@ -182,10 +288,34 @@ impl Client {
         assert_eq!(self.detached().await, "");
     }
 
+    /// Says that it takes so many more frames behind those that it has got.
+    pub async fn window(&mut self, next_incoming_id: u32, incoming_window: u32) {
+        let flow = Flow {
+            next_incoming_id: Some(next_incoming_id),
+            incoming_window,
+            next_outgoing_id: 0,
+            outgoing_window: 1_000,
+            ..Flow::default()
+        };
+        self.say(&Performative::Flow(flow)).await;
+    }
+
     pub async fn credit(&mut self, handle: u32, delivery_count: u32, credit: u32, drain: bool) {
+        self.credit_within(handle, delivery_count, credit, drain, 1_000).await;
+    }
+
+    /// The same, with so much room for frames behind none.
+    pub async fn credit_within(
+        &mut self,
+        handle: u32,
+        delivery_count: u32,
+        credit: u32,
+        drain: bool,
+        incoming_window: u32,
+    ) {
         let flow = Flow {
             next_incoming_id: Some(0),
-            incoming_window: 1_000,
+            incoming_window,
             next_outgoing_id: 0,
             outgoing_window: 1_000,
             handle: Some(handle),
@@ -197,11 +327,23 @@ impl Client {
         self.say(&Performative::Flow(flow)).await;
     }
 
-    /// Sends bytes as one delivery, in frames of at most so many bytes.
+    /// Sends bytes as one delivery.
     pub async fn send(&mut self, handle: u32, format: u32, settled: bool, bytes: &[u8]) {
+        self.send_in(handle, format, settled, None, bytes).await;
+    }
+
+    /// The same in a transaction.
+    pub async fn send_in(
+        &mut self,
+        handle: u32,
+        format: u32,
+        settled: bool,
+        state: Option<DeliveryState>,
+        bytes: &[u8],
+    ) {
         let id = self.next_delivery;
         self.next_delivery += 1;
-        let mut parts = bytes.chunks(60_000).peekable();
+        let mut parts = bytes.chunks(self.frame_bytes).peekable();
         let mut first = true;
         while let Some(part) = parts.next() {
             let transfer = Transfer {
@@ -210,12 +352,30 @@ impl Client {
                 delivery_tag: first.then(|| DeliveryTag::new(&id.to_be_bytes()).unwrap()),
                 message_format: first.then_some(format),
                 settled: Some(settled),
+                state: state.clone().filter(|_| first),
                 more: parts.peek().is_some(),
                 ..Transfer::default()
             };
             self.say_with(&Performative::Transfer(transfer), part).await;
             first = false;
         }
+    }
+
+    /// Begins a delivery, and aborts it.
+    pub async fn abort(&mut self, handle: u32, state: Option<DeliveryState>) {
+        let id = self.next_delivery;
+        self.next_delivery += 1;
+        let begun = Transfer {
+            handle,
+            delivery_id: Some(id),
+            delivery_tag: DeliveryTag::new(&id.to_be_bytes()),
+            state,
+            more: true,
+            ..Transfer::default()
+        };
+        self.say_with(&Performative::Transfer(begun), b"x").await;
+        let aborted = Transfer { handle, aborted: true, ..Transfer::default() };
+        self.say(&Performative::Transfer(aborted)).await;
     }
 
     /// What became of a delivery of ours.
@@ -255,6 +415,28 @@ impl Client {
             batchable: false,
         };
         self.say(&Performative::Disposition(disposition)).await;
+        self.outcome_of(id).await
+    }
+
+    /// Says what is to become of a delivery, and does not want to know more of it.
+    pub async fn settle_for_good(&mut self, id: u32, state: DeliveryState) {
+        self.say_of(id, state, true).await;
+    }
+
+    /// Says something of a delivery.
+    pub async fn say_of(&mut self, id: u32, state: DeliveryState, settled: bool) {
+        let disposition = Disposition {
+            role: Role::Receiver,
+            first: id,
+            last: None,
+            settled,
+            state: Some(state),
+            batchable: false,
+        };
+        self.say(&Performative::Disposition(disposition)).await;
+    }
+
+    async fn outcome_of(&mut self, id: u32) -> DeliveryState {
         let (answered, state) = self.disposed().await;
         assert_eq!(answered, id);
         state

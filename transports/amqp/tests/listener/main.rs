@@ -1,5 +1,5 @@
 //! The listener over TCP, with a client of the crate's own frames: what is sent is stored, what is received is
-//! settled, tokens count where they were put.
+//! settled, tokens count where they were put; the same over WebSocket.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,15 @@
 )]
 
 mod client;
+mod flow;
+mod large;
+mod management;
+mod passwords;
 mod receiving;
+mod request;
 mod sending;
 mod server;
+mod sessions;
 mod tokens;
+mod transactions;
+mod websocket;

@@ -2,7 +2,7 @@
 
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::performative::{Performative, SenderSettleMode, Transfer};
+use peeklock_amqp::performative::{Attach, Performative, SenderSettleMode, Transfer};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
 use peeklock_core::message::Value;
 
@@ -23,7 +23,7 @@ fn id(transfer: &Transfer) -> u32 {
     transfer.delivery_id.unwrap()
 }
 
-fn modified(undeliverable_here: bool) -> DeliveryState {
+pub fn modified(undeliverable_here: bool) -> DeliveryState {
     DeliveryState::Outcome(Outcome::Modified(Modified {
         undeliverable_here: Some(undeliverable_here),
         ..Modified::default()
@@ -62,7 +62,7 @@ async fn abandoned_is_counted_and_released_is_not() {
     server.stop().await;
 }
 
-/// AMQP-61, AMQP-57: a dead letter has its reason, and the answer no error.
+/// AMQP-61, AMQP-57, AMQP-67: a dead letter has its reason, and the answer no error.
 #[tokio::test]
 async fn a_dead_letter_has_its_reason() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -148,5 +148,41 @@ async fn a_broken_connection_gives_back_what_it_held() {
     other.credit(0, 0, 1, false).await;
     assert_eq!(other.message().await.1.body_bytes(), "a");
     assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// SET-22: deliveries are not resumed: what a client says of them when it attaches is ignored.
+#[tokio::test]
+async fn what_was_unsettled_elsewhere_is_ignored() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    let tag = Raw::encoded(|bytes| Value::from("tag").encode_to(bytes));
+    let attach = Attach {
+        unsettled: Some(Map::of_symbols([("tag", tag)])),
+        ..Client::receiver_of(0, "q", LOCKED)
+    };
+    let answer = client.attach_receiver(attach).await.unwrap();
+    assert_eq!(answer.unsettled, None);
+    client.credit(0, 0, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    server.stop().await;
+}
+
+/// AMQP-62, AMQP-68: what is said of a delivery that is settled changes nothing; an unknown one is answered only if an
+/// answer is awaited.
+#[tokio::test]
+async fn a_delivery_is_settled_once() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    client.message().await;
+    let released = DeliveryState::Outcome(Outcome::Released);
+    client.say_of(0, DeliveryState::accepted(), false).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    client.say_of(0, released.clone(), true).await;
+    client.say_of(9, released, true).await;
+    let unknown = client.settle(8, DeliveryState::accepted()).await;
+    assert_eq!(crate::sending::condition(&unknown), "com.microsoft:message-lock-lost");
+    assert_eq!(server.total().await, 0);
     server.stop().await;
 }

@@ -1,14 +1,14 @@
 //! Clients that send.
 
 use peeklock_amqp::message::BATCH_FORMAT;
-use peeklock_amqp::performative::SenderSettleMode;
+use peeklock_amqp::performative::{Performative, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Outcome};
 use peeklock_core::message::Message;
 
 use crate::client::{Client, text};
 use crate::server::Server;
 
-fn condition(state: &DeliveryState) -> String {
+pub fn condition(state: &DeliveryState) -> String {
     match state {
         DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
             rejected.error.as_ref().unwrap().condition().to_owned()
@@ -89,12 +89,71 @@ async fn a_missing_entity_refuses_the_link() {
     server.stop().await;
 }
 
-/// AMQP-08: a user whose key nobody can judge is not let in.
+/// SND-16, ERR-04, AMQ-17: a settled message that cannot be stored is dropped without a word; an unsettled one is rejected
+/// with its own error, and the link stays either way.
 #[tokio::test]
-async fn a_key_is_not_taken_for_a_token() {
+async fn an_error_of_one_message_keeps_the_link() {
     let server = Server::start().await;
-    let (mut client, code) = Client::log_in(server.address, "PLAIN", b"\0policy\0key").await;
-    assert_eq!(code, 1);
-    assert!(client.is_closed().await);
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    let mut wrong = Message::new("a");
+    wrong.session_id = Some("x".repeat(200));
+    let wrong = wrong.encode();
+    client.send(0, 0, true, wrong.as_bytes()).await;
+    client.send(0, 0, false, wrong.as_bytes()).await;
+    let (id, state) = client.disposed().await;
+    assert_eq!(id, 1);
+    assert!(condition(&state).starts_with("com.microsoft:argument"), "{state:?}");
+    client.send(0, 0, false, b"\x00\x53\x99").await;
+    assert_eq!(condition(&client.disposed().await.1), "amqp:decode-error");
+    client.send(0, 0, false, &text("m")).await;
+    assert_eq!(client.disposed().await, (3, DeliveryState::accepted()));
+    assert_eq!(server.total().await, 1);
+    server.stop().await;
+}
+
+/// AMQP-34, AMQP-37, AMQ-07: a sender is told how much its entity takes, in exactly these types.
+#[tokio::test]
+async fn a_sender_is_told_what_its_entity_takes() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let answer = client.attach_sender(Client::sender_of(0, "q")).await.unwrap();
+    assert_eq!(answer.max_message_size, Some(1 << 20));
+    let batch = answer.properties.unwrap().get("com.microsoft:max-message-batch-size").unwrap();
+    assert_eq!(batch.as_bytes()[..], [&[0x81][..], &(1_i64 << 20).to_be_bytes()].concat());
+    // On a receiver it would be taken for a limit.
+    let receiver = Client::receiver_of(1, "q", SenderSettleMode::Unsettled);
+    let answer = client.attach_receiver(receiver).await.unwrap();
+    assert_eq!((answer.max_message_size, answer.initial_delivery_count), (None, Some(0)));
+    server.stop().await;
+}
+
+/// AMQP-90, AMQ-05: a missing entity is told in the words by which clients know that asking again is no use.
+#[tokio::test]
+async fn a_missing_entity_is_told_in_these_words() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let attach = Performative::Attach(Box::new(Client::sender_of(0, "none")));
+    client.say(&attach).await;
+    let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
+    assert!(answer.target.is_none() && answer.source.is_some());
+    let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
+    let error = detach.error.unwrap();
+    let words = "The messaging entity 'none' could not be found.";
+    assert!(error.description().starts_with(words), "{error}");
+    server.stop().await;
+}
+
+/// AMQP-79: a live link ends with an error that has its client attach anew, and is told the truth then.
+#[tokio::test]
+async fn a_live_link_ends_by_force() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(0, 0, 1, false).await;
+    server.broker.delete_entity("q").await.unwrap();
+    assert_eq!(client.detached().await, "amqp:link:detach-forced");
+    let again = client.receiver(1, "q", SenderSettleMode::Unsettled).await;
+    assert_eq!(again, Err("amqp:not-found".to_owned()));
     server.stop().await;
 }

@@ -1,24 +1,28 @@
 //! A broker with a listener.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use peeklock_amqp::server::{AmqpConfig, AmqpTransport};
-use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Counts, Outcome};
+use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode};
 use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport as _};
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::message::Message;
-use peeklock_core::time::Timestamp;
+use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::message::{Content, Message};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, BrokerBuilder};
 
 use crate::client::Client;
 
 pub struct Server {
     pub broker: Broker,
     pub address: SocketAddr,
+    pub clock: Arc<ManualClock>,
     running: Box<dyn RunningTransport>,
 }
 
@@ -29,15 +33,44 @@ impl Server {
     }
 
     pub async fn start_for(authorizer: Arc<dyn Authorizer>) -> Self {
+        Self::start_with(authorizer, |_| {}).await
+    }
+
+    pub async fn start_with(
+        authorizer: Arc<dyn Authorizer>,
+        adjust: impl FnOnce(&mut AmqpConfig),
+    ) -> Self {
+        let builder = Broker::builder().authorizer(authorizer);
+        Self::start_as(builder, QueueUpdate::default(), adjust).await
+    }
+
+    /// A listener whose queue `q` takes messages of 100 MiB.
+    pub async fn start_large() -> Self {
+        let limits = Limits::of(Tier::Premium);
+        let builder = Broker::builder().settings(Settings { limits, ..Settings::default() });
+        let most = Some(100 << 10);
+        let queue = QueueUpdate { max_message_size_in_kilobytes: most, ..QueueUpdate::default() };
+        Self::start_as(builder, queue, |config| {
+            config.message_bytes_max = NonZero::new(128 << 20).unwrap();
+        })
+        .await
+    }
+
+    async fn start_as(
+        builder: BrokerBuilder,
+        queue: QueueUpdate,
+        adjust: impl FnOnce(&mut AmqpConfig),
+    ) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
-        let builder = Broker::builder().arbiters(1).clock(clock as Arc<_>).authorizer(authorizer);
+        let builder = builder.arbiters(1).clock(Arc::clone(&clock) as Arc<_>);
         let broker = builder.start().await.unwrap();
-        broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+        broker.create_queue("q", queue).await.unwrap();
         let mut config = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.workers = 1;
+        adjust(&mut config);
         let running = Box::new(AmqpTransport::new(config)).start(broker.clone()).await.unwrap();
         let address = running.local_address();
-        Self { broker, address, running }
+        Self { broker, address, clock, running }
     }
 
     /// A client with a session on channel 0.
@@ -52,6 +85,67 @@ impl Server {
             let message = self.broker.inbound(Message::new((*text).to_owned()));
             entity.call(Command::Send { message }).await.unwrap();
         }
+    }
+
+    /// A queue with sessions, and messages of them.
+    pub async fn put_in_sessions(&self, messages: &[(&str, &str)]) {
+        let update = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+        self.broker.create_queue("s", update).await.unwrap();
+        for (session, text) in messages {
+            self.put_message("s", session, text).await;
+        }
+    }
+
+    /// Sends a message of a session, past the transport.
+    pub async fn put_message(&self, queue: &str, session: &str, text: &str) {
+        let message = Message::new(text.to_owned()).with_session_id(session);
+        let message = self.broker.inbound(message);
+        let entity = self.broker.entity(queue).unwrap();
+        entity.call(Command::Send { message }).await.unwrap();
+    }
+
+    /// Locks a message past the transport, for nobody; its token.
+    pub async fn lock_one(&self) -> u128 {
+        let entity = self.broker.entity("q").unwrap();
+        let receive = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: 1,
+            bytes_max: u64::MAX,
+            wait: TimeSpan::ZERO,
+            holder: None,
+        };
+        let Outcome::Received(messages) = entity.call(receive).await.unwrap() else { panic!() };
+        messages[0].facts.lock.unwrap().token.0
+    }
+
+    /// What is in the queue.
+    pub async fn bodies(&self) -> Vec<Bytes> {
+        let entity = self.broker.entity("q").unwrap();
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+        let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else { panic!() };
+        let mut bodies = Vec::new();
+        for one in peeked {
+            let content = Content::parse(one.content.load().await.unwrap()).unwrap();
+            bodies.push(content.body_bytes());
+        }
+        bodies
+    }
+
+    /// How many messages the queue has, whatever their state.
+    pub async fn total(&self) -> u64 {
+        self.counts().await.total()
+    }
+
+    /// The dead letters of the queue.
+    pub async fn dead_letters(&self) -> Vec<Message> {
+        let entity = self.broker.entity("q/$DeadLetterQueue").unwrap();
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+        let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else { panic!() };
+        let mut messages = Vec::new();
+        for one in peeked {
+            messages.push(one.load().await.unwrap().message);
+        }
+        messages
     }
 
     pub async fn counts(&self) -> Counts {

@@ -51,7 +51,7 @@ fn status(reply: &Content) -> Value {
     reply.application_properties().find(|(name, _)| *name == "status-code").unwrap().1
 }
 
-/// AMQP-20, AMQP-21, AMQP-25: a link takes a token, which is put at `$cbs`; the reply keeps the type of the id.
+/// AMQP-20, AMQP-21, AMQP-25, AMQ-03: a link takes a token, which is put at `$cbs`; the reply keeps the type of the id.
 #[tokio::test]
 async fn a_link_takes_a_token() {
     let server = Server::start_for(Arc::new(OneToken)).await;

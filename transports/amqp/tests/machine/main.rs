@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "a failure says how it is repeated")]
 
 mod client;
+mod corpus;
 mod credit;
 mod greeting;
 mod limits;

@@ -57,7 +57,7 @@ fn the_script_is_understood_whole_and_in_any_pieces() {
     }
 }
 
-/// How many random scripts, and from which seed: `just fuzz` has many more.
+/// How many random scripts, and from which seed: `just scripts` has many more.
 fn seeds() -> std::ops::Range<u64> {
     let number =
         |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());

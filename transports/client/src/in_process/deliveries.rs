@@ -179,7 +179,9 @@ impl PushedLink {
                 let result = result.map(drop).map_err(|rejection| self.link.refuse(rejection));
                 Some(Arrival::Settled { tag, result })
             }
-            Released::Detached { reason, .. } => Some(Arrival::Detached(self.link.refuse(reason))),
+            Released::Detached { reason, .. } | Released::Closed { reason, .. } => {
+                Some(Arrival::Detached(self.link.refuse(reason)))
+            }
         }
     }
 }

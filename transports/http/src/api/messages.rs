@@ -253,7 +253,7 @@ pub(super) async fn receive(
     }
     let mode = request.mode.unwrap_or_default().into();
     let mut room = exchange.room().await?;
-    let receive = serve::Receive { mode, count_max, bytes_max, wait: wait.min(wait_max) };
+    let receive = serve::Receive { count_max, bytes_max, wait: wait.min(wait_max) };
     let messages = exchange.receive(&entity, &mut room, receive).await?;
     deliver(exchange, &entity, room, Some(mode), messages).await
 }
@@ -282,7 +282,7 @@ pub(super) async fn receive_deferred(
     let mode = request.mode.unwrap_or_default().into();
     let room = exchange.room().await?;
     let command = Command::ReceiveDeferred {
-        mode,
+        mode: ReceiveMode::PeekLock,
         sequences: sequences(request.sequence_numbers)?,
         holder: None,
     };
@@ -412,20 +412,22 @@ async fn deliver(
     entity: &Entity,
     mut room: AnswerRoom,
     mode: Option<ReceiveMode>,
-    messages: Vec<ReceivedMessage>,
+    mut messages: Vec<ReceivedMessage>,
 ) -> Answer {
-    let delivery = mode.map(|mode| Delivery::new(entity, mode, &messages));
-    let is_removed = mode == Some(ReceiveMode::ReceiveAndDelete);
-    fit(&mut room, bytes_of(&messages), is_removed).await?;
-    let bytes = written(&messages).await?;
+    let mut delivery = mode.map(|mode| Delivery::new(entity, mode, &mut messages));
+    room.fit_messages(bytes_of(&messages)).await?;
+    let mut bytes = written(&messages).await?;
     // Base64 and escapes make a text longer than its messages.
-    fit(&mut room, bytes.len() as u64, is_removed).await?;
+    room.fit_messages(bytes.len() as u64).await?;
+    if let (Some(delivery), Some(ReceiveMode::ReceiveAndDelete)) = (&mut delivery, mode) {
+        let count = messages.len();
+        delivery.remove(&mut messages).await?;
+        if messages.len() < count {
+            bytes = written(&messages).await?;
+        }
+    }
     exchange.hand_over(room, bytes.len(), delivery);
     Ok(of_json(bytes))
-}
-
-async fn fit(room: &mut AnswerRoom, bytes: u64, is_removed: bool) -> Result<(), Refusal> {
-    if is_removed { room.fit_removed(bytes).await } else { room.fit_messages(bytes).await }
 }
 
 /// The text of messages.

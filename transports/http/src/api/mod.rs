@@ -9,13 +9,13 @@ mod lock;
 mod messages;
 mod namespace;
 mod openapi;
+mod page;
 mod policies;
 mod queues;
 mod rules;
 mod sessions;
 mod subscriptions;
 mod topics;
-mod version;
 
 pub(crate) use lock::is_operation as is_lock_operation;
 pub use openapi::openapi_json;

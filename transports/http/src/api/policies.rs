@@ -8,12 +8,12 @@ use peeklock_json::{KeyForm, KeyName, PolicyKeysView, PolicyList, PolicyProperti
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::version::located;
 use super::{json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
+use crate::version::located;
 
 /// Which key is to be another one.
 #[derive(Deserialize, ToSchema)]

@@ -10,12 +10,13 @@ use peeklock_core::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::version::{located, page, updated, version, versioned};
+use super::page::page;
 use super::{json, large, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
+use crate::version::{located, updated, version, versioned};
 use peeklock_json::{QueueProperties, QueueView};
 
 /// A page of queues in case-insensitive order of their paths.

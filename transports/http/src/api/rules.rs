@@ -5,13 +5,14 @@ use actix_web::web;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::version::{located, page};
+use super::page::page;
 use super::{json, large, no_content};
 use crate::body;
 use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
+use crate::version::located;
 use peeklock_core::contract::Action;
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::{ExplanationView, NewMessage, RuleForm};

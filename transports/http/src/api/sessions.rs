@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::large;
 use super::messages::instant;
-use super::version::page;
+use super::page::page;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;
 use crate::serve::Exchange;

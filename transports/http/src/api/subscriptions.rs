@@ -15,12 +15,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::version::{located, page, updated, version, versioned};
+use super::page::page;
 use super::{json, large, no_content};
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
+use crate::version::{located, updated, version, versioned};
 use peeklock_json::{RuleForm, SubscriptionProperties, SubscriptionView};
 
 /// A page of a topic's subscriptions in case-insensitive order of their names.

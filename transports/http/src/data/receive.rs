@@ -31,22 +31,16 @@ pub(crate) async fn receive(
         ReceiveMode::PeekLock
     };
     let mut room = exchange.room().await?;
-    let receive = Receive { mode, count_max: 1, bytes_max: u64::MAX, wait };
-    let messages = exchange.receive(&entity, &mut room, receive).await?;
-    let delivery = Delivery::new(&entity, mode, &messages);
+    let receive = Receive { count_max: 1, bytes_max: u64::MAX, wait };
+    let mut messages = exchange.receive(&entity, &mut room, receive).await?;
+    let mut delivery = Delivery::new(&entity, mode, &mut messages);
+    room.fit_messages(bytes_of(&messages)).await?;
+    let status = match mode {
+        ReceiveMode::PeekLock => StatusCode::CREATED,
+        ReceiveMode::ReceiveAndDelete => StatusCode::OK,
+    };
     let Some(received) = messages.first() else {
         return Ok(super::answer(StatusCode::NO_CONTENT).finish());
-    };
-    let bytes = bytes_of(&messages);
-    let status = match mode {
-        ReceiveMode::PeekLock => {
-            room.fit_messages(bytes).await?;
-            StatusCode::CREATED
-        }
-        ReceiveMode::ReceiveAndDelete => {
-            room.fit_removed(bytes).await?;
-            StatusCode::OK
-        }
     };
     let loaded = load(received).await?;
     let mut response = super::answer(status);
@@ -55,6 +49,9 @@ pub(crate) async fn receive(
         response.insert_header((header::LOCATION, location));
     }
     let body = loaded.message.body.as_bytes().clone();
+    if mode == ReceiveMode::ReceiveAndDelete {
+        delivery.remove(&mut messages).await?;
+    }
     exchange.hand_over(room, body.len(), Some(delivery));
     Ok(response.body(body))
 }

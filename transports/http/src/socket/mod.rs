@@ -25,7 +25,6 @@ pub(crate) use connection::{Connection, Handed};
 
 use std::future::Future as _;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,10 +32,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use actix_web::http::StatusCode;
+use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_link::{Room, Seat};
+use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::error::Refusal;
@@ -64,7 +64,7 @@ const IN_ITS_PLACE: &[u8] =
 
 /// The socket.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     site: Arc<Site>,
     place: Place,
     connection: Rc<Connection>,
@@ -130,7 +130,7 @@ impl Timer {
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, site: Arc<Site>) -> Self {
+    pub(crate) fn new(stream: Stream, site: Arc<Site>) -> Self {
         let place = site.places.enter();
         let mut socket = Self {
             stream,
@@ -160,8 +160,9 @@ impl Socket {
         Rc::clone(&self.connection)
     }
 
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+    /// A client that has shown nothing yet but where it comes from, and its certificate.
+    pub(crate) fn principal(&self) -> Principal {
+        self.stream.principal()
     }
 
     /// Ends what is read with a refusal.
@@ -390,7 +391,7 @@ enum Passed {
 
 /// Reads at most so much; what is read of a body must not be of what follows it.
 fn read_into(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     bytes_max: usize,
     context: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
@@ -557,7 +558,10 @@ impl AsyncWrite for Socket {
     /// Called when the framework has written all that it has.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        // What TLS has made of the last bytes may be waiting for the peer.
+        if Pin::new(&mut this.stream).poll_flush(context)?.is_pending() {
+            return Poll::Ready(Err(ready!(this.poll_unread(context))));
+        }
         this.writing = None;
         if this.connection.flushed() {
             this.answered();

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::message::Message;
+use peeklock_core::time::TimeSpan;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::client::Client;
@@ -248,10 +252,10 @@ async fn a_body_keeps_a_pace() {
 }
 
 /// More than what the sockets between two take unread.
-const LARGE: usize = 12 << 20;
+pub const LARGE: usize = 12 << 20;
 
 /// A plan under which messages may be that large.
-fn large() -> Plan {
+pub fn large() -> Plan {
     let mut plan = patient();
     plan.settings.limits.message_bytes_http_max = 2 * LARGE as u64;
     plan.settings.limits.message_bytes_default = 2 * LARGE as u64;
@@ -288,6 +292,75 @@ async fn readers_that_do_not_read_yield() {
     // What they had under lock comes back.
     assert_eq!(server.active(10).await, 10);
     server.stop().await;
+}
+
+/// RCV-02, RCV-14: a receive that waited while there was little room removes nothing before its answer has room; who
+/// goes away meanwhile loses nothing.
+#[tokio::test]
+async fn what_is_to_be_removed_waits_for_room() {
+    for (waiting, body) in [
+        ("DELETE /w/messages/head?timeout=60", ""),
+        (
+            "POST /$api/v1/queues/w/messages/receive",
+            r#"{"mode":"receiveAndDelete","waitSeconds":60}"#,
+        ),
+    ] {
+        let mut plan = large();
+        // Two large answers, the first of which is more than half, and a little.
+        plan.config.outbound_bytes_max = (2 * LARGE + (1 << 20) + (64 << 10)) as u64;
+        let server = plan.start().await;
+        server.broker.create_queue("w", Default::default()).await.unwrap();
+        for bytes in [LARGE + (1 << 20), LARGE] {
+            server.send(&"x".repeat(bytes)).await;
+        }
+        let first = steady_reader(&server).await;
+        // Half of the room is taken: it waits without any.
+        server.clock.advance(TimeSpan::from_seconds(1));
+        let mut client = server.connect().await;
+        client.write(&server.request(waiting, body)).await;
+        let described = async || server.broker.describe_queue("w").await.unwrap();
+        while described().await.accessed_at != server.broker.now() {}
+        let second = steady_reader(&server).await;
+        let entity = server.broker.entity("w").unwrap();
+        let message = server.broker.inbound(Message::new("a".repeat(100_000)));
+        entity.call(Command::Send { message }).await.unwrap();
+        while take(&entity).await {}
+        assert_eq!(described().await.counts.active, 1, "it is removed, and has no room");
+        drop(client);
+        while !take(&entity).await {}
+        first.abort();
+        second.abort();
+        server.stop().await;
+    }
+}
+
+/// Receives a large message, and reads it fast enough to hold its room for seconds.
+async fn steady_reader(server: &Server) -> tokio::task::JoinHandle<()> {
+    let mut client = server.connect().await;
+    client.write(&server.request("POST /q/messages/head?timeout=0", "")).await;
+    client.stream.read_u8().await.unwrap();
+    tokio::spawn(async move {
+        let mut part = vec![0; 32 << 10];
+        while client.stream.read_exact(&mut part).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+}
+
+/// Whether there is a message, which is given back.
+async fn take(entity: &Entity) -> bool {
+    let receive = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 1,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let Outcome::Received(messages) = entity.call(receive).await.unwrap() else { panic!() };
+    let Some(lock) = messages.first().and_then(|message| message.facts.lock) else { return false };
+    let settlement = Settlement::Release;
+    entity.call(Command::Settle { token: lock.token, settlement }).await.unwrap();
+    true
 }
 
 /// RCV-14: what was locked for a reader that does not read is released, uncounted, when its time is over.

@@ -48,6 +48,15 @@ impl<G: Engine, T> Links<G, T> {
         Event::Stopped { link: number, path: Arc::clone(&link.path), reason }
     }
 
+    /// The entity is gone. A link with a flow, or one that waits for a session, is told by the end of that.
+    pub(super) fn entity_closed(&mut self, receiver: ReceiverId, reason: Rejection) -> Event {
+        let link = self.of_receiver(receiver).and_then(|number| self.links.get(&number));
+        if link.is_none_or(|link| link.flow.is_some() || !link.is_open()) {
+            return Event::Nothing;
+        }
+        self.stopped(receiver, reason)
+    }
+
     /// Gives messages back whose delivery has not begun (RCV-14).
     pub fn give_back(&mut self, number: u32, tokens: impl IntoIterator<Item = LockToken>) {
         let Some(link) = self.links.get_mut(&number) else { return };

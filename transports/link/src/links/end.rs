@@ -66,7 +66,7 @@ impl<G: Engine, T> Links<G, T> {
                     _ => 0,
                 }
             }
-            Released::Detached { .. } => 0,
+            Released::Detached { .. } | Released::Closed { .. } => 0,
         }
     }
 

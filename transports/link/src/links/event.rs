@@ -20,7 +20,8 @@ pub enum Event {
         /// The message.
         message: Box<ReceivedMessage>,
     },
-    /// A receiver gets nothing more until it is given credit anew.
+    /// A receiver gets nothing more until it is given credit anew; or a link, a sender too, is for nothing any
+    /// more, because its entity is gone or its right is over.
     Stopped {
         /// The link.
         link: u32,

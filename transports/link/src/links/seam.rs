@@ -5,7 +5,7 @@ use std::sync::Arc;
 use peeklock_core::contract::Action;
 use peeklock_core::ids::{ReceiverId, Ticket};
 use peeklock_core::path::SubQueue;
-use peeklock_core::request::{Outlet, Request, Way};
+use peeklock_core::request::{Outlet, Request, Watch, Way};
 use peeklock_core::{Broker, Entity};
 
 use crate::link::Role;
@@ -22,8 +22,9 @@ pub trait Inlet: Clone {
     #[must_use]
     fn by_way_of(&self, way: Option<Way>) -> Self;
 
-    /// Has a link told when its role is not granted any more, although nothing is pushed over it.
-    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>);
+    /// Has a link told when its role is not granted any more, although nothing is pushed over it; and when the
+    /// entity is deleted, as long as what is returned is kept.
+    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch;
 }
 
 /// What gives names to commands and receivers.
@@ -47,12 +48,12 @@ impl Inlet for Entity {
         Self::submit(self, group);
     }
 
-    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) {
+    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
         let purpose = match role {
             Role::Sender => Action::Send,
             Role::Receiver => Action::Receive,
         };
-        Self::watch(self, purpose, receiver, outlet);
+        Self::watch(self, purpose, receiver, outlet)
     }
 
     fn by_way_of(&self, way: Option<Way>) -> Self {

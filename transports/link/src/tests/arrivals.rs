@@ -20,6 +20,10 @@ struct Slow(Arc<Semaphore>);
 
 #[async_trait]
 impl StoredContent for Slow {
+    fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
+        self.0.try_acquire().ok().map(|_| Ok(Bytes::from_static(b"read")))
+    }
+
     async fn load(&self) -> Result<Bytes, StoreError> {
         match self.0.acquire().await {
             Ok(_) => Ok(Bytes::from_static(b"read")),
@@ -118,6 +122,27 @@ fn no_more_is_fetched_than_is_paid_for() {
     }
     assert_eq!(count, 40);
     assert_eq!(account.held_bytes(), 0);
+}
+
+/// What one link asks for in a turn is fetched together, and what another asks for by itself.
+#[test]
+fn a_link_fetches_with_one_task() {
+    let (mut arrivals, mut account) = (Arrivals::default(), account());
+    let (first, second) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    for (link, released) in
+        [delivery(1, 1, Some(&first)), delivery(1, 2, Some(&first)), delivery(2, 10, Some(&second))]
+    {
+        arrivals.push(link, released);
+    }
+    assert_eq!(told(&mut arrivals, &mut account), []);
+    let mut fetches: Vec<Fetch> = arrivals.fetches().collect();
+    assert_eq!(fetches.len(), 2);
+    second.add_permits(1);
+    arrivals.fetched(run(fetches.remove(1)));
+    assert_eq!(told(&mut arrivals, &mut account), [10]);
+    first.add_permits(1);
+    arrivals.fetched(run(fetches.remove(0)));
+    assert_eq!(told(&mut arrivals, &mut account), [1, 2]);
 }
 
 /// A content that is lost is no reason to wait: who takes the message sees that it is not there.

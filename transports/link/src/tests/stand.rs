@@ -11,7 +11,7 @@ use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::path::SubQueue;
-use peeklock_core::request::{Outlet, Released, Request, Way};
+use peeklock_core::request::{Outlet, Released, Request, Watch, Way};
 use peeklock_core::time::Timestamp;
 
 use crate::{Engine, Event, Inlet, Links, Role};
@@ -63,7 +63,9 @@ impl Inlet for Asked {
         self.clone()
     }
 
-    fn watch(&self, _: Role, _: ReceiverId, _: &Arc<dyn Outlet>) {}
+    fn watch(&self, _: Role, _: ReceiverId, _: &Arc<dyn Outlet>) -> Watch {
+        Watch::default()
+    }
 }
 
 /// Links over one entity, and the entity.

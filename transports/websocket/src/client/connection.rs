@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use peeklock_auth_sas::ConnectionString;
 use peeklock_client::port::{
     Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting,
 };
@@ -22,6 +23,8 @@ use crate::operation::{
 /// What all handles of one client share.
 pub(super) struct Connection {
     pub(super) core: Arc<Lifeline>,
+    /// The connection string that its entities have to be of (SEC-20).
+    pub(super) only: Option<Arc<ConnectionString>>,
 }
 
 impl Port for Connection {
@@ -34,6 +37,8 @@ impl Port for Connection {
     }
 
     fn sender(&self, path: &str, via: Option<&str>) -> Result<Arc<dyn Link>, BrokerError> {
+        self.check(path)?;
+        self.check(via.unwrap_or_default())?;
         Ok(Arc::new(match via {
             Some(via) => self.core.attach_via(path, via)?,
             None => self.core.attach(path, Role::Sender, ReceiveMode::PeekLock)?,
@@ -41,6 +46,7 @@ impl Port for Connection {
     }
 
     fn receiver(&self, path: &str, mode: ReceiveMode) -> Result<Arc<dyn Link>, BrokerError> {
+        self.check(path)?;
         Ok(Arc::new(self.core.attach(path, Role::Receiver, mode)?))
     }
 
@@ -52,6 +58,7 @@ impl Port for Connection {
         wait: TimeSpan,
     ) -> Answering<'a, Accepted> {
         Box::pin(async move {
+            self.check(path)?;
             let (link, accepted) = self.core.accept(path, session_id, mode, wait).await?;
             Ok(Accepted {
                 link: Arc::new(link),
@@ -67,13 +74,17 @@ impl Port for Connection {
         unsettled_max: u32,
     ) -> Answering<'a, Box<dyn Deliveries>> {
         Box::pin(async move {
+            self.check(path)?;
             let pushed = PushedLink::attach(&self.core, path, unsettled_max).await?;
             Ok(Box::new(pushed) as Box<dyn Deliveries>)
         })
     }
 
     fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
-        Box::pin(manage::manage(&self.core, path, asked))
+        Box::pin(async move {
+            self.check(path)?;
+            manage::manage(&self.core, path, asked).await
+        })
     }
 
     fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
@@ -126,6 +137,17 @@ impl Port for Connection {
 }
 
 impl Connection {
+    /// Refuses another entity than that of the connection string (SEC-20); what is asked of the namespace is for the
+    /// broker to judge.
+    fn check(&self, path: &str) -> Result<(), BrokerError> {
+        match &self.only {
+            Some(string) if !path.is_empty() => {
+                string.check_entity(path).map_err(|rejection| self.core.refuse(rejection, path))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn unexpected(&self) -> BrokerError {
         self.core.refuse(Rejection::internal("unexpected answer"), "")
     }

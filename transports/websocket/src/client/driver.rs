@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use peeklock_core::contract::browser::split_host;
 use peeklock_core::error::{BrokerError, Rejection};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -23,10 +24,11 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use self::open::message;
 use super::backoff::Backoff;
 use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
+use super::credential::Credential;
 use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::text::{Guid, Token};
-use crate::operation::{Decision, Operation, Settle, Welcome};
+use crate::operation::{Authenticate, Decision, Operation, Settle, Welcome};
 
 type Socket = WebSocketStream<Box<dyn Connected>>;
 
@@ -75,6 +77,14 @@ enum Turn {
     Asked,
     Flushed,
     Tick,
+    /// To look whether a newer token is due.
+    Look,
+}
+
+/// What comes by itself.
+struct Timers {
+    ticks: Interval,
+    looks: Option<Interval>,
 }
 
 /// A connection that was opened, and what the broker said.
@@ -86,27 +96,49 @@ struct Opened {
 /// Connects and starts the task.
 pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifeline>, BrokerError> {
     let core = Arc::new(Core::new());
-    let is_connected_elsewhere = options.connector.is_some();
-    let host = url
-        .strip_prefix("ws://")
-        .or_else(|| url.strip_prefix("wss://").filter(|_| is_connected_elsewhere))
-        .map(|rest| rest.trim_end_matches('/').to_owned())
-        .filter(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
-    let Some(host) = host else {
-        let detail = "the URL of a broker is ws://HOST:PORT, without path and query";
+    let Some(address) = Address::parse(url) else {
+        let detail =
+            "the URL of a broker is ws://HOST:PORT or wss://HOST:PORT, without path and query";
         return Err(core.refuse(Rejection::argument(detail), ""));
     };
-    let mut driver = Driver::new(Arc::clone(&core), host, options);
+    let mut driver = Driver::new(Arc::clone(&core), address, options);
     let opened = driver.open().await.map_err(|(rejection, _)| core.refuse(rejection, ""))?;
     core.learn_clock(opened.welcome.now_utc.0);
     tokio::spawn(async move { driver.run(opened).await });
     Ok(Arc::new(Lifeline { core }))
 }
 
+/// Where a broker is.
+struct Address {
+    /// Host and port.
+    host: String,
+    is_secure: bool,
+}
+
+impl Address {
+    fn parse(url: &str) -> Option<Self> {
+        let (scheme, host) = url.split_once("://")?;
+        let is_secure = match scheme {
+            "ws" => false,
+            "wss" => true,
+            _ => return None,
+        };
+        let host = host.trim_end_matches('/').to_owned();
+        let is_host = !host.is_empty() && !host.contains(['/', '?', '#', '@']);
+        is_host.then_some(Self { host, is_secure })
+    }
+
+    /// The host alone.
+    fn name(&self) -> &str {
+        split_host(&self.host).map_or(&self.host, |(name, _)| name)
+    }
+}
+
 struct Driver {
     core: Arc<Core>,
-    host: String,
+    address: Address,
     options: ClientOptions,
+    credential: Credential,
     resume_token: Option<u128>,
     heartbeat: Duration,
     frame_bytes_max: usize,
@@ -132,10 +164,11 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(core: Arc<Core>, host: String, options: ClientOptions) -> Self {
+    fn new(core: Arc<Core>, address: Address, options: ClientOptions) -> Self {
         Self {
             core,
-            host,
+            address,
+            credential: Credential::of(&options),
             options,
             resume_token: None,
             heartbeat: Duration::from_secs(20),
@@ -265,14 +298,17 @@ impl Driver {
     }
 
     async fn serve(&mut self, socket: &mut Socket) -> Ended {
-        let mut ticks =
-            tokio::time::interval_at(Instant::now() + self.heartbeat / 2, self.heartbeat / 2);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut timers = Timers {
+            ticks: interval(self.heartbeat / 2),
+            looks: self.credential.look_each().map(interval),
+        };
+        // The token of the hello was signed before the broker's clock was known.
+        self.look();
         loop {
             if let Some(ended) = self.write(socket).await {
                 return ended;
             }
-            let step = match self.turn(socket, &mut ticks).await {
+            let step = match self.turn(socket, &mut timers).await {
                 Turn::Frame(frame) => self.read(socket, frame).await,
                 Turn::Asked => Ok(()),
                 Turn::Flushed => {
@@ -280,6 +316,10 @@ impl Driver {
                     Ok(())
                 }
                 Turn::Tick => self.tick(),
+                Turn::Look => {
+                    self.look();
+                    Ok(())
+                }
             };
             if let Err(ended) = step {
                 return ended;
@@ -287,14 +327,14 @@ impl Driver {
         }
     }
 
-    async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {
-        poll_fn(|context| self.poll_turn(socket, ticks, context)).await
+    async fn turn(&mut self, socket: &mut Socket, timers: &mut Timers) -> Turn {
+        poll_fn(|context| self.poll_turn(socket, timers, context)).await
     }
 
     fn poll_turn(
         &mut self,
         socket: &mut Socket,
-        ticks: &mut Interval,
+        timers: &mut Timers,
         context: &mut Context<'_>,
     ) -> Poll<Turn> {
         if self.unflushed {
@@ -312,7 +352,24 @@ impl Driver {
         if let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context) {
             return Poll::Ready(Turn::Frame(frame));
         }
-        ticks.poll_tick(context).map(|_| Turn::Tick)
+        if let Some(looks) = &mut timers.looks
+            && looks.poll_tick(context).is_ready()
+        {
+            return Poll::Ready(Turn::Look);
+        }
+        timers.ticks.poll_tick(context).map(|_| Turn::Tick)
+    }
+
+    /// Shows a newer token when one is due (TLS-08), before anything else that is asked for.
+    fn look(&mut self) {
+        let now = self.core.now();
+        if !self.credential.is_due(now) {
+            return;
+        }
+        if let Some(token) = self.credential.token(now) {
+            let operation = Box::new(Operation::Authenticate(Authenticate { token }));
+            self.asked.push_front(Ask::Operation { key: 0, link: None, operation, answer: None });
+        }
     }
 
     /// Time has passed: says that the client is there, and looks whether the broker is.
@@ -343,6 +400,13 @@ impl Driver {
             core.fail(ask, rejection);
         }
     }
+}
+
+/// Comes every so often, for the first time after so long.
+fn interval(each: Duration) -> Interval {
+    let mut interval = tokio::time::interval_at(Instant::now() + each, each);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 fn settle(link: u32, decision: Decision, lock_tokens: Vec<Token>) -> Settle {

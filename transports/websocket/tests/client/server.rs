@@ -74,7 +74,17 @@ impl Server {
             .start()
             .await
             .unwrap();
-        let mut config = WebSocketConfig::at(address);
+        let config = WebSocketConfig::at(address);
+        Self::listen(config, broker, clock, store).await
+    }
+
+    /// A listener of these settings for a broker.
+    pub async fn listen(
+        mut config: WebSocketConfig,
+        broker: Broker,
+        clock: Arc<ManualClock>,
+        store: Arc<dyn Store>,
+    ) -> Self {
         config.workers = 1;
         let transport = Box::new(WebSocketTransport::new(config));
         let running = transport.start(broker.clone()).await.unwrap();

@@ -276,6 +276,60 @@ fn a_stop_releases_what_is_not_settled() {
     });
 }
 
+/// ENT-15, TMP-15, TMP-17, RCV-22: a link over which nothing is pushed keeps its queue from nothing and takes nobody's
+/// place, and hears once when the queue is gone; a sender, too.
+#[test]
+fn links_without_deliveries_are_told_when_their_queue_is_gone() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.settings.limits.receiver_count_max = 1;
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        let gone = async |client: &mut Client, links: &[u64]| {
+            let mut told = Vec::new();
+            for _ in links {
+                let detached = client.pushed("detached").await;
+                assert_eq!(detached["error"]["condition"], "EntityNotFound", "{detached}");
+                told.push(detached["link"].as_u64().unwrap());
+            }
+            told.sort_unstable();
+            assert_eq!(told, links);
+            let peek = json!({ "link": links[0], "from": 0, "maxCount": 1 });
+            client.ask("peek", peek).await;
+            let more = client.items.iter().find(|item| item.get("detached").is_some());
+            assert_eq!(more, None);
+        };
+        for (link, role, credit) in [
+            (1, "sender", None),
+            (2, "receiver", None),
+            (3, "receiver", None),
+            (4, "receiver", Some(1)),
+            (5, "receiver", None),
+        ] {
+            let mut attach = json!({ "link": link, "path": "q", "role": role });
+            if let Some(credit) = credit {
+                attach["credit"] = credit.into();
+            }
+            let answer = client.ask("attach", attach).await;
+            assert_eq!(answer["done"], json!({}), "{link}: {answer}");
+        }
+        client.ask("detach", json!({ "link": 3 })).await;
+        client.ask("deleteQueue", json!({ "path": "q" })).await;
+        gone(&mut client, &[1, 2, 4, 5]).await;
+
+        let properties = json!({ "autoDeleteOnIdle": "PT5M" });
+        client.ask("createQueue", json!({ "path": "brief", "properties": properties })).await;
+        server.clock.advance(TimeSpan::from_minutes(4));
+        let attach = json!({ "link": 6, "path": "brief", "role": "receiver", "credit": 0 });
+        assert_eq!(client.ask("attach", attach).await["done"], json!({}));
+        let attach = json!({ "link": 7, "path": "brief", "role": "receiver" });
+        assert_eq!(client.ask("attach", attach).await["done"], json!({}));
+        server.clock.advance(TimeSpan::from_minutes(2));
+        gone(&mut client, &[6, 7]).await;
+        server.stop().await;
+    });
+}
+
 /// Who hears nothing says so; who says nothing is given up.
 #[test]
 fn both_sides_keep_the_heartbeat() {

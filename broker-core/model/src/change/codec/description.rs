@@ -6,6 +6,20 @@ use crate::description::{
     EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription,
 };
 
+/// The version of a description that ends with its extensions. One without any is written as the first version
+/// reads it.
+const EXTENDED: u8 = VERSION + 1;
+
+const fn version_of(extensions: Option<&str>) -> u8 {
+    if extensions.is_some() { EXTENDED } else { VERSION }
+}
+
+fn write_extensions(extensions: Option<&str>, value: &mut Vec<u8>) {
+    if let Some(text) = extensions {
+        write_text(text, value);
+    }
+}
+
 /// Writes the description of a queue.
 pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
     let QueueDescription {
@@ -27,8 +41,9 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
         enable_express,
         max_message_size_in_kilobytes,
         user_metadata,
+        extensions,
     } = description;
-    value.push(VERSION);
+    value.push(version_of(extensions.as_deref()));
     write_text(path, value);
     for span in [
         lock_duration,
@@ -55,6 +70,7 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
         write_optional_text(text.as_deref(), value);
     }
+    write_extensions(extensions.as_deref(), value);
 }
 
 /// Reads the description of a queue.
@@ -63,7 +79,7 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
 /// With what is wrong with it.
 pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
     let mut reader = Reader::new(value);
-    reader.version()?;
+    let is_extended = reader.version_or(EXTENDED)?;
     let description = QueueDescription {
         path: reader.text()?,
         lock_duration: reader.span()?,
@@ -83,6 +99,7 @@ pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
         forward_to: reader.optional_text()?,
         forward_dead_lettered_messages_to: reader.optional_text()?,
         user_metadata: reader.optional_text()?,
+        extensions: if is_extended { Some(reader.text()?) } else { None },
     };
     reader.end()?;
     Ok(description)
@@ -104,8 +121,9 @@ pub fn write_topic(description: &TopicDescription, value: &mut Vec<u8>) {
         support_ordering,
         max_message_size_in_kilobytes,
         user_metadata,
+        extensions,
     } = description;
-    value.push(VERSION);
+    value.push(version_of(extensions.as_deref()));
     write_text(path, value);
     for span in
         [duplicate_detection_history_time_window, default_message_time_to_live, auto_delete_on_idle]
@@ -125,6 +143,7 @@ pub fn write_topic(description: &TopicDescription, value: &mut Vec<u8>) {
     }
     write_text(status.name(), value);
     write_optional_text(user_metadata.as_deref(), value);
+    write_extensions(extensions.as_deref(), value);
 }
 
 /// Reads the description of a topic.
@@ -133,7 +152,7 @@ pub fn write_topic(description: &TopicDescription, value: &mut Vec<u8>) {
 /// With what is wrong with it.
 pub fn read_topic(value: &[u8]) -> Read<TopicDescription> {
     let mut reader = Reader::new(value);
-    reader.version()?;
+    let is_extended = reader.version_or(EXTENDED)?;
     let description = TopicDescription {
         path: reader.text()?,
         duplicate_detection_history_time_window: reader.span()?,
@@ -148,6 +167,7 @@ pub fn read_topic(value: &[u8]) -> Read<TopicDescription> {
         support_ordering: reader.switch()?,
         status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
         user_metadata: reader.optional_text()?,
+        extensions: if is_extended { Some(reader.text()?) } else { None },
     };
     reader.end()?;
     Ok(description)
@@ -170,8 +190,9 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
         forward_dead_lettered_messages_to,
         auto_delete_on_idle,
         user_metadata,
+        extensions,
     } = description;
-    value.push(VERSION);
+    value.push(version_of(extensions.as_deref()));
     write_text(topic, value);
     write_text(name, value);
     for span in [lock_duration, default_message_time_to_live, auto_delete_on_idle] {
@@ -190,6 +211,7 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
         write_optional_text(text.as_deref(), value);
     }
+    write_extensions(extensions.as_deref(), value);
 }
 
 /// Reads the description of a subscription.
@@ -198,7 +220,7 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
 /// With what is wrong with it.
 pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
     let mut reader = Reader::new(value);
-    reader.version()?;
+    let is_extended = reader.version_or(EXTENDED)?;
     let description = SubscriptionDescription {
         topic: reader.text()?,
         name: reader.text()?,
@@ -214,6 +236,7 @@ pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
         forward_to: reader.optional_text()?,
         forward_dead_lettered_messages_to: reader.optional_text()?,
         user_metadata: reader.optional_text()?,
+        extensions: if is_extended { Some(reader.text()?) } else { None },
     };
     reader.end()?;
     Ok(description)

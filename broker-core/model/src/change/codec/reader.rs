@@ -99,6 +99,15 @@ impl<'a> Reader<'a> {
         if self.u8()? == VERSION { Ok(()) } else { Err("version is not known") }
     }
 
+    /// Whether it is of this later version.
+    pub(crate) fn version_or(&mut self, later: u8) -> Read<bool> {
+        match self.u8()? {
+            VERSION => Ok(false),
+            version if version == later => Ok(true),
+            _ => Err("version is not known"),
+        }
+    }
+
     pub(crate) const fn end(&self) -> Read<()> {
         if self.0.is_empty() { Ok(()) } else { Err("value too long") }
     }

@@ -1,7 +1,8 @@
-//! A rule as a record, version 1.
+//! A rule as a record, version 1, and version 2 for one with something that there is no property for (HTP-17).
 //!
 //! ```text
 //!  version 01 | name | created at (8) | filter | has action (1) [ action ]
+//!  version 02 | as before | extensions
 //!  filter:   00 true   01 false   02 SQL text   03 correlation
 //!  SQL text: text, count of parameters (4), for each its name and its value
 //!  correlation: 8 times present (1) and text, in the order of AMQ-24; count of properties (4), for
@@ -20,6 +21,9 @@ use crate::message::Value;
 use crate::rule::sql::Parameters;
 use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 
+/// The version of a rule that ends with its extensions.
+const EXTENDED: u8 = super::VERSION + 1;
+
 const TRUE: u8 = 0;
 const FALSE: u8 = 1;
 const SQL: u8 = 2;
@@ -27,8 +31,8 @@ const CORRELATION: u8 = 3;
 
 /// Writes a rule.
 pub fn write_rule(rule: &RuleDescription, value: &mut Vec<u8>) {
-    let RuleDescription { name, filter, action, created_at } = rule;
-    value.push(super::VERSION);
+    let RuleDescription { name, filter, action, created_at, extensions } = rule;
+    value.push(if extensions.is_some() { EXTENDED } else { super::VERSION });
     write_text(name, value);
     value.extend_from_slice(&created_at.ticks().to_be_bytes());
     match filter {
@@ -47,6 +51,9 @@ pub fn write_rule(rule: &RuleDescription, value: &mut Vec<u8>) {
     if let Some(action) = action {
         write_sql(action, value);
     }
+    if let Some(extensions) = extensions {
+        write_text(extensions, value);
+    }
 }
 
 /// Reads a rule.
@@ -55,7 +62,7 @@ pub fn write_rule(rule: &RuleDescription, value: &mut Vec<u8>) {
 /// With what is wrong with it.
 pub fn read_rule(value: &[u8]) -> Result<RuleDescription, &'static str> {
     let mut reader = Reader::new(value);
-    reader.version()?;
+    let is_extended = reader.version_or(EXTENDED)?;
     let name = reader.text()?;
     let created_at = reader.instant()?;
     let filter = match reader.u8()? {
@@ -66,8 +73,9 @@ pub fn read_rule(value: &[u8]) -> Result<RuleDescription, &'static str> {
         _ => return Err("unknown filter"),
     };
     let action = if reader.switch()? { Some(read_sql(&mut reader)?) } else { None };
+    let extensions = if is_extended { Some(reader.text()?) } else { None };
     reader.end()?;
-    Ok(RuleDescription { name, filter, action, created_at })
+    Ok(RuleDescription { name, filter, action, created_at, extensions })
 }
 
 fn write_sql(sql: &SqlText, value: &mut Vec<u8>) {

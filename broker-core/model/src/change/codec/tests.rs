@@ -201,11 +201,20 @@ fn the_description_of_a_topic_stays_readable() {
         support_ordering: true,
         max_message_size_in_kilobytes: 0x22,
         user_metadata: Some("me".into()),
+        extensions: None,
     };
     let mut written = Vec::new();
     write_topic(&description, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_topic(golden), Ok(description));
+    assert_eq!(read_topic(golden), Ok(description.clone()));
+    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+    // HTP-17: with something that there is no property for it is of the second version, and no longer otherwise.
+    let extended = TopicDescription { extensions: Some("<x/>".into()), ..description };
+    let golden = [b"\x02", &golden[1..], b"\x00\x00\x00\x04<x/>"].concat();
+    let mut written = Vec::new();
+    write_topic(&extended, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_topic(&golden), Ok(extended));
     assert!(read_topic(&golden[..golden.len() - 1]).is_err());
 }
 
@@ -231,6 +240,7 @@ fn the_description_of_a_subscription_stays_readable() {
         forward_dead_lettered_messages_to: None,
         auto_delete_on_idle: TimeSpan::from_ticks(0x13),
         user_metadata: Some("me".into()),
+        extensions: None,
     };
     let mut written = Vec::new();
     write_subscription(&description, &mut written);

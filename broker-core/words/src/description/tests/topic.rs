@@ -42,6 +42,7 @@ fn a_name_alone_gives_the_defaults() {
         support_ordering: true,
         max_message_size_in_kilobytes: 1_024,
         user_metadata: None,
+        extensions: None,
     };
     assert_eq!(TopicUpdate::default().create("events", &settings), Ok(expected));
     let expected = SubscriptionDescription {
@@ -59,6 +60,7 @@ fn a_name_alone_gives_the_defaults() {
         forward_dead_lettered_messages_to: None,
         auto_delete_on_idle: TimeSpan::MAX,
         user_metadata: None,
+        extensions: None,
     };
     assert_eq!(SubscriptionUpdate::default().create("events", "audit", &settings), Ok(expected));
 }

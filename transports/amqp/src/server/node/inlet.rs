@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_core::command::{Command, InboundMessage};
+use peeklock_core::command::InboundMessage;
+use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::Content;
 use peeklock_core::permits::Permit;
+use peeklock_core::transaction::TransactionId;
+use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 
 use super::Node;
@@ -15,12 +18,16 @@ use crate::error::{AmqpError, condition};
 use crate::message::{Assembly, BATCH_FORMAT, BatchError, unpack};
 use crate::server::attach::SENDER_CREDIT;
 use crate::server::conversation::{Conversation, Expect};
+use crate::server::transaction::{Book, Part as PartOf};
+use crate::server::work::Work;
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
 pub(in crate::server) struct Inlet {
     pub(in crate::server) number: u32,
     pub(in crate::server) assembly: Assembly,
+    /// The transaction that the delivery names of which not all frames came.
+    transaction: Option<TransactionId>,
 }
 
 /// A delivery that has arrived whole.
@@ -29,6 +36,7 @@ pub(in crate::server) struct Inbound {
     number: u32,
     /// To be answered; none if it was settled.
     delivery: Option<ReceivedId>,
+    transaction: Option<TransactionId>,
     messages: Messages,
 }
 
@@ -38,9 +46,22 @@ enum Messages {
     Batch(Vec<Content>),
 }
 
+impl Inbound {
+    /// How many messages it is, and of how many bytes.
+    pub(in crate::server) fn cost(&self) -> (u64, u64) {
+        let bytes = |content: &Content| content.as_bytes().len() as u64;
+        match &self.messages {
+            Messages::One(content) => (1, bytes(content)),
+            Messages::Batch(contents) => {
+                ((contents.len() as u64).max(1), contents.iter().map(bytes).sum())
+            }
+        }
+    }
+}
+
 impl Inlet {
     pub(in crate::server) fn new(number: u32) -> Self {
-        Self { number, assembly: Assembly::default() }
+        Self { number, assembly: Assembly::default(), transaction: None }
     }
 }
 
@@ -50,46 +71,78 @@ impl Conversation {
         let assembly = match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => &mut inlet.assembly,
             Some(Node::Requests(requests)) => &mut requests.assembly,
+            Some(Node::Coordinator(assembly)) => assembly,
             Some(Node::Outlet(_) | Node::Replies(_)) | None => return,
         };
         let before = assembly.len() as u64;
         if part.fate == Fate::Void {
             *assembly = Assembly::default();
             self.assembled_bytes -= before;
+            if let Some(id) = self.transaction_of(link, part.state, true) {
+                self.doom(id);
+            }
             return self.top_up(link);
         }
         let bytes = part.payload.len() as u64;
         assembly.push(part.payload);
-        if part.fate == Fate::More {
+        let is_whole = part.fate == Fate::Whole;
+        let whole = is_whole.then(|| std::mem::take(assembly).join());
+        let transaction = self.transaction_of(link, part.state, is_whole);
+        let Some(whole) = whole else {
             self.assembled_bytes += bytes;
             return;
-        }
+        };
         self.assembled_bytes -= before;
-        let whole = std::mem::take(assembly).join();
         let delivery = (!part.settled).then_some(part.delivery);
-        if part.state.is_some() {
-            let text = "there is no such transaction: transactions are not offered over AMQP yet";
-            self.reject(delivery, AmqpError::new("amqp:transaction:unknown-id", text));
-            return self.top_up(link);
-        }
-        match self.nodes.get(&link) {
+        match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => {
                 let number = inlet.number;
                 match self.read(part.message_format, whole) {
-                    Ok(messages) => self.send_soon(Inbound { link, number, delivery, messages }),
-                    Err(error) => self.reject(delivery, error),
+                    Ok(messages) => {
+                        let inbound = Inbound { link, number, delivery, transaction, messages };
+                        self.when_room(Work::Send(inbound)).await;
+                    }
+                    Err(error) => {
+                        if let Some(id) = transaction {
+                            self.doom(id);
+                        }
+                        self.reject(delivery, error);
+                    }
                 }
             }
-            Some(Node::Requests(_)) => {
-                // What is asked is confirmed before anything else on the session (AMQP-32).
-                if let Some(delivery) = delivery {
-                    self.amqp.dispose(delivery, DeliveryState::accepted());
+            Some(Node::Requests(_)) => self.requested(link, delivery, transaction, whole).await,
+            Some(Node::Coordinator(_)) => {
+                let body = Content::parse(whole)
+                    .map(|content| content.as_bytes().slice_ref(content.sections().body));
+                match body {
+                    Ok(body) => self.coordinate(link, delivery, &body).await,
+                    Err(error) => self.reject(delivery, error.into()),
                 }
-                self.requested(link, whole).await;
             }
             _ => {}
         }
         self.top_up(link);
+    }
+
+    /// The transaction that a delivery names, by any of its frames; none of it is kept for the next one.
+    fn transaction_of(
+        &mut self,
+        link: LinkId,
+        state: Option<DeliveryState>,
+        is_last: bool,
+    ) -> Option<TransactionId> {
+        let named = match state {
+            Some(DeliveryState::Transactional(state)) => Some(Book::id(&state.txn_id)),
+            _ => None,
+        };
+        let kept = match self.nodes.get_mut(&link) {
+            Some(Node::Inlet(inlet)) => &mut inlet.transaction,
+            Some(Node::Requests(requests)) => &mut requests.transaction,
+            _ => return named,
+        };
+        let transaction = named.or(*kept);
+        *kept = transaction.filter(|_| !is_last);
+        transaction
     }
 
     fn reject(&mut self, delivery: Option<ReceivedId>, error: AmqpError) {
@@ -103,7 +156,7 @@ impl Conversation {
     fn top_up(&mut self, link: LinkId) {
         let most = match self.nodes.get(&link) {
             Some(Node::Inlet(_)) => SENDER_CREDIT,
-            Some(Node::Requests(_)) => crate::server::attach::REQUEST_CREDIT,
+            Some(Node::Requests(_) | Node::Coordinator(_)) => crate::server::attach::REQUEST_CREDIT,
             _ => return,
         };
         if self.amqp.credit(link) <= most / 2 {
@@ -131,33 +184,21 @@ impl Conversation {
         }
     }
 
-    /// Sends what came when there is room; until then nothing more is carried out.
-    fn send_soon(&mut self, inbound: Inbound) {
-        let (count, bytes) = match &inbound.messages {
-            Messages::One(content) => (1, content.as_bytes().len()),
-            Messages::Batch(contents) => {
-                (contents.len(), contents.iter().map(|content| content.as_bytes().len()).sum())
-            }
-        };
-        let (count, bytes) = ((count as u64).max(1), bytes as u64);
-        if let Some(permit) = self.budget.try_acquire_list(count, bytes) {
-            return self.send(inbound, permit);
-        }
-        let budget = self.budget.clone();
-        self.held = Some(inbound);
-        self.acquiring = Some(Box::pin(async move { budget.acquire_list(count, bytes).await }));
-    }
-
     /// Hands a delivery to its entity; it is answered when it is stored.
-    pub(in crate::server) fn send(&mut self, inbound: Inbound, permit: Permit) {
-        let Inbound { link, number, delivery, messages } = inbound;
-        if !self.nodes.contains_key(&link) || self.links.get(number).is_none() {
+    pub(in crate::server) async fn send(&mut self, inbound: Inbound, permit: Permit) {
+        let is_large = inbound.cost().1 > LARGE_BYTES;
+        let Inbound { link, number, delivery, transaction, messages } = inbound;
+        let Some(at) = self.links.get(number).filter(|_| self.nodes.contains_key(&link)) else {
             // Its link is gone, and nobody was promised anything.
-            return;
-        }
+            if let Some(id) = transaction {
+                self.doom(id);
+            }
+            let error = AmqpError::new(condition::DETACH_FORCED, "the link has ended meanwhile");
+            return self.reject(delivery, error);
+        };
         let take = |content| -> InboundMessage { self.broker.inbound_content(content) };
         let command = match messages {
-            Messages::One(content) => Command::Send { message: take(content) },
+            Messages::One(content) => at.send(take(content)),
             Messages::Batch(contents) if contents.is_empty() => {
                 // Empty batches are accepted and store nothing (AMQP-42).
                 if let Some(delivery) = delivery {
@@ -165,15 +206,21 @@ impl Conversation {
                 }
                 return;
             }
-            Messages::Batch(contents) => {
-                Command::SendBatch { messages: contents.into_iter().map(take).collect() }
-            }
+            Messages::Batch(contents) => at.send_batch(contents.into_iter().map(take).collect()),
         };
-        let slot = self.links.ask(number, 0, Some(Arc::new(permit)), Expect::Sent(delivery));
+        if let Some(id) = transaction {
+            let (entity, session) = (at.entity.clone(), link.session());
+            let of = PartOf::Sent(delivery);
+            return self.join(id, session, &entity, command, of, permit).await;
+        }
+        let expect = Expect::Sent { delivery, is_large };
+        self.large_count += usize::from(is_large);
+        let slot = self.links.ask(number, 0, Some(Arc::new(permit)), expect);
         self.links.submit(number, command, correlation(slot, 0));
     }
 
     /// What was sent is stored, durably, or refused (AMQP-41).
+    /// Where the entity is gone the link ends too: clients attach it anew, to one that may have its name since (AMQP-79).
     pub(in crate::server) fn stored(
         &mut self,
         number: u32,
@@ -181,12 +228,14 @@ impl Conversation {
         path: &str,
         result: Result<(), Rejection>,
     ) {
-        let _ = number;
         match (delivery, result) {
             (Some(delivery), Ok(())) => self.amqp.dispose(delivery, DeliveryState::accepted()),
             (delivery, Err(rejection)) => {
-                let error = self.refuse(rejection, path);
+                let error = self.refuse(rejection.clone(), path);
                 self.reject(delivery, error);
+                if rejection.condition() == Condition::EntityNotFound {
+                    self.stopped(number, path, rejection);
+                }
             }
             (None, Ok(())) => {}
         }

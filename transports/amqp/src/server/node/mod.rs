@@ -1,15 +1,19 @@
 //! What links are attached to, one file each.
 
 mod inlet;
+mod management;
 mod outlet;
 mod reply;
 mod request;
 mod tokens;
 
 pub(super) use self::inlet::{Inbound, Inlet};
+pub(super) use self::management::{Asking, Manager, Managing, Plan, Told};
 pub(super) use self::outlet::{Outlet, Waiting};
-pub(super) use self::reply::Replies;
-pub(super) use self::request::{Request, Requests};
+pub(super) use self::reply::{Asker, Replies};
+pub(super) use self::request::{Request, Requests, TOKENS_NODE, management_node};
+
+use crate::message::Assembly;
 
 /// What a link is attached to.
 pub(super) enum Node {
@@ -17,8 +21,32 @@ pub(super) enum Node {
     Inlet(Inlet),
     /// The client receives messages.
     Outlet(Box<Outlet>),
+    /// The client declares and ends transactions.
+    Coordinator(Assembly),
     /// The client asks something.
-    Requests(Requests),
+    Requests(Box<Requests>),
     /// The client is answered.
-    Replies(Replies),
+    Replies(Box<Replies>),
+}
+
+impl Node {
+    /// What is here of a message that has not arrived whole.
+    pub(super) fn assembling_bytes(&self) -> u64 {
+        match self {
+            Self::Inlet(inlet) => inlet.assembly.len() as u64,
+            Self::Coordinator(assembly) => assembly.len() as u64,
+            Self::Requests(requests) => requests.assembly.len() as u64,
+            Self::Outlet(_) | Self::Replies(_) => 0,
+        }
+    }
+
+    /// Forgets what has not arrived whole, and what was asked and waits.
+    pub(super) fn forget_arriving(&mut self) {
+        match self {
+            Self::Inlet(inlet) => inlet.assembly = Assembly::default(),
+            Self::Coordinator(assembly) => *assembly = Assembly::default(),
+            Self::Requests(requests) => requests.forget_arriving(),
+            Self::Outlet(_) | Self::Replies(_) => {}
+        }
+    }
 }

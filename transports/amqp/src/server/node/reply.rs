@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use peeklock_words::amqp::write::{self, Sink};
+use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
-use super::{Node, Request};
+use super::Node;
+use crate::codec::value::Raw;
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
 use crate::link::Delivery;
-use crate::message::{list, section};
 use crate::performative::{Attach, DeliveryTag};
 use crate::server::conversation::Conversation;
 use crate::terminus::Target;
@@ -20,30 +20,62 @@ const WAITING_MAX: usize = 256;
 /// The place of the correlation-id among the properties (AMQP 3.2.4).
 const CORRELATION_ID: usize = 5;
 
+/// A reply in pieces that stand one behind the other.
+pub(in crate::server) type Reply = Vec<Bytes>;
+
 /// A link on which a client is answered.
 pub(in crate::server) struct Replies {
     pub(in crate::server) name: Box<str>,
     pub(in crate::server) target: Option<Box<str>>,
-    waiting: VecDeque<Bytes>,
+    /// The node that answers, in folded case.
+    pub(in crate::server) node: Box<str>,
+    /// The largest reply that the client takes, if it says so.
+    bytes_max: Option<u64>,
+    waiting: VecDeque<Reply>,
     sent_count: u64,
+    /// What the reply holds of the account of which not all frames are written.
+    sending_bytes: u64,
+    /// Requests under way that will be answered here.
+    awaited: usize,
     /// More was asked than is listened to.
     overflowed: bool,
 }
 
-impl Replies {
-    pub(in crate::server) fn of(attach: &Attach) -> Self {
-        let target = attach.target.as_ref().and_then(Target::address).map(Into::into);
-        let name = attach.name.clone();
-        Self { name, target, waiting: VecDeque::new(), sent_count: 0, overflowed: false }
-    }
+/// Whom a request is answered, and under which name.
+pub(in crate::server) struct Asker {
+    pub(in crate::server) to: LinkId,
+    pub(in crate::server) message_id: Option<Raw>,
+}
 
-    pub(super) fn push(&mut self, reply: Bytes) {
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(reply);
-        } else {
-            self.overflowed = true;
+impl Replies {
+    pub(in crate::server) fn of(attach: &Attach, node: Box<str>) -> Self {
+        let target = attach.target.as_ref().and_then(Target::address).map(Into::into);
+        Self {
+            name: attach.name.clone(),
+            target,
+            node,
+            bytes_max: attach.max_message_size.filter(|bytes| *bytes > 0),
+            waiting: VecDeque::new(),
+            sent_count: 0,
+            sending_bytes: 0,
+            awaited: 0,
+            overflowed: false,
         }
     }
+
+    /// How many replies will need credit.
+    pub(super) fn promised(&self) -> usize {
+        self.awaited + self.waiting.len()
+    }
+
+    /// What of the account its replies hold.
+    pub(in crate::server) fn held_bytes(&self) -> u64 {
+        self.sending_bytes + self.waiting.iter().map(bytes_of).sum::<u64>()
+    }
+}
+
+fn bytes_of(reply: &Reply) -> u64 {
+    reply.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// The names of a status, which differ between nodes (AMQP-21, AMQP-81).
@@ -52,34 +84,86 @@ pub(super) struct Names {
     pub(super) description: &'static str,
 }
 
-/// A reply: whose it is, what came of it, and a body.
-pub(super) fn reply(
-    request: &Request,
+/// What stands before the body of a reply: whose it is, and what came of it. Codes are of exactly these types,
+/// since clients cast them.
+pub(super) fn head(
+    reply: &mut impl Sink,
+    asker: &Asker,
     names: &Names,
     status: i32,
     text: &str,
-    body: impl FnOnce(&mut Vec<u8>),
-) -> Bytes {
-    let mut bytes = Vec::new();
-    let mut properties = [None; CORRELATION_ID + 1];
-    if let (Some(id), Some(field)) = (&request.message_id, properties.last_mut()) {
-        *field = Some(&id.as_bytes()[..]);
+    error: Option<&str>,
+) {
+    // Some crash without a properties section (AMQP-81).
+    let id = asker.message_id.as_ref().map(|id| &id.as_bytes()[..]);
+    reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES]);
+    let mut measure = Measure::default();
+    let count = correlated(&mut measure, id);
+    write::compound(reply, Compound::List, measure.bytes, count);
+    correlated(reply, id);
+    let mut items = Vec::with_capacity(96 + text.len());
+    write::text(&mut items, names.code);
+    write::fixed(&mut items, code::INT, status.to_be_bytes());
+    write::text(&mut items, names.description);
+    write::text(&mut items, text);
+    if let Some(error) = error {
+        write::text(&mut items, "errorCondition");
+        write::symbol(&mut items, error);
     }
-    list(&mut bytes, descriptor::PROPERTIES, &properties);
-    section(&mut bytes, descriptor::APPLICATION_PROPERTIES, |items| {
-        write::text(items, names.code);
-        // Exactly this type: clients cast it.
-        write::fixed(items, code::INT, status.to_be_bytes());
-        write::text(items, names.description);
-        write::text(items, text);
-        4
-    });
-    bytes.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE]);
-    body(&mut bytes);
-    bytes.into()
+    let count = if error.is_some() { 6 } else { 4 };
+    reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::APPLICATION_PROPERTIES]);
+    write::compound(reply, Compound::Map, items.len(), count);
+    reply.put(&items);
+}
+
+/// Properties that have nothing but a correlation-id; how many fields they are.
+fn correlated<S: Sink>(sink: &mut S, id: Option<&[u8]>) -> usize {
+    let mut fields = Fields::new(sink);
+    for _ in 0..CORRELATION_ID {
+        fields.field(None::<()>, |_, ()| {});
+    }
+    fields.field(id, |sink, id| sink.put(id));
+    fields.count()
 }
 
 impl Conversation {
+    /// A request is to be answered on a link.
+    pub(super) fn await_reply(&mut self, to: LinkId) {
+        if let Some(Node::Replies(replies)) = self.nodes.get_mut(&to) {
+            replies.awaited += 1;
+        }
+    }
+
+    /// Answers a request.
+    pub(super) fn reply(&mut self, asker: Asker, reply: Reply) {
+        let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
+        replies.awaited = replies.awaited.saturating_sub(1);
+        if replies.waiting.len() < WAITING_MAX {
+            self.account.hold(bytes_of(&reply));
+            replies.waiting.push_back(reply);
+        } else {
+            replies.overflowed = true;
+        }
+    }
+
+    /// Whether a link has credit for one more reply than will need it.
+    pub(super) fn takes_reply(&mut self, to: LinkId) -> bool {
+        let Some(Node::Replies(replies)) = self.nodes.get(&to) else { return true };
+        let promised = replies.promised();
+        usize::try_from(self.amqp.credit(to)).unwrap_or(usize::MAX) > promised
+    }
+
+    /// The largest reply that a client takes on a link.
+    pub(super) fn reply_bytes_max(&self, asker: &Asker) -> usize {
+        match self.nodes.get(&asker.to) {
+            Some(Node::Replies(replies)) => {
+                let most = replies.bytes_max.unwrap_or(u64::MAX);
+                usize::try_from(most).unwrap_or(usize::MAX)
+            }
+            _ => usize::MAX,
+        }
+    }
+
     /// Sends replies that wait, as far as there is credit.
     pub(in crate::server) fn pump_replies(&mut self, link: LinkId) {
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&link) else { return };
@@ -89,12 +173,19 @@ impl Conversation {
             self.amqp.detach(link, Some(error));
             return self.detach(link);
         }
-        while self.amqp.can_send(link) {
-            let Some(reply) = replies.waiting.pop_front() else { break };
+        loop {
+            if replies.sending_bytes > 0 && self.amqp.is_sent(link) {
+                self.account.release(std::mem::take(&mut replies.sending_bytes));
+            }
+            if !self.amqp.can_send(link) {
+                break;
+            }
+            let Some(payload) = replies.waiting.pop_front() else { break };
             replies.sent_count += 1;
+            replies.sending_bytes = bytes_of(&payload);
             let Some(tag) = DeliveryTag::new(&replies.sent_count.to_be_bytes()) else { break };
             // Settled: some clients never settle what they are answered (AMQP-81).
-            let delivery = Delivery { tag, settled: true, payload: vec![reply] };
+            let delivery = Delivery { tag, settled: true, payload };
             if self.amqp.send(link, delivery).is_err() {
                 break;
             }

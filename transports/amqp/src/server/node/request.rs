@@ -1,20 +1,113 @@
 //! What is asked by a message and answered by another (AMQP-22, AMQP-80).
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use bytes::Bytes;
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
 use peeklock_core::message::{Content, Value};
+use peeklock_core::transaction::TransactionId;
 use peeklock_words::amqp::{Reader, Scalar, descriptor};
 
-use super::Node;
+use super::{Asker, Manager, Node};
 use crate::codec::value::Raw;
-use crate::connection::LinkId;
-use crate::error::AmqpError;
+use crate::connection::{LinkId, ReceivedId};
+use crate::error::{AmqpError, condition};
 use crate::message::{Assembly, fields_of};
 use crate::server::conversation::Conversation;
+use crate::state::DeliveryState;
+
+/// Requests of one link whose replies there is no credit for.
+const WAITING_MAX: usize = 256;
+/// What such requests of one connection may take.
+const WAITING_BYTES_MAX: u64 = 8 << 20;
 
 /// A link on which a client asks.
-#[derive(Default)]
 pub(in crate::server) struct Requests {
     pub(in crate::server) assembly: Assembly,
+    /// The transaction that the request names of which not all frames came.
+    pub(super) transaction: Option<TransactionId>,
+    of: Of,
+    /// What waits for credit for its reply, and where that goes.
+    waiting: VecDeque<(LinkId, Request)>,
+    /// What of it is counted as not having arrived whole: it cannot go on.
+    waiting_bytes: u64,
+}
+
+/// What it is asked of.
+enum Of {
+    Tokens,
+    Management(Manager),
+}
+
+impl Requests {
+    /// Of `$cbs`.
+    pub(in crate::server) fn of_tokens() -> Self {
+        Self::of(Of::Tokens)
+    }
+
+    /// Of a management node.
+    pub(in crate::server) fn of_management(path: Arc<str>) -> Self {
+        Self::of(Of::Management(Manager::of(path)))
+    }
+
+    fn of(of: Of) -> Self {
+        Self {
+            assembly: Assembly::default(),
+            transaction: None,
+            of,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    pub(in crate::server) const fn manager(&self) -> Option<&Manager> {
+        match &self.of {
+            Of::Management(manager) => Some(manager),
+            Of::Tokens => None,
+        }
+    }
+
+    pub(super) const fn manager_mut(&mut self) -> Option<&mut Manager> {
+        match &mut self.of {
+            Of::Management(manager) => Some(manager),
+            Of::Tokens => None,
+        }
+    }
+
+    /// How much of it is counted as not having arrived whole.
+    pub(in crate::server) fn assembled_bytes(&self) -> u64 {
+        self.assembly.len() as u64 + self.waiting_bytes
+    }
+
+    /// How many requests wait.
+    pub(in crate::server) fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Forgets all of that.
+    pub(super) fn forget_arriving(&mut self) {
+        self.assembly = Assembly::default();
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+    }
+
+    /// Its node, in folded case.
+    fn node(&self) -> Box<str> {
+        match &self.of {
+            Of::Management(manager) => management_node(&manager.path),
+            Of::Tokens => TOKENS_NODE.into(),
+        }
+    }
+}
+
+/// The name of `$cbs` among nodes.
+pub(in crate::server) const TOKENS_NODE: &str = "$cbs";
+
+/// The name of the management node of an entity among nodes.
+pub(in crate::server) fn management_node(path: &str) -> Box<str> {
+    format!("{}/$management", path.to_lowercase()).into()
 }
 
 /// A request.
@@ -23,6 +116,8 @@ pub(in crate::server) struct Request {
     /// What it is answered by, with its type (AMQP-21).
     pub(in crate::server) message_id: Option<Raw>,
     pub(in crate::server) reply_to: Option<String>,
+    /// The transaction that its transfer names (AMQ-26).
+    pub(in crate::server) transaction: Option<TransactionId>,
 }
 
 impl Request {
@@ -38,7 +133,12 @@ impl Request {
             Ok(Scalar::Text(text) | Scalar::Symbol(text)) => Some(text.to_owned()),
             _ => None,
         });
-        Ok(Self { message_id: raw(0), reply_to, content })
+        Ok(Self { message_id: raw(0), reply_to, transaction: None, content })
+    }
+
+    /// Whom it is answered.
+    fn asker(&self, to: LinkId) -> Asker {
+        Asker { to, message_id: self.message_id.clone() }
     }
 
     /// An application property that is text.
@@ -64,20 +164,108 @@ impl Request {
 
 impl Conversation {
     /// A request came whole.
-    pub(in crate::server) async fn requested(&mut self, link: LinkId, whole: Bytes) {
+    pub(in crate::server) async fn requested(
+        &mut self,
+        link: LinkId,
+        delivery: Option<ReceivedId>,
+        transaction: Option<TransactionId>,
+        whole: Bytes,
+    ) {
+        let bytes = whole.len() as u64;
         let request = match Request::read(whole) {
-            Ok(request) => request,
+            Ok(request) => Request { transaction, ..request },
             Err(error) => {
                 self.amqp.detach(link, Some(error));
                 return self.detach(link);
             }
         };
-        let reply = self.tokens_asked(&request).await;
-        if let Some(to) = self.answers_of(link, &request)
-            && let Some(Node::Replies(replies)) = self.nodes.get_mut(&to)
-        {
-            replies.push(reply);
+        let to = self.answers_of(link, &request);
+        // What is asked is confirmed before anything else on the session (AMQP-32).
+        if let Some(delivery) = delivery {
+            self.amqp.dispose(delivery, DeliveryState::accepted());
         }
+        let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
+        if requests.manager().is_none() {
+            if let Some(to) = to {
+                self.await_reply(to);
+            }
+            let asker = to.map(|to| request.asker(to));
+            return self.tokens_asked(asker, &request).await;
+        }
+        let Some(to) = to else {
+            return tracing::debug!("a request is not carried out: nobody listens to its reply");
+        };
+        if requests.waiting.is_empty() && self.takes_reply(to) {
+            return self.ask_now(link, to, &request).await;
+        }
+        if self.waiting_request_bytes().saturating_add(bytes) > WAITING_BYTES_MAX {
+            let text = "too many bytes of requests wait for credit for their replies";
+            let busy = self.refuse(Rejection::new(Condition::ServerBusy, text), "");
+            self.await_reply(to);
+            return self.answer_managed(request.asker(to), Err(busy));
+        }
+        let Some(Node::Requests(requests)) = self.nodes.get_mut(&link) else { return };
+        if requests.waiting.len() >= WAITING_MAX {
+            let text =
+                format!("{WAITING_MAX} requests wait for credit for their replies: grant it");
+            let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
+            self.amqp.detach(link, Some(error));
+            return self.detach(link);
+        }
+        requests.waiting.push_back((to, request));
+        requests.waiting_bytes += bytes;
+        self.assembled_bytes += bytes;
+        self.waiting_requests += 1;
+    }
+
+    /// What the requests take that wait.
+    fn waiting_request_bytes(&self) -> u64 {
+        let bytes = |node: &Node| match node {
+            Node::Requests(requests) => requests.waiting_bytes,
+            _ => 0,
+        };
+        self.nodes.values().map(bytes).sum()
+    }
+
+    async fn ask_now(&mut self, link: LinkId, to: LinkId, request: &Request) {
+        self.await_reply(to);
+        self.manage(link, request.asker(to), request).await;
+    }
+
+    /// Carries out a request that has waited and whose reply there is credit for now; whether there was one.
+    pub(in crate::server) async fn ask_waiting(&mut self) -> bool {
+        if self.waiting_requests == 0 {
+            return false;
+        }
+        let fronts: Vec<(LinkId, LinkId)> = self
+            .nodes
+            .iter()
+            .filter_map(|(link, node)| match node {
+                Node::Requests(requests) => Some((*link, requests.waiting.front()?.0)),
+                _ => None,
+            })
+            .collect();
+        for (link, to) in fronts {
+            if !self.takes_reply(to) {
+                continue;
+            }
+            let Some(Node::Requests(requests)) = self.nodes.get_mut(&link) else { continue };
+            let Some((to, request)) = requests.waiting.pop_front() else { continue };
+            let bytes = request.content.as_bytes().len() as u64;
+            requests.waiting_bytes -= bytes;
+            self.assembled_bytes -= bytes;
+            self.waiting_requests -= 1;
+            if !matches!(self.nodes.get(&to), Some(Node::Replies(_))) {
+                tracing::debug!("a request is not carried out: who listened to its reply is gone");
+                if let Some(id) = request.transaction {
+                    self.doom(id);
+                }
+                return true;
+            }
+            self.ask_now(link, to, &request).await;
+            return true;
+        }
+        false
     }
 
     /// Where a request is answered (AMQP-22).
@@ -93,12 +281,19 @@ impl Conversation {
             let all = || replies().filter(|(_, replies)| matches(replies)).map(|(id, _)| id);
             all().find(here).or_else(|| all().next())
         };
+        let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return None };
+        let node = requests.node();
         if let Some(to) = &request.reply_to {
-            let by_address = newest(&|replies| replies.target.as_deref() == Some(to));
-            if let Some(id) = by_address.or_else(|| newest(&|replies| &*replies.name == to)) {
-                return Some(id);
+            let is_there = |replies: &super::Replies| replies.target.as_deref() == Some(to);
+            // Of several of the same address that of the node that is asked is meant.
+            let found = newest(&|replies| is_there(replies) && replies.node == node)
+                .or_else(|| newest(&is_there))
+                .or_else(|| newest(&|replies| &*replies.name == to));
+            if found.is_some() {
+                return found;
             }
         }
-        replies().map(|(id, _)| id).find(here)
+        let of_node = replies().filter(|(_, replies)| replies.node == node);
+        of_node.map(|(id, _)| id).find(here)
     }
 }

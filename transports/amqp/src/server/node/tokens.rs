@@ -1,12 +1,11 @@
 //! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
 
-use bytes::Bytes;
 use peeklock_core::path::{EntityAddress, Node as Place};
-use peeklock_words::amqp::{Scalar, code};
+use peeklock_words::amqp::{Scalar, code, descriptor};
 use percent_encoding::percent_decode_str;
 
 use super::Request;
-use super::reply::{Names, reply};
+use super::reply::{Asker, Names, head};
 use crate::server::conversation::Conversation;
 use crate::server::login::Refused;
 
@@ -15,9 +14,13 @@ const OPERATION: &str = "put-token";
 
 impl Conversation {
     /// Something is asked of `$cbs`.
-    pub(super) async fn tokens_asked(&mut self, request: &Request) -> Bytes {
+    pub(super) async fn tokens_asked(&mut self, asker: Option<Asker>, request: &Request) {
         let (status, text) = self.put(request).await;
-        reply(request, &NAMES, status, &text, |bytes| bytes.push(code::NULL))
+        let Some(asker) = asker else { return };
+        let mut reply = Vec::new();
+        head(&mut reply, &asker, &NAMES, status, &text, None);
+        reply.extend([code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE, code::NULL]);
+        self.reply(asker, vec![reply.into()]);
     }
 
     async fn put(&mut self, request: &Request) -> (i32, String) {

@@ -11,7 +11,8 @@ use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use super::{Driver, Opened, lost};
+use super::{Connected, Driver, Opened, lost};
+use crate::client::ClientTls;
 use crate::error::code;
 use crate::frame::text::Guid;
 use crate::frame::{Encoding, Request, of_client};
@@ -35,13 +36,9 @@ impl Driver {
         let again = |error: &dyn std::fmt::Display| (lost(&error.to_string()), true);
         let stream = match &self.options.connector {
             Some(connector) => connector.connect().await.map_err(|error| again(&error))?,
-            None => {
-                let stream = TcpStream::connect(&self.host).await.map_err(|error| again(&error))?;
-                stream.set_nodelay(true).ok();
-                Box::new(stream)
-            }
+            None => self.stream().await?,
         };
-        let mut request = format!("ws://{}/", self.host)
+        let mut request = format!("ws://{}/", self.address.host)
             .into_client_request()
             .map_err(|error| (Rejection::argument(error.to_string()), false))?;
         let encoding = self.options.encoding;
@@ -56,6 +53,7 @@ impl Driver {
                 let body = response.body().as_deref().unwrap_or_default();
                 no_upgrade(response.status(), body)
             }
+            SocketError::Io(_) if self.address.is_secure => again(&self.explain(error)),
             other => again(other),
         })?;
         let resume = self
@@ -63,7 +61,7 @@ impl Driver {
             .map(|token| Resume { resume_token: Guid(token), received: self.seen });
         let grace = u32::try_from(self.options.grace.as_secs()).unwrap_or(u32::MAX);
         let hello = Hello {
-            token: self.options.token.as_deref().map(str::to_owned),
+            token: self.credential.token(self.core.now()),
             client: self.options.name.as_deref().map(str::to_owned),
             heartbeat_seconds: None,
             grace_seconds: Some(grace),
@@ -97,6 +95,31 @@ impl Driver {
                 _ => Err((lost("the broker did not say welcome"), false)),
             };
         }
+    }
+}
+
+impl Driver {
+    /// What is wrong with a stream that was secure: TLS 1.3 tells a client only then that it wants a certificate.
+    fn explain(&self, error: SocketError) -> String {
+        match error {
+            SocketError::Io(error) => ClientTls::explain(self.address.name(), error).to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    /// A socket to the broker, with TLS if its URL says so.
+    async fn stream(&self) -> Result<Box<dyn Connected>, (Rejection, bool)> {
+        let socket = TcpStream::connect(&self.address.host)
+            .await
+            .map_err(|error| (lost(&error.to_string()), true))?;
+        socket.set_nodelay(true).ok();
+        if !self.address.is_secure {
+            return Ok(Box::new(socket));
+        }
+        // A certificate may be replaced while the client goes on trying.
+        let secure = self.options.tls.connect(self.address.name(), socket).await;
+        let secure = secure.map_err(|error| (lost(&error.to_string()), true))?;
+        Ok(Box::new(secure))
     }
 }
 

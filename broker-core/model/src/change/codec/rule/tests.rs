@@ -104,7 +104,9 @@ fn every_rule_comes_back() {
     };
     let mut action = RuleDescription::new("r", Filter::Sql(text.clone()), NOW);
     action.action = Some(text);
-    for rule in [action, correlated("Ä", correlation), RuleDescription::default_rule(NOW)] {
+    let plain = RuleDescription::default_rule(NOW);
+    let extended = RuleDescription { extensions: Some("<x/>".into()), ..plain.clone() };
+    for rule in [action, correlated("Ä", correlation), plain, extended] {
         let bytes = record(&rule);
         assert_eq!(read_rule(&bytes), Ok(rule.clone()));
         // No shorter, longer or later record is taken for one, and none panics.
@@ -112,7 +114,7 @@ fn every_rule_comes_back() {
             assert!(read_rule(&bytes[..length]).is_err(), "{length}");
         }
         assert!(read_rule(&[&bytes[..], b"\0"].concat()).is_err());
-        assert!(read_rule(&[&[VERSION + 1], &bytes[1..]].concat()).is_err());
+        assert!(read_rule(&[&[VERSION + 2], &bytes[1..]].concat()).is_err());
         for place in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0xff;

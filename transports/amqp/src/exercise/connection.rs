@@ -1,5 +1,5 @@
-//! Anything at all said to a connection, with a broker of no sense behind it, and what must hold then: it
-//! ends, it takes no more memory than it may, and what it says can be read. Tests and fuzzing share it.
+//! A connection, with a broker of no sense behind it: it ends, it takes no more memory than it may, and what
+//! it says can be read.
 
 use std::time::Duration;
 
@@ -49,13 +49,25 @@ struct Broker {
     turn: u64,
 }
 
-/// Says `script` to a new connection, in pieces of so many bytes.
+/// Says `script` to a new connection that asks for no SASL, in pieces of so many bytes.
 ///
 /// # Panics
 /// When something does not hold.
 #[must_use]
 pub fn connection(script: &[u8], piece_bytes: usize) -> Run {
-    let config = config();
+    run(&config(), script, piece_bytes)
+}
+
+/// Says `script` to a new connection that asks who one is, in pieces of so many bytes.
+///
+/// # Panics
+/// When something does not hold.
+#[must_use]
+pub fn login(script: &[u8], piece_bytes: usize) -> Run {
+    run(&Config { sasl_required: true, ..config() }, script, piece_bytes)
+}
+
+fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
     let mut connection = Connection::new(config.clone());
     let mut broker = Broker::default();
     let mut run = Run::default();
@@ -77,7 +89,7 @@ pub fn connection(script: &[u8], piece_bytes: usize) -> Run {
             if let Some(event) = event {
                 broker.react(&mut connection, event, now);
             }
-            check(&mut connection, &config, &broker);
+            check(&mut connection, config, &broker);
             if connection.is_full() || idle {
                 let output = connection.output(now);
                 heard.extend_from_slice(&output.copy_to_bytes(output.remaining()));

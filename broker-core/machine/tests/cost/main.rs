@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod each;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What all management has: pages, versions as ETags, places of what was created.
+//! What all management over HTTP has: versions as ETags, places of what was created.
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
@@ -6,25 +6,14 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::time::Timestamp;
 
-use super::messages::number;
 use crate::error::{Answer, Refusal};
 use crate::serve::Exchange;
 
-/// Entities in one page if the request does not say.
-const TOP_DEFAULT: usize = 100;
 /// An update without a version is tried against so many versions by others.
 const CONFLICTS_MAX: usize = 16;
 
-/// How many are left out, and how many of the others are asked for (ENT-30).
-pub(super) fn page(exchange: &Exchange) -> Result<(usize, usize), Refusal> {
-    let most = exchange.site.broker.settings().limits.list_count_max.max(1);
-    let skip = number(exchange, "skip")?.unwrap_or(0);
-    let top = number(exchange, "top")?.unwrap_or(TOP_DEFAULT).min(most);
-    Ok((skip, top))
-}
-
 /// The version that the client has read; none if any will do.
-pub(super) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
+pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
     let Some(header) = exchange.request.headers().get(header::IF_MATCH) else { return Ok(None) };
     let text = header.to_str().unwrap_or_default().trim();
     if text == "*" {
@@ -41,7 +30,7 @@ pub(super) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal>
 }
 
 /// What an update comes to. One without a version that met another one is tried again.
-pub(super) async fn updated<F: Future<Output = Answer>>(
+pub(crate) async fn updated<F: Future<Output = Answer>>(
     version: Option<Timestamp>,
     attempt: impl Fn() -> F,
 ) -> Answer {
@@ -61,7 +50,7 @@ pub(super) async fn updated<F: Future<Output = Answer>>(
 }
 
 /// An answer with its version as ETag.
-pub(super) fn versioned(mut response: HttpResponse, updated_at: Timestamp) -> HttpResponse {
+pub(crate) fn versioned(mut response: HttpResponse, updated_at: Timestamp) -> HttpResponse {
     if let Ok(etag) = header::HeaderValue::from_str(&format!("\"{updated_at}\"")) {
         response.headers_mut().insert(header::ETAG, etag);
     }
@@ -69,7 +58,7 @@ pub(super) fn versioned(mut response: HttpResponse, updated_at: Timestamp) -> Ht
 }
 
 /// An answer with the address of what was created.
-pub(super) fn located(mut response: HttpResponse, location: &str) -> HttpResponse {
+pub(crate) fn located(mut response: HttpResponse, location: &str) -> HttpResponse {
     if let Ok(location) = header::HeaderValue::from_str(location) {
         response.headers_mut().insert(header::LOCATION, location);
     }

@@ -1,0 +1,579 @@
+//! Each command there is, over queues and topics that have something in them: its cost says how many operations it is and
+//! what it brings, and one that is carried out however full the store is stores little.
+
+use std::collections::BTreeMap;
+
+use peeklock_model::command::{
+    Command, Drain, LinkEnd, MessageFacts, Outcome, RuleCommand, SessionCommand, SessionFilter,
+    Settlement, TopicCommand,
+};
+use peeklock_model::effect::{Answer, Effect};
+use peeklock_model::transfer::{Arrival, ListNumber, Origin, WhenFull};
+use peeklock_record::{ContentOp, Record};
+use peeklock_words::ids::LockToken;
+use peeklock_words::message::{Overlay, Value};
+use peeklock_words::rule::{Filter, RuleDescription};
+
+use peeklock_words::description::EntityStatus;
+
+use super::*;
+
+/// What an operation that the store is not asked for may write beside what it brings: a record that changes.
+const RECORD_BYTES_MAX: u64 = 1_024;
+/// Of locks and numbers the latest are asked about: most others are gone.
+const KNOWN_MAX: usize = 40;
+/// A description, with all that a client may write into it, or a rule.
+const DESCRIPTION_BYTES_MAX: u64 = 16 << 10;
+
+/// The name of a command. Names every one, so that a new one has to be drawn below.
+fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Send { .. } => "Send",
+        Command::SendBatch { .. } => "SendBatch",
+        Command::SendVia { .. } => "SendVia",
+        Command::TransferIn { .. } => "TransferIn",
+        Command::TransferOut { .. } => "TransferOut",
+        Command::TransferFromPeer { .. } => "TransferFromPeer",
+        Command::CancelScheduled { .. } => "CancelScheduled",
+        Command::Receive { .. } => "Receive",
+        Command::CancelReceive { .. } => "CancelReceive",
+        Command::ReceiveDeferred { .. } => "ReceiveDeferred",
+        Command::Attach { .. } => "Attach",
+        Command::Grant { .. } => "Grant",
+        Command::Detach { .. } => "Detach",
+        Command::Settle { .. } => "Settle",
+        Command::RenewLock { .. } => "RenewLock",
+        Command::Peek { .. } => "Peek",
+        Command::AcceptSession { .. } => "AcceptSession",
+        Command::InSession { command, .. } => match command {
+            SessionCommand::Attach => "InSession Attach",
+            SessionCommand::Receive { .. } => "InSession Receive",
+            SessionCommand::ReceiveDeferred { .. } => "InSession ReceiveDeferred",
+            SessionCommand::Renew => "InSession Renew",
+            SessionCommand::GetState => "InSession GetState",
+            SessionCommand::SetState { .. } => "InSession SetState",
+            SessionCommand::DeleteBatch { .. } => "InSession DeleteBatch",
+        },
+        Command::PeekSession { .. } => "PeekSession",
+        Command::ListSessions { .. } => "ListSessions",
+        Command::DeleteBatchUnlocked { .. } => "DeleteBatchUnlocked",
+        Command::DeleteBatch { .. } => "DeleteBatch",
+        Command::DeleteDeferred { .. } => "DeleteDeferred",
+        Command::Update { .. } => "Update",
+        Command::Check { .. } => "Check",
+        Command::Commit { .. } => "Commit",
+        Command::UpdateSubscription { .. } => "UpdateSubscription",
+        Command::OfTopic(command) => match command {
+            TopicCommand::Update { .. } => "Topic Update",
+            TopicCommand::CreateSubscription { .. } => "CreateSubscription",
+            TopicCommand::RemoveSubscription { .. } => "RemoveSubscription",
+            TopicCommand::InSubscription { command, .. } => match command {
+                RuleCommand::Create(_) => "Rule Create",
+                RuleCommand::Update(_) => "Rule Update",
+                RuleCommand::Delete(_) => "Rule Delete",
+                RuleCommand::Get(_) => "Rule Get",
+                RuleCommand::List { .. } => "Rule List",
+                RuleCommand::Explain(_) => "Rule Explain",
+            },
+        },
+        Command::Describe => "Describe",
+    }
+}
+
+const NAMES: [&str; 43] = [
+    "Send",
+    "SendBatch",
+    "SendVia",
+    "TransferIn",
+    "TransferOut",
+    "TransferFromPeer",
+    "CancelScheduled",
+    "Receive",
+    "CancelReceive",
+    "ReceiveDeferred",
+    "Attach",
+    "Grant",
+    "Detach",
+    "Settle",
+    "RenewLock",
+    "Peek",
+    "AcceptSession",
+    "InSession Attach",
+    "InSession Receive",
+    "InSession ReceiveDeferred",
+    "InSession Renew",
+    "InSession GetState",
+    "InSession SetState",
+    "InSession DeleteBatch",
+    "PeekSession",
+    "ListSessions",
+    "DeleteBatchUnlocked",
+    "DeleteBatch",
+    "DeleteDeferred",
+    "Update",
+    "Check",
+    "Commit",
+    "UpdateSubscription",
+    "Topic Update",
+    "CreateSubscription",
+    "RemoveSubscription",
+    "Rule Create",
+    "Rule Update",
+    "Rule Delete",
+    "Rule Get",
+    "Rule List",
+    "Rule Explain",
+    "Describe",
+];
+
+/// How many operations a command is, and the bytes of messages, properties and states that come with it, counted by hand.
+fn counted(command: &Command) -> (u64, u64) {
+    let message = |message: &InboundMessage| message.content.as_bytes().len() as u64;
+    let overlay = |settlement: &Settlement| match settlement {
+        Settlement::Abandon { properties: Some(overlay) }
+        | Settlement::Defer { properties: Some(overlay) }
+        | Settlement::DeadLetter { properties: Some(overlay) } => overlay.as_bytes().len() as u64,
+        _ => 0,
+    };
+    let operation = |operation: &Operation| match operation {
+        Operation::Send { message: one } => (1, message(one)),
+        Operation::SendBatch { messages } | Operation::SendVia { messages, .. } => {
+            (messages.len() as u64, messages.iter().map(message).sum())
+        }
+        Operation::Settle { settlement, .. } => (1, overlay(settlement)),
+        Operation::RenewLock { .. } => (1, 0),
+    };
+    let (count, bytes) = match command {
+        Command::Send { message: one } => (1, message(one)),
+        Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
+            (messages.len() as u64, messages.iter().map(message).sum())
+        }
+        Command::TransferIn { messages, .. } => {
+            (messages.len() as u64, messages.iter().map(|it| message(&it.message)).sum())
+        }
+        Command::TransferFromPeer { messages, .. } => {
+            (messages.len() as u64, messages.iter().map(|it| message(&it.message)).sum())
+        }
+        Command::TransferOut { departures, .. } => (departures.len() as u64, 0),
+        Command::CancelScheduled { sequences }
+        | Command::ReceiveDeferred { sequences, .. }
+        | Command::InSession { command: SessionCommand::ReceiveDeferred { sequences }, .. } => {
+            (sequences.len() as u64, 0)
+        }
+        Command::Settle { settlement, .. } => (1, overlay(settlement)),
+        Command::Check { operation: one } => (1, operation(one).1),
+        Command::Commit { parts } => parts
+            .iter()
+            .map(|part| operation(&part.operation))
+            .fold((0, 0), |(count, bytes), (more, of)| (count + more, bytes + of)),
+        Command::InSession { command: SessionCommand::SetState { state }, .. } => {
+            (1, state.as_ref().map_or(0, |state| state.len() as u64))
+        }
+        Command::OfTopic(TopicCommand::CreateSubscription { rules, .. }) => (rules.len() as u64, 0),
+        Command::OfTopic(TopicCommand::InSubscription {
+            command: RuleCommand::Explain(one),
+            ..
+        }) => (1, message(one)),
+        _ => (1, 0),
+    };
+    (count.max(1), bytes)
+}
+
+/// A machine, and what is known of what is in it.
+struct World<'a, M> {
+    machine: M,
+    limits: &'a Limits,
+    tickets: u64,
+    locks: Vec<LockToken>,
+    /// How many locks there were.
+    locked: u64,
+    /// Numbers of messages, whatever became of them.
+    numbers: Vec<SequenceNumber>,
+    lists: Vec<(ListNumber, usize)>,
+    /// How often each command was carried out, and refused.
+    done: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<&'static str, String>,
+}
+
+impl<'a, M: Machine> World<'a, M> {
+    fn new(machine: M, limits: &'a Limits) -> Self {
+        Self {
+            machine,
+            limits,
+            tickets: 1,
+            locks: Vec::new(),
+            locked: 0,
+            numbers: Vec::new(),
+            lists: Vec::new(),
+            done: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// Asks it, and compares what it wrote with what it was said to cost.
+    fn ask(&mut self, command: Command) {
+        let (cost, name, told) = (command.cost(), name(&command), format!("{command:?}"));
+        assert_eq!((cost.count, cost.bytes), counted(&command), "{told}");
+        let describes = matches!(
+            command,
+            Command::Update { .. } | Command::UpdateSubscription { .. } | Command::OfTopic(_)
+        );
+        // What a transaction settles is stored however full the store is, as by itself; and so are the failed
+        // deliveries of who goes.
+        let settled: u64 = match &command {
+            Command::Detach { .. } => RECORD_BYTES_MAX * self.locked,
+            Command::Commit { parts } => {
+                parts.iter().map(|part| settled_bytes(&part.operation)).sum()
+            }
+            _ => 0,
+        };
+        let mut step = Step::default();
+        let mut token = 0;
+        let mut tokens = || {
+            token += 1;
+            token
+        };
+        self.tickets += 1;
+        let stage = StageNumber(self.tickets);
+        let mut ctx = Ctx {
+            now: now(),
+            stage,
+            stored_bytes: 0,
+            room: Reserved::Granted,
+            left: Left::ALL,
+            limits: self.limits,
+            tokens: &mut tokens,
+        };
+        let sub_queue = SubQueue::Main;
+        let answer =
+            self.machine.apply(Ticket(self.tickets), sub_queue, command, &mut ctx, &mut step);
+        let mut batch = Batch::default();
+        for change in &step.changes {
+            self.machine.records(change, &mut batch);
+        }
+        match &answer {
+            Ok(_) => *self.done.entry(name).or_default() += 1,
+            Err(rejection) => {
+                assert!(batch.records().next().is_none(), "{told}: refused, and written");
+                self.refused.insert(name, rejection.to_string());
+            }
+        }
+        let written: u64 = batch.records().map(put).sum();
+        let allowed = match cost.stored {
+            Some(stored) => {
+                assert!(batch.bytes() >= written, "{told}");
+                stored.bytes + stored.published * self.machine.send_overhead() + settled
+            }
+            None => {
+                let description = if describes { DESCRIPTION_BYTES_MAX } else { 0 };
+                cost.bytes + cost.count * RECORD_BYTES_MAX + description + settled
+            }
+        };
+        assert!(written <= allowed, "{written} of {allowed}: {told}");
+        self.machine.serve(&mut ctx, &mut step);
+        self.machine.committed(stage);
+        if let Ok(Answer::Now(outcome, _)) = answer {
+            self.note(outcome);
+        }
+        for effect in step.effects {
+            match effect {
+                Effect::Answer { result: Ok(outcome), .. } => self.note(outcome),
+                Effect::Deliver { facts, .. } => {
+                    self.took(&facts);
+                }
+                Effect::HandOver(list) => self.lists.push((list.list, list.messages.len())),
+                _ => {}
+            }
+        }
+    }
+
+    fn took(&mut self, facts: &MessageFacts) {
+        let Some(lock) = facts.lock else { return };
+        self.numbers.push(facts.sequence);
+        self.locked += 1;
+        self.locks.push(lock.token);
+        self.locks.drain(..self.locks.len().saturating_sub(KNOWN_MAX));
+    }
+
+    fn note(&mut self, outcome: peeklock_model::command::MachineOutcome) {
+        match outcome {
+            Outcome::Received(messages) => {
+                for facts in messages {
+                    self.took(&facts);
+                }
+            }
+            Outcome::Accepted(sequence) => self.numbers.push(sequence),
+            Outcome::AcceptedBatch(sequences) => self.numbers.extend(sequences),
+            _ => {}
+        }
+        self.numbers.drain(..self.numbers.len().saturating_sub(KNOWN_MAX));
+    }
+}
+
+/// What a settlement or renewal may store.
+fn settled_bytes(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Settle { settlement, .. } => settlement.bytes() + RECORD_BYTES_MAX,
+        Operation::RenewLock { .. } => RECORD_BYTES_MAX,
+        Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. } => 0,
+    }
+}
+
+/// The bytes that a record stores.
+fn put(record: Record<'_>) -> u64 {
+    match record {
+        Record::Put { key, value, content } => {
+            let content = if let ContentOp::New(bytes) = content { bytes.len() } else { 0 };
+            (key.len() + value.len() + content) as u64
+        }
+        Record::Delete { .. } | Record::DeletePrefix { .. } => 0,
+    }
+}
+
+impl Random {
+    fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        let last = u64::try_from(all.len()).unwrap().checked_sub(1)?;
+        Some(all[usize::try_from(self.below(last + 1)).unwrap()])
+    }
+
+    fn some<T: Copy>(&mut self, all: &[T]) -> Vec<T> {
+        (0..self.below(4)).filter_map(|_| self.of(all)).collect()
+    }
+
+    fn settlement(&mut self) -> Settlement {
+        let text = self.text(500);
+        let overlay = Overlay::encode(&[("p".to_owned(), Value::from(text.as_str()))]).unwrap();
+        let properties = self.one_in(2).then_some(overlay);
+        match self.below(5) {
+            0 => Settlement::Complete,
+            1 => Settlement::Abandon { properties },
+            2 => Settlement::Defer { properties },
+            3 => Settlement::DeadLetter { properties },
+            _ => Settlement::Release,
+        }
+    }
+
+    fn operation(&mut self, locks: &[LockToken]) -> Operation {
+        let token = self.of(locks).unwrap_or(LockToken(1));
+        match self.below(5) {
+            0 => Operation::Send { message: self.message() },
+            1 => Operation::SendBatch { messages: self.messages() },
+            2 => Operation::SendVia {
+                destination: Arc::from(self.text(260)),
+                messages: self.messages(),
+            },
+            3 => Operation::Settle { token, settlement: self.settlement() },
+            _ => Operation::RenewLock { token },
+        }
+    }
+
+    fn parts(&mut self, locks: &[LockToken]) -> Vec<Part> {
+        let part = |operation| Part { member: None, sub_queue: SubQueue::Main, operation };
+        (0..1 + self.below(4)).map(|_| part(self.operation(locks))).collect()
+    }
+
+    fn transfer(&mut self) -> Vec<Arrival> {
+        let arrival = |message, number: u64| Arrival {
+            message,
+            overlays: Vec::new(),
+            enqueued_sequence: SequenceNumber(number),
+            hops: 1,
+            copies_spent: 0,
+            dead_letter_source: None,
+            origin: Origin {
+                key: Queue::new(
+                    EntityId(9),
+                    QueueDescription::new("source", &Limits::default()),
+                    config(),
+                    now(),
+                )
+                .content_key(SequenceNumber(number)),
+                overlays: Vec::new(),
+            },
+        };
+        self.messages().into_iter().zip(1..).map(|(one, number)| arrival(one, number)).collect()
+    }
+
+    /// What a queue is asked, by a number below [`QUEUE_KINDS`].
+    fn asked<M>(&mut self, world: &World<'_, M>, kind: u64) -> Command {
+        let receiver = ReceiverId(1 + self.below(3));
+        let link = ReceiverId(100 + self.below(3));
+        let mode = match self.below(4) {
+            0 => ReceiveMode::ReceiveAndDelete,
+            _ => ReceiveMode::PeekLock,
+        };
+        let count_max = 1 + u32::try_from(self.below(5)).unwrap();
+        let wait = TimeSpan::from_seconds(i64::try_from(self.below(2)).unwrap());
+        let token = self.of(&world.locks).unwrap_or(LockToken(1));
+        let sequences = self.some(&world.numbers);
+        let (bytes_max, enqueued_before) = (u64::MAX, None);
+        let in_session = |command| Command::InSession { receiver, command };
+        match kind {
+            0 => Command::Send { message: self.message() },
+            1 => Command::SendBatch { messages: self.messages() },
+            2 => Command::SendVia {
+                destination: Arc::from(self.text(260)),
+                messages: self.messages(),
+            },
+            3 => Command::TransferIn { messages: self.transfer(), when_full: WhenFull::Refuse },
+            4 => {
+                let (list, count) = self.of(&world.lists).unwrap_or((ListNumber(1), 1));
+                let departures = vec![peeklock_model::transfer::Departure::Taken; count];
+                Command::TransferOut { list, departures }
+            }
+            5 => Command::TransferFromPeer {
+                source: PeerSource { broker: 7, entity: EntityId(9), sub_queue: SubQueue::Main },
+                messages: self.arrivals(),
+            },
+            6 => Command::CancelScheduled { sequences },
+            7 => Command::Receive { mode, count_max, bytes_max, wait, holder: Some(receiver) },
+            8 => Command::CancelReceive { call: Ticket(world.tickets.saturating_sub(1)) },
+            9 => Command::ReceiveDeferred { mode, sequences, holder: None },
+            10 => Command::Attach { receiver: link, mode },
+            11 => Command::Grant {
+                receiver: link,
+                delivery_limit: 3,
+                byte_limit: 10_000,
+                drain: Drain::No,
+            },
+            12 => Command::Detach {
+                receiver: if self.one_in(2) { receiver } else { link },
+                end: LinkEnd::Broken,
+            },
+            13 => Command::Settle { token, settlement: self.settlement() },
+            14 => Command::RenewLock { token },
+            15 => Command::Peek { from: SequenceNumber(0), count_max },
+            16 => Command::AcceptSession { session: None, receiver, mode, wait },
+            17 => in_session(SessionCommand::Attach),
+            18 => in_session(SessionCommand::Receive { count_max, bytes_max, wait }),
+            19 => in_session(SessionCommand::ReceiveDeferred { sequences }),
+            20 => in_session(SessionCommand::Renew),
+            21 => in_session(SessionCommand::GetState),
+            22 => {
+                let bytes = vec![1; usize::try_from(self.below(3_000)).unwrap()];
+                let state = self.one_in(4).then(|| Bytes::from(bytes));
+                in_session(SessionCommand::SetState { state })
+            }
+            23 => in_session(SessionCommand::DeleteBatch { count_max, enqueued_before }),
+            24 => Command::PeekSession { session: "s".into(), from: SequenceNumber(0), count_max },
+            25 => Command::ListSessions { which: SessionFilter::All, skip: 0, top: 10 },
+            26 => Command::DeleteBatchUnlocked { count_max, enqueued_before },
+            27 => Command::DeleteBatch { count_max, enqueued_before },
+            28 => Command::DeleteDeferred {
+                sequence: self.of(&world.numbers).unwrap_or(SequenceNumber(1)),
+            },
+            29 => Command::Check { operation: self.operation(&world.locks) },
+            30 => Command::Commit { parts: self.parts(&world.locks) },
+            _ => Command::Describe,
+        }
+    }
+}
+
+const QUEUE_KINDS: u64 = 32;
+
+/// DESIGN D6, D11: the cost of each command there is says how many operations it is and what it brings; what it stores is
+/// within what is reserved for it, and little where nothing is.
+#[test]
+fn each_command_costs_what_was_predicted() {
+    let limits = Limits::default();
+    let mut random = Random(0x0123_4567_89ab_cdef);
+    let mut done: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut refused: BTreeMap<&str, String> = BTreeMap::new();
+    for requires_session in [false, true] {
+        let description = QueueDescription {
+            requires_session,
+            max_size_in_megabytes: 1_024,
+            ..QueueDescription::new("orders", &limits)
+        };
+        let queue = Queue::new(EntityId(1), description.clone(), config(), now());
+        let mut world = World::new(queue, &limits);
+        if requires_session {
+            let mut message = random.message();
+            message.content = Message::new("a").with_session_id("s").encode();
+            message.envelope = message.content.envelope(&PropertyLimits::default(), &KEY);
+            world.ask(Command::Send { message });
+            world.ask(Command::AcceptSession {
+                session: Some("s".into()),
+                receiver: HOLDER,
+                mode: ReceiveMode::PeekLock,
+                wait: TimeSpan::ZERO,
+            });
+        }
+        for _ in 0..10_000 {
+            let kind = random.below(QUEUE_KINDS);
+            let command = random.asked(&world, kind);
+            world.ask(command);
+        }
+        // The link of a session that is held is closed, and opened again.
+        let receiver = ReceiverId(90);
+        world.ask(Command::AcceptSession {
+            session: Some("another".into()),
+            receiver,
+            mode: ReceiveMode::PeekLock,
+            wait: TimeSpan::ZERO,
+        });
+        for status in [EntityStatus::ReceiveDisabled, EntityStatus::Active] {
+            let update = QueueDescription { status, ..description.clone() };
+            world.ask(Command::Update { description: Box::new(update), read_at: None });
+        }
+        world.ask(Command::InSession { receiver, command: SessionCommand::Attach });
+        done.extend(world.done);
+        refused.extend(world.refused);
+    }
+    let mut world = World::new(a_topic(&limits), &limits);
+    for number in 0..600 {
+        let command = topic_command(&mut random, number, &limits);
+        world.ask(command);
+    }
+    for number in 0..100 {
+        let kind = [0, 1, 2, 5, 6, 29, 30, 31][number % 8];
+        let command = random.asked(&world, kind);
+        world.ask(command);
+    }
+    done.extend(world.done);
+    let description = SubscriptionDescription::new("events", "s", &limits);
+    let topic = Arc::new(TopicDescription::new("events", &limits));
+    let subscription =
+        Queue::subscription(EntityId(2), description.clone(), topic, config(), now());
+    let mut world = World::new(subscription, &limits);
+    world.ask(Command::UpdateSubscription { description: Box::new(description), read_at: None });
+    done.extend(world.done);
+    for name in NAMES {
+        assert!(done.contains_key(name), "{name} was never carried out: {:?}", refused.get(name));
+    }
+}
+
+fn a_topic(limits: &Limits) -> Topic {
+    let description = TopicDescription {
+        max_size_in_megabytes: 1_024,
+        ..TopicDescription::new("events", limits)
+    };
+    Topic::new(EntityId(1), description, config(), now())
+}
+
+fn topic_command(random: &mut Random, number: u64, limits: &Limits) -> Command {
+    let id = EntityId(2 + random.below(4));
+    let rule = RuleDescription::new(format!("r{}", random.below(5)), Filter::True, now());
+    let in_subscription = |command| TopicCommand::InSubscription { subscription: id, command };
+    Command::OfTopic(match number % 9 {
+        0 => TopicCommand::CreateSubscription {
+            id,
+            description: Box::new(SubscriptionDescription::new("events", id.0.to_string(), limits)),
+            rules: vec![rule; usize::try_from(random.below(2)).unwrap()],
+        },
+        1 if random.one_in(4) => TopicCommand::RemoveSubscription { id },
+        2 => TopicCommand::Update {
+            description: Box::new(TopicDescription {
+                max_size_in_megabytes: 1_024,
+                ..TopicDescription::new("events", limits)
+            }),
+            read_at: None,
+        },
+        3 => in_subscription(RuleCommand::Create(Box::new(rule))),
+        4 => in_subscription(RuleCommand::Update(Box::new(rule))),
+        5 => in_subscription(RuleCommand::Delete(rule.name)),
+        6 => in_subscription(RuleCommand::Get(rule.name)),
+        7 => in_subscription(RuleCommand::List { skip: 0, top: 10 }),
+        _ => in_subscription(RuleCommand::Explain(Box::new(random.message()))),
+    })
+}

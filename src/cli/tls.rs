@@ -1,0 +1,91 @@
+//! `peeklock tls`: an authority for development, and how clients come to trust it.
+
+mod init;
+mod show;
+mod trust;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use peeklock::tls::authority::{Authority, Kept};
+
+use super::{Failure, FileFlag, exit};
+use crate::config::{Flag, Layers, Loaded, TlsSection};
+
+pub const HELP: &str = "\
+Examples:
+  peeklock tls init --name bus.lan --name 192.168.1.7
+  peeklock serve --tls
+  peeklock tls trust                         how clients come to trust it
+  curl --cacert ./data/tls/authority.pem https://localhost:5300/health
+  peeklock queue list --data-dir ./data      on the machine of the broker
+
+The authority is in the directory `tls` of the data directory. `peeklock serve --tls` makes it when it is not there, \
+for localhost, 127.0.0.1 and ::1. It can vouch for the names it was made for, and for no other: who trusts it \
+risks no more. Where certificates come from elsewhere, name them in `tls.certificate_file` and `tls.key_file`.";
+
+#[derive(Subcommand)]
+pub enum TlsCommand {
+    /// Make an authority for development, and a certificate by it
+    #[command(after_help = init::HELP)]
+    Init(init::InitFlags),
+    /// Show the authority and the certificate by it
+    #[command(after_help = show::HELP)]
+    Show(show::ShowFlags),
+    /// Tell how clients come to trust the authority
+    #[command(after_help = trust::HELP)]
+    Trust(trust::TrustFlags),
+}
+
+/// Whose authority.
+#[derive(Args)]
+pub struct Of {
+    /// Data directory of the broker [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    #[command(flatten)]
+    file: FileFlag,
+}
+
+pub fn run(command: &TlsCommand) -> Result<(), Failure> {
+    match command {
+        TlsCommand::Init(flags) => init::run(flags),
+        TlsCommand::Show(flags) => show::run(flags),
+        TlsCommand::Trust(flags) => trust::run(flags),
+    }
+}
+
+impl Of {
+    /// The authority that `serve` would use with the same flags.
+    fn authority(&self) -> Result<Authority, Failure> {
+        let flag = self.data_dir.clone().map(|value| Flag {
+            name: "--data-dir",
+            key: "server.data_dir",
+            value,
+        });
+        let flags = flag.into_iter().collect();
+        let layers = Layers {
+            file: self.file.config.clone(),
+            environment: None,
+            flags,
+            ..Layers::default()
+        };
+        let data_dir = PathBuf::from(Loaded::load(&layers)?.config.server.data_dir.0);
+        Ok(TlsSection::authority(&data_dir))
+    }
+
+    /// The same with what there is.
+    fn kept(&self) -> Result<(Authority, Kept), Failure> {
+        let authority = self.authority()?;
+        match authority.kept().map_err(|error| Failure::Failed(error.to_string()))? {
+            Some(kept) => Ok((authority, kept)),
+            None => Err(Failure::ended(
+                exit::NOT_FOUND,
+                format!(
+                    "there is no authority in `{}`; `peeklock tls init` makes one, and so does `peeklock serve --tls`",
+                    authority.directory().display()
+                ),
+            )),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `peeklock tls show`
+
+use clap::Args;
+use peeklock::tls::authority::{Authority, Kept};
+use serde_json::json;
+
+use super::super::connect::Output;
+use super::super::terminal::object;
+use super::super::{Failure, say};
+use super::Of;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock tls show
+  peeklock tls show --pem > authority.pem    to be given to clients; it has no secret
+  peeklock tls show -o json | jq -r .authority.fingerprint
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ShowFlags {
+    /// Print the authority's certificate and nothing else
+    #[arg(long, conflicts_with = "output")]
+    pem: bool,
+    /// Form of what is told
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+    #[command(flatten)]
+    of: Of,
+}
+
+pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
+    let (authority, kept) = flags.of.kept()?;
+    if flags.pem {
+        return say(&std::fs::read_to_string(authority.authority_file())?);
+    }
+    if flags.output == Output::Table {
+        return say(&text(&authority, &kept));
+    }
+    let of = |certificate: &peeklock::tls::Certificate| {
+        json!({
+            "subject": certificate.subject,
+            "names": names(certificate),
+            "notBefore": certificate.not_before.to_string(),
+            "notAfter": certificate.not_after.to_string(),
+            "fingerprint": certificate.fingerprint,
+        })
+    };
+    let document = json!({
+        "directory": authority.directory().display().to_string(),
+        "authorityFile": authority.authority_file().display().to_string(),
+        "authority": of(&kept.authority),
+        "certificate": of(&kept.certificate),
+    });
+    say(&object(&document.to_string(), flags.output))
+}
+
+/// What there is, for people.
+pub fn text(authority: &Authority, kept: &Kept) -> String {
+    let Kept { authority: issuer, certificate } = kept;
+    format!(
+        "authority    {}\n\
+         file         {}\n\
+         fingerprint  {}\n\
+         good until   {}\n\
+         names        {}\n\
+         certificate  good until {}\n",
+        issuer.subject,
+        authority.authority_file().display(),
+        issuer.fingerprint,
+        issuer.not_after,
+        names(certificate).join(", "),
+        certificate.not_after,
+    )
+}
+
+fn names(certificate: &peeklock::tls::Certificate) -> Vec<String> {
+    let addresses = certificate.addresses.iter().map(ToString::to_string);
+    certificate.dns_names.iter().cloned().chain(addresses).collect()
+}

@@ -1,0 +1,103 @@
+//! `peeklock tls trust`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use peeklock::tls::authority::Kept;
+
+use super::super::{Failure, say};
+use super::Of;
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock tls trust              what to do, system by system
+  sudo peeklock tls trust --system --data-dir /var/lib/peeklock
+
+--system has Debian and its descendants trust the authority, for programs that ask the system: curl, Python, Go, this \
+one. Java, Node and browsers have lists of their own; what they need is told.
+
+",
+    exit_codes!()
+);
+
+/// Where Debian takes authorities of an administrator from.
+const DEBIAN: &str = "/usr/local/share/ca-certificates";
+
+#[derive(Args)]
+pub struct TrustFlags {
+    /// Have this machine trust the authority (Debian and its descendants)
+    #[arg(long)]
+    system: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+pub fn run(flags: &TrustFlags) -> Result<(), Failure> {
+    let (authority, kept) = flags.of.kept()?;
+    let file = authority.authority_file();
+    let file = fs::canonicalize(&file).unwrap_or(file);
+    if flags.system {
+        return trust(&file, &kept);
+    }
+    say(&advice(&file, &kept))
+}
+
+/// A name for the authority among others.
+fn name(kept: &Kept) -> String {
+    let id: String = kept.authority.fingerprint.split(':').take(4).collect();
+    format!("peeklock-{}", id.to_lowercase())
+}
+
+/// Has Debian trust it.
+fn trust(file: &Path, kept: &Kept) -> Result<(), Failure> {
+    if !Path::new(DEBIAN).is_dir() {
+        return Err(Failure::Failed(format!(
+            "`{DEBIAN}` is not there: this is no Debian with ca-certificates; `peeklock tls trust` tells what other \
+             systems need"
+        )));
+    }
+    let target = PathBuf::from(DEBIAN).join(format!("{}.crt", name(kept)));
+    fs::copy(file, &target).map_err(|error| {
+        Failure::Failed(format!("`{}`: {error}; --system is for root (sudo)", target.display()))
+    })?;
+    let updated = Command::new("update-ca-certificates").output();
+    let updated =
+        updated.map_err(|error| Failure::Failed(format!("update-ca-certificates: {error}")))?;
+    if !updated.status.success() {
+        let said = String::from_utf8_lossy(&updated.stderr);
+        return Err(Failure::Failed(format!("update-ca-certificates: {}", said.trim())));
+    }
+    say(&format!(
+        "this machine trusts the authority now; to end that: rm {} && update-ca-certificates --fresh\n",
+        target.display()
+    ))
+}
+
+/// What each kind of client needs.
+fn advice(file: &Path, kept: &Kept) -> String {
+    let (file, name) = (file.display(), name(kept));
+    format!(
+        "\
+The authority vouches for its own names alone ({subject}).
+
+This program          peeklock --ca '{file}' …, or PEEKLOCK_CA='{file}'
+curl                  curl --cacert '{file}' https://localhost:5300/health
+Debian, Ubuntu        sudo cp '{file}' {DEBIAN}/{name}.crt && sudo update-ca-certificates
+Fedora, RHEL          sudo cp '{file}' /etc/pki/ca-trust/source/anchors/{name}.pem && sudo update-ca-trust
+macOS                 sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain '{file}'
+Windows, .NET there   certutil -user -addstore Root authority.pem
+.NET on Linux         as the system, or SSL_CERT_FILE='{file}'
+Node                  NODE_EXTRA_CA_CERTS='{file}'
+Python (azure)        SSL_CERT_FILE='{file}' REQUESTS_CA_BUNDLE='{file}', or connection_verify='{file}' of the client
+Go                    as the system, or SSL_CERT_FILE='{file}'
+Java                  keytool -importcert -noprompt -alias {name} -file '{file}' -keystore trust.p12 -storepass changeit
+                      java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit …
+
+SSL_CERT_FILE stands in place of what the system trusts. The file has no secret; keys stay where they are.
+",
+        subject = kept.authority.subject,
+    )
+}

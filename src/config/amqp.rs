@@ -1,0 +1,58 @@
+//! The section `[amqp]`.
+
+use std::net::SocketAddr;
+
+use peeklock::limits::Limits;
+use peeklock::time::TimeSpan;
+use serde::Deserialize;
+
+use super::text::{List, Scalar};
+
+/// The AMQP transport.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct AmqpSection {
+    /// Where it listens, for AMQP and for AMQP over WebSocket.
+    pub address: Scalar<SocketAddr>,
+    /// Names of this broker (SEC-23).
+    pub allowed_hosts: List,
+    /// Origins of web pages that may connect over WebSocket (SEC-23).
+    pub allowed_origins: List,
+    /// Threads that serve connections; zero for one per core.
+    pub workers: Scalar<usize>,
+    /// Connections at the same time; zero for the limit of the namespace.
+    pub connection_count_max: Scalar<usize>,
+    /// Links of one connection.
+    pub link_count_max: Scalar<usize>,
+    /// Deliveries of one receiver that are not settled.
+    pub unsettled_count_max: Scalar<u32>,
+    /// Messages that have not arrived whole in memory.
+    pub inbound_bytes_max: Scalar<u64>,
+    /// Deliveries of one connection that are under way.
+    pub outbound_bytes_max: Scalar<u64>,
+    /// Time until a client has opened its connection.
+    pub opening_timeout: Scalar<TimeSpan>,
+    /// The longest silence of a client.
+    pub idle_timeout: Scalar<TimeSpan>,
+    /// The longest time in which a client takes nothing of what is written.
+    pub write_timeout: Scalar<TimeSpan>,
+}
+
+impl AmqpSection {
+    /// Connections at the same time.
+    pub const fn connection_count_max(&self, limits: &Limits) -> usize {
+        match self.connection_count_max.0 {
+            0 => limits.connection_count_max,
+            count => count,
+        }
+    }
+
+    /// What the transport may hold in memory: messages that have not arrived whole, and what each
+    /// connection has under way.
+    pub fn budget_bytes(&self, limits: &Limits) -> u64 {
+        /// What is read at once, and what may have arrived without room that is shared.
+        const CONNECTION_BYTES: u64 = 48 << 10;
+        let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
+        self.inbound_bytes_max.0.saturating_add(connections.saturating_mul(CONNECTION_BYTES))
+    }
+}

@@ -1,0 +1,159 @@
+//! Where values come from: files, the environment and flags, each marked with its name, and what is said of a value that
+//! cannot be used.
+
+use std::fmt;
+use std::path::Path;
+
+use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
+
+use super::{ConfigError, Flag, Row};
+
+/// What the names of environment variables begin with.
+pub(super) const PREFIX: &str = "PEEKLOCK";
+/// What stands between the parts of the name of an environment variable.
+pub(super) const SEPARATOR: &str = "__";
+/// The origin of values from the environment, as the crate `config` marks them.
+pub(super) const ENVIRONMENT: &str = "the environment";
+
+/// Values of one source, marked with its name.
+#[derive(Clone, Debug)]
+pub(super) struct Layer(pub(super) Map<String, Value>);
+
+impl Layer {
+    pub(super) fn of_file(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        Self::of_text(path, &text)
+    }
+
+    pub(super) fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let origin = path.display().to_string();
+        FileFormat::Toml.parse(Some(&origin), text).map(Self).map_err(|error| {
+            let detail = error.to_string().trim_end().to_owned();
+            ConfigError::Syntax { path: path.to_owned(), detail }
+        })
+    }
+
+    pub(super) fn of_flag(flag: &Flag) -> Self {
+        let value = Value::new(Some(&flag.name.to_owned()), flag.value.as_str());
+        Self(Map::from_iter([(flag.key.to_owned(), value)]))
+    }
+}
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Turns an error of the crate `config` into ours.
+pub(super) fn explain(error: &config::ConfigError, layers: &Value) -> ConfigError {
+    use config::ConfigError as Theirs;
+    let (key, detail) = match error {
+        Theirs::At { error, key, .. } => (key.clone().unwrap_or_default(), error.to_string()),
+        Theirs::Type { unexpected, expected, key, .. } => {
+            (key.clone().unwrap_or_default(), format!("{unexpected} is not {expected}"))
+        }
+        other => (String::new(), other.to_string()),
+    };
+    // The crate leaves the dot out behind an element of a list.
+    let key = key.replace(']', "].").replace("..", ".").trim_end_matches('.').to_owned();
+    let child = |name: &str| {
+        if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
+    };
+    if let Some((name, known)) = unknown_field(&detail) {
+        let key = child(name);
+        let nearest = known
+            .iter()
+            .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+            .min()
+            .filter(|(distance, _)| *distance <= 3);
+        return ConfigError::UnknownKey {
+            source_name: source_of(layers, &key),
+            meant_key: nearest.map(|(_, candidate)| child(candidate)),
+            key,
+        };
+    }
+    let source_name = source_of(layers, &key);
+    ConfigError::Invalid { key, detail, source_name }
+}
+
+/// The name and the known names in serde's "unknown field `x`, expected one of `a`, `b`".
+fn unknown_field(detail: &str) -> Option<(&str, Vec<&str>)> {
+    let mut quoted = detail.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
+}
+
+/// Where the value of a key comes from, as people say it; none for a default.
+pub(super) fn source_of(layers: &Value, key: &str) -> Option<String> {
+    let value = find(layers, key)?;
+    let origin = match &value.kind {
+        ValueKind::Table(table) => {
+            value.origin().or_else(|| table.values().find_map(Value::origin))
+        }
+        ValueKind::Array(values) => {
+            value.origin().or_else(|| values.iter().find_map(Value::origin))
+        }
+        _ => value.origin(),
+    }?;
+    if origin != ENVIRONMENT {
+        return Some(origin.to_owned());
+    }
+    let variable = key.to_uppercase().replace('.', SEPARATOR);
+    Some(format!("{PREFIX}{SEPARATOR}{variable}"))
+}
+
+fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
+    let mut found = root;
+    for part in key.split(['.', '[']).filter(|part| !part.is_empty()) {
+        found = match (&found.kind, part.strip_suffix(']')) {
+            (ValueKind::Array(values), Some(index)) => values.get(index.parse::<usize>().ok()?)?,
+            (ValueKind::Table(table), None) => table.get(part)?,
+            _ => return None,
+        };
+    }
+    Some(found)
+}
+
+/// Lists the scalars and lists of scalars under a value.
+pub(super) fn collect(key: &str, value: &Value, rows: &mut Vec<Row>) {
+    match &value.kind {
+        ValueKind::Table(table) => {
+            for (name, child) in table {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect(&key, child, rows);
+            }
+        }
+        ValueKind::Array(values)
+            if values.iter().any(|value| matches!(value.kind, ValueKind::Table(_))) =>
+        {
+            for (index, child) in values.iter().enumerate() {
+                collect(&format!("{key}[{index}]"), child, rows);
+            }
+        }
+        kind => {
+            let value = Written(kind).to_string();
+            rows.push(Row { key: key.to_owned(), value, source: None });
+        }
+    }
+}
+
+/// A value as a row shows it.
+struct Written<'a>(&'a ValueKind);
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ValueKind::Array(values) => {
+                let parts: Vec<String> = values.iter().map(|part| part.kind.to_string()).collect();
+                write!(f, "[{}]", parts.join(", "))
+            }
+            ValueKind::String(text) if text.is_empty() => f.write_str("\"\""),
+            kind => fmt::Display::fmt(kind, f),
+        }
+    }
+}

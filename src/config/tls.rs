@@ -1,0 +1,141 @@
+//! The section `[tls]`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use peeklock::time::TimeSpan;
+use peeklock::tls::authority::{Authority, Made};
+use peeklock::tls::{ClientCertificates, File, FileError, Tls, TlsConfig};
+use serde::Deserialize;
+
+use super::text::Scalar;
+
+/// Where the development authority is in the data directory.
+pub const AUTHORITY_DIRECTORY: &str = "tls";
+
+/// TLS of all listeners.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct TlsSection {
+    /// Whether it is spoken.
+    pub enabled: Scalar<bool>,
+    /// The certificate; empty for one by the development authority.
+    pub certificate_file: Scalar<String>,
+    /// Its key, likewise.
+    pub key_file: Scalar<String>,
+    /// Authorities of certificates that clients show; empty to ask for none.
+    pub client_ca_file: Scalar<String>,
+    /// Whether clients must show one.
+    pub client_certificate_required: Scalar<bool>,
+    /// Time for a handshake.
+    pub handshake_timeout: Scalar<TimeSpan>,
+    /// Handshakes at the same time.
+    pub handshake_count_max: Scalar<usize>,
+}
+
+impl TlsSection {
+    /// Whether the certificate is by the development authority.
+    pub const fn is_development(&self) -> bool {
+        self.enabled.0 && self.certificate_file.0.is_empty()
+    }
+
+    /// Whether files are named that are not used.
+    pub const fn is_left_off(&self) -> bool {
+        !self.enabled.0 && !self.certificate_file.0.is_empty()
+    }
+
+    /// Reads the files that are named, as the broker would.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn judge(&self) -> Result<(), (String, String)> {
+        let wrong = |key: &str, detail: &str| Err((format!("tls.{key}"), detail.to_owned()));
+        let [certificate, key] =
+            [&self.certificate_file, &self.key_file].map(|file| !file.0.is_empty());
+        if certificate && !key {
+            return wrong(
+                "key_file",
+                "the certificate has no key: name the file with its private key",
+            );
+        }
+        if key && !certificate {
+            return wrong("certificate_file", "the key has no certificate: name the file with it");
+        }
+        if self.client_certificate_required.0 && self.client_ca_file.0.is_empty() {
+            return wrong(
+                "client_ca_file",
+                "certificates of clients are required and nobody is trusted to sign them: name a file of authorities, \
+                 or set tls.client_certificate_required = false",
+            );
+        }
+        if self.enabled.0 && certificate {
+            Tls::open(self.with_files(self.named())).map_err(|error| self.explain(&error))?;
+        } else if self.enabled.0 && !self.client_ca_file.0.is_empty() {
+            peeklock::tls::certificates(Path::new(&self.client_ca_file.0))
+                .map_err(|error| ("tls.client_ca_file".to_owned(), error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// The certificate in use; none without TLS. Makes the development authority where it is missing.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn open(&self, data_dir: &str) -> Result<Option<Arc<Tls>>, (String, String)> {
+        if !self.enabled.0 {
+            return Ok(None);
+        }
+        let config = if self.is_development() {
+            let authority = Self::authority(Path::new(data_dir));
+            let made = authority.prepare(&[]);
+            let made = made.map_err(|error| ("tls.enabled".to_owned(), error.to_string()))?;
+            let file = authority.authority_file();
+            match made {
+                Made::Authority => tracing::info!(
+                    file = %file.display(),
+                    "development authority made; `peeklock tls trust` tells how clients come to trust it"
+                ),
+                Made::Certificate => {
+                    tracing::info!("another certificate was made by the development authority");
+                }
+                Made::Nothing => {}
+            }
+            authority.config()
+        } else {
+            self.named()
+        };
+        Tls::open(self.with_files(config)).map(Some).map_err(|error| self.explain(&error))
+    }
+
+    /// The development authority of a data directory.
+    pub fn authority(data_dir: &Path) -> Authority {
+        Authority::at(data_dir.join(AUTHORITY_DIRECTORY))
+    }
+
+    fn named(&self) -> TlsConfig {
+        TlsConfig::of_files(&self.certificate_file.0, &self.key_file.0)
+    }
+
+    fn with_files(&self, mut config: TlsConfig) -> TlsConfig {
+        let authorities = &self.client_ca_file.0;
+        config.client_certificates =
+            match (authorities.is_empty(), self.client_certificate_required.0) {
+                (true, _) => ClientCertificates::Ignored,
+                (false, false) => ClientCertificates::Optional(authorities.into()),
+                (false, true) => ClientCertificates::Required(authorities.into()),
+            };
+        config.handshake_timeout = self.handshake_timeout.0.to_std();
+        config.handshake_count_max = self.handshake_count_max.0;
+        config
+    }
+
+    fn explain(&self, error: &FileError) -> (String, String) {
+        let key = match error.file() {
+            _ if self.is_development() => "enabled",
+            File::Certificate => "certificate_file",
+            File::Key => "key_file",
+            File::Authorities => "client_ca_file",
+        };
+        (format!("tls.{key}"), error.to_string())
+    }
+}

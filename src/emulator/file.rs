@@ -1,0 +1,455 @@
+//! The emulator's configuration file, as our configuration (ADM-60 to ADM-63). Names are read in any case, as its own reader
+//! does. What cannot be meant is refused with the place in the file; what is not known is told and left out.
+
+use peeklock::time::TimeSpan;
+use serde_json::{Map, Value as Json};
+use toml::{Table, Value as Toml};
+
+/// Failed deliveries until a message is dead-lettered, where the file does not say (ADM-62).
+const DELIVERY_COUNT_DEFAULT: i64 = 3;
+/// For how long ids of messages are remembered, likewise.
+const WINDOW_DEFAULT: &str = "PT20S";
+/// The shortest time that this broker remembers them.
+const WINDOW_SECONDS_MIN: i64 = 20;
+
+/// What a property is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Flag,
+    Number,
+    Span,
+    Text,
+    /// Of which an empty one means none.
+    Destination,
+}
+
+/// Properties with their names in our configuration, by what has them.
+const PROPERTIES: &[(&str, &str, Kind, &[Owner])] = &[
+    ("LockDuration", "lock_duration", Kind::Span, &[Owner::Queue, Owner::Subscription]),
+    ("MaxSizeInMegabytes", "max_size_in_megabytes", Kind::Number, &[Owner::Queue, Owner::Topic]),
+    (
+        "RequiresDuplicateDetection",
+        "requires_duplicate_detection",
+        Kind::Flag,
+        &[Owner::Queue, Owner::Topic],
+    ),
+    (
+        "DuplicateDetectionHistoryTimeWindow",
+        "duplicate_detection_history_time_window",
+        Kind::Span,
+        &[Owner::Queue, Owner::Topic],
+    ),
+    ("RequiresSession", "requires_session", Kind::Flag, &[Owner::Queue, Owner::Subscription]),
+    ("DefaultMessageTimeToLive", "default_message_time_to_live", Kind::Span, ALL),
+    (
+        "DeadLetteringOnMessageExpiration",
+        "dead_lettering_on_message_expiration",
+        Kind::Flag,
+        &[Owner::Queue, Owner::Subscription],
+    ),
+    (
+        "DeadLetteringOnFilterEvaluationExceptions",
+        "enable_dead_lettering_on_filter_evaluation_exceptions",
+        Kind::Flag,
+        &[Owner::Subscription],
+    ),
+    ("MaxDeliveryCount", "max_delivery_count", Kind::Number, &[Owner::Queue, Owner::Subscription]),
+    ("EnableBatchedOperations", "enable_batched_operations", Kind::Flag, ALL),
+    ("Status", "status", Kind::Text, ALL),
+    ("ForwardTo", "forward_to", Kind::Destination, &[Owner::Queue, Owner::Subscription]),
+    (
+        "ForwardDeadLetteredMessagesTo",
+        "forward_dead_lettered_messages_to",
+        Kind::Destination,
+        &[Owner::Queue, Owner::Subscription],
+    ),
+    ("AutoDeleteOnIdle", "auto_delete_on_idle", Kind::Span, ALL),
+    ("EnablePartitioning", "enable_partitioning", Kind::Flag, &[Owner::Queue, Owner::Topic]),
+    ("EnableExpress", "enable_express", Kind::Flag, &[Owner::Queue, Owner::Topic]),
+    ("SupportOrdering", "support_ordering", Kind::Flag, &[Owner::Topic]),
+    (
+        "MaxMessageSizeInKilobytes",
+        "max_message_size_in_kilobytes",
+        Kind::Number,
+        &[Owner::Queue, Owner::Topic],
+    ),
+    ("UserMetadata", "user_metadata", Kind::Text, ALL),
+];
+const ALL: &[Owner] = &[Owner::Queue, Owner::Topic, Owner::Subscription];
+
+/// What a correlation filter compares, with its names in our configuration.
+const CORRELATION: [(&str, &str); 8] = [
+    ("CorrelationId", "correlation_id"),
+    ("MessageId", "message_id"),
+    ("To", "to"),
+    ("ReplyTo", "reply_to"),
+    ("Label", "subject"),
+    ("SessionId", "session_id"),
+    ("ReplyToSessionId", "reply_to_session_id"),
+    ("ContentType", "content_type"),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Queue,
+    Topic,
+    Subscription,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct Imported {
+    /// What it says, as our configuration has it.
+    pub config: Table,
+    /// What of it was left out or changed, and where that stands.
+    pub notes: Vec<String>,
+}
+
+/// What is wrong, and where it stands in the file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {detail}")]
+pub struct Refused {
+    /// Such as `UserConfig.Namespaces[0].Queues[2].Properties.LockDuration`.
+    pub place: String,
+    /// What is wrong with it, and what would be right.
+    pub detail: String,
+}
+
+type Read<T> = Result<T, Refused>;
+
+/// Reads a file.
+///
+/// # Errors
+/// With the place of what is no JSON, or cannot be meant.
+pub fn read(text: &str) -> Read<Imported> {
+    let text = text.trim_start_matches('\u{feff}');
+    let root: Json = serde_json::from_str(text).map_err(|error| Refused {
+        place: format!("line {}, column {}", error.line(), error.column()),
+        detail: format!("the file is not JSON: {error}"),
+    })?;
+    let mut notes = Notes::default();
+    let config = read_root(&Place::root(&root), &mut notes)?;
+    Ok(Imported { config, notes: notes.0 })
+}
+
+/// The place in the emulator's file of what an index of our configuration names: `queues[2].lock_duration` is below
+/// `UserConfig.Namespaces[0].Queues[2]`.
+pub fn place_of(key: &str) -> Option<String> {
+    let (first, rest) = key.split_once(']')?;
+    let (list, index) = first.split_once('[')?;
+    let list = match list {
+        "queues" => "Queues",
+        "topics" => "Topics",
+        _ => return None,
+    };
+    let mut place = format!("UserConfig.Namespaces[0].{list}[{index}]");
+    for part in rest.split('.').filter(|part| !part.is_empty()) {
+        let (name, index) = part.split_once('[').unwrap_or((part, ""));
+        let known = PROPERTIES.iter().find(|(_, ours, ..)| *ours == name);
+        let theirs = match (name, known) {
+            ("subscriptions", _) => "Subscriptions".to_owned(),
+            ("rules", _) => "Rules".to_owned(),
+            (_, Some((theirs, ..))) => format!("Properties.{theirs}"),
+            (other, None) => other.to_owned(),
+        };
+        place += &format!(".{theirs}");
+        if !index.is_empty() {
+            place += &format!("[{index}");
+        }
+    }
+    Some(place)
+}
+
+/// What is told of a file that was taken.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    fn unknown(&mut self, place: &str) {
+        self.0.push(format!("{place} is not known, and is left out"));
+    }
+}
+
+/// A value, and where it stands.
+struct Place<'a> {
+    path: String,
+    value: &'a Json,
+}
+
+impl<'a> Place<'a> {
+    fn root(value: &'a Json) -> Self {
+        Self { path: String::new(), value }
+    }
+
+    fn refuse<T>(&self, detail: impl Into<String>) -> Read<T> {
+        let place = if self.path.is_empty() { "the file" } else { &self.path };
+        Err(Refused { place: place.to_owned(), detail: detail.into() })
+    }
+
+    fn object(&self) -> Read<&'a Map<String, Json>> {
+        match self.value {
+            Json::Object(members) => Ok(members),
+            _ => self.refuse("is no object"),
+        }
+    }
+
+    fn below(&self, name: &str, value: &'a Json) -> Self {
+        let path =
+            if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        Self { path, value }
+    }
+
+    /// A member in any case; `null` is as good as absent.
+    fn member(&self, name: &str) -> Read<Option<Self>> {
+        let mut members = self.object()?.iter();
+        let found = members.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = found.filter(|(_, value)| !value.is_null());
+        Ok(found.map(|(known, value)| self.below(known, value)))
+    }
+
+    fn list(&self, name: &str) -> Read<Vec<Self>> {
+        let Some(list) = self.member(name)? else { return Ok(Vec::new()) };
+        let Json::Array(elements) = list.value else { return list.refuse("is no list") };
+        let path = &list.path;
+        let place = |(index, value)| Self { path: format!("{path}[{index}]"), value };
+        Ok(elements.iter().enumerate().map(place).collect())
+    }
+
+    fn text(&self) -> Read<&'a str> {
+        match self.value {
+            Json::String(text) => Ok(text),
+            _ => self.refuse("is no text"),
+        }
+    }
+
+    fn name(&self) -> Read<&'a str> {
+        match self.member("Name")? {
+            Some(name) => match name.text()? {
+                "" => name.refuse("is empty"),
+                text => Ok(text),
+            },
+            None => self.refuse("has no Name"),
+        }
+    }
+
+    /// Tells of all members that are not among these.
+    fn only(&self, known: &[&str], notes: &mut Notes) -> Read<()> {
+        for (name, value) in self.object()? {
+            if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                notes.unknown(&self.below(name, value).path);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_root(root: &Place<'_>, notes: &mut Notes) -> Read<Table> {
+    root.only(&["UserConfig"], notes)?;
+    let Some(user) = root.member("UserConfig")? else { return root.refuse("has no UserConfig") };
+    // Where the emulator writes its log; ours goes to standard error.
+    user.only(&["Namespaces", "Logging"], notes)?;
+    let namespaces = user.list("Namespaces")?;
+    let [namespace] = namespaces.as_slice() else {
+        return user.refuse(format!("has {} Namespaces, not one", namespaces.len()));
+    };
+    namespace.only(&["Name", "Queues", "Topics"], notes)?;
+    let mut config = Table::new();
+    if let Some(name) = namespace.member("Name")? {
+        let section = Table::from_iter([("name".to_owned(), Toml::from(name.text()?))]);
+        config.insert("namespace".to_owned(), section.into());
+    }
+    let mut queues = Vec::new();
+    for queue in namespace.list("Queues")? {
+        queue.only(&["Name", "Properties"], notes)?;
+        queues.push(Toml::from(entity(&queue, Owner::Queue, notes)?));
+    }
+    let mut topics = Vec::new();
+    for topic in namespace.list("Topics")? {
+        topics.push(Toml::from(read_topic(&topic, notes)?));
+    }
+    for (name, list) in [("queues", queues), ("topics", topics)] {
+        if !list.is_empty() {
+            config.insert(name.to_owned(), list.into());
+        }
+    }
+    Ok(config)
+}
+
+fn read_topic(topic: &Place<'_>, notes: &mut Notes) -> Read<Table> {
+    topic.only(&["Name", "Properties", "Subscriptions"], notes)?;
+    let mut table = entity(topic, Owner::Topic, notes)?;
+    let mut subscriptions = Vec::new();
+    for subscription in topic.list("Subscriptions")? {
+        subscription.only(&["Name", "Properties", "Rules"], notes)?;
+        let mut table = entity(&subscription, Owner::Subscription, notes)?;
+        let mut rules = Vec::new();
+        for rule in subscription.list("Rules")? {
+            rules.push(Toml::from(read_rule(&rule, notes)?));
+        }
+        if !rules.is_empty() {
+            table.insert("rules".to_owned(), rules.into());
+        }
+        subscriptions.push(Toml::from(table));
+    }
+    if !subscriptions.is_empty() {
+        table.insert("subscriptions".to_owned(), subscriptions.into());
+    }
+    Ok(table)
+}
+
+/// Name and properties of an entity, with the defaults of this format.
+fn entity(place: &Place<'_>, owner: Owner, notes: &mut Notes) -> Read<Table> {
+    let mut table = Table::new();
+    table.insert("name".to_owned(), place.name()?.into());
+    if owner != Owner::Topic {
+        table.insert("max_delivery_count".to_owned(), DELIVERY_COUNT_DEFAULT.into());
+    }
+    if owner != Owner::Subscription {
+        let window = "duplicate_detection_history_time_window".to_owned();
+        table.insert(window, WINDOW_DEFAULT.into());
+    }
+    let Some(properties) = place.member("Properties")? else { return Ok(table) };
+    for (name, value) in properties.object()? {
+        let property = properties.below(name, value);
+        let known = PROPERTIES.iter().find(|(known, _, _, owners)| {
+            known.eq_ignore_ascii_case(name) && owners.contains(&owner)
+        });
+        let Some((theirs, ours, kind, _)) = known else {
+            notes.unknown(&property.path);
+            continue;
+        };
+        if value.is_null() {
+            continue;
+        }
+        let Some(value) = scalar(&property, *kind)? else { continue };
+        let value = if *theirs == "DuplicateDetectionHistoryTimeWindow" {
+            window(&property, value, notes)
+        } else {
+            value
+        };
+        table.insert((*ours).to_owned(), value);
+    }
+    Ok(table)
+}
+
+/// A value of its kind, also as text, which the emulator's own reader takes as well.
+fn scalar(place: &Place<'_>, kind: Kind) -> Read<Option<Toml>> {
+    let text = place.value.as_str();
+    Ok(Some(match kind {
+        Kind::Flag => {
+            let parsed = text.and_then(|text| text.to_ascii_lowercase().parse().ok());
+            match place.value.as_bool().or(parsed) {
+                Some(value) => Toml::Boolean(value),
+                None => return place.refuse("is neither true nor false"),
+            }
+        }
+        Kind::Number => {
+            let parsed = text.and_then(|text| text.parse().ok());
+            match place.value.as_i64().or(parsed) {
+                Some(value) => Toml::Integer(value),
+                None => return place.refuse("is no whole number"),
+            }
+        }
+        Kind::Span => match text.filter(|text| TimeSpan::parse(text).is_some()) {
+            Some(text) => text.into(),
+            None => return place.refuse("is no ISO 8601 duration, such as PT1M"),
+        },
+        Kind::Text => place.text()?.into(),
+        Kind::Destination => match place.text()? {
+            "" => return Ok(None),
+            text => text.into(),
+        },
+    }))
+}
+
+/// The emulator remembers message ids for a shorter time than this broker can.
+fn window(place: &Place<'_>, value: Toml, notes: &mut Notes) -> Toml {
+    let span = value.as_str().and_then(TimeSpan::parse);
+    if span.is_none_or(|span| span >= TimeSpan::from_seconds(WINDOW_SECONDS_MIN)) {
+        return value;
+    }
+    notes.0.push(format!("{} is less than {WINDOW_DEFAULT}, which is taken instead", place.path));
+    WINDOW_DEFAULT.into()
+}
+
+fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
+    rule.only(&["Name", "Properties"], notes)?;
+    let mut table = Table::new();
+    table.insert("name".to_owned(), rule.name()?.into());
+    let Some(properties) = rule.member("Properties")? else {
+        return rule.refuse("has no Properties, which say what it selects");
+    };
+    properties.only(&["FilterType", "SqlFilter", "CorrelationFilter", "Action"], notes)?;
+    let kind = properties.member("FilterType")?;
+    let kind_text = kind.as_ref().map(Place::text).transpose()?.unwrap_or_default();
+    let is = |name: &str| kind_text.eq_ignore_ascii_case(name);
+    if is("Sql") || is("SqlFilter") {
+        let sql = sql_of(&properties, "SqlFilter", notes)?;
+        let Some(sql) = sql else {
+            return properties.refuse("has no SqlFilter with a SqlExpression");
+        };
+        table.insert("sql".to_owned(), sql.into());
+    } else if is("Correlation") || is("CorrelationFilter") {
+        let Some(filter) = properties.member("CorrelationFilter")? else {
+            return properties.refuse("has no CorrelationFilter");
+        };
+        table.insert("correlation".to_owned(), read_correlation(&filter, notes)?.into());
+    } else if is("True") || is("TrueFilter") {
+        table.insert("filter".to_owned(), true.into());
+    } else if is("False") || is("FalseFilter") {
+        table.insert("filter".to_owned(), false.into());
+    } else {
+        let place = kind.as_ref().unwrap_or(&properties);
+        return place.refuse("has no FilterType of Sql, Correlation, True and False");
+    }
+    if let Some(action) = sql_of(&properties, "Action", notes)? {
+        table.insert("action".to_owned(), action.into());
+    }
+    Ok(table)
+}
+
+/// The text in a filter or action; an empty one is none.
+fn sql_of<'a>(properties: &Place<'a>, name: &str, notes: &mut Notes) -> Read<Option<&'a str>> {
+    let Some(holder) = properties.member(name)? else { return Ok(None) };
+    holder.only(&["SqlExpression", "CompatibilityLevel", "RequiresPreprocessing"], notes)?;
+    let Some(text) = holder.member("SqlExpression")? else { return Ok(None) };
+    Ok(Some(text.text()?).filter(|text| !text.is_empty()))
+}
+
+fn read_correlation(filter: &Place<'_>, notes: &mut Notes) -> Read<Table> {
+    let mut table = Table::new();
+    for (name, value) in filter.object()? {
+        let place = filter.below(name, value);
+        if name.eq_ignore_ascii_case("Properties") {
+            let mut properties = Table::new();
+            for (name, value) in place.object()? {
+                properties.insert(name.clone(), property(&place.below(name, value))?);
+            }
+            table.insert("properties".to_owned(), properties.into());
+            continue;
+        }
+        match CORRELATION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some(_) if value.is_null() => {}
+            Some((_, ours)) => {
+                table.insert((*ours).to_owned(), place.text()?.into());
+            }
+            None => notes.unknown(&place.path),
+        }
+    }
+    Ok(table)
+}
+
+fn property(place: &Place<'_>) -> Read<Toml> {
+    match place.value {
+        Json::String(text) => Ok(text.as_str().into()),
+        Json::Bool(value) => Ok((*value).into()),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Ok(number.into()),
+            (None, Some(number)) => Ok(number.into()),
+            (None, None) => place.refuse("is no number that a property can have"),
+        },
+        Json::Null | Json::Array(_) | Json::Object(_) => {
+            place.refuse("is no text, number, true or false")
+        }
+    }
+}

@@ -1,0 +1,116 @@
+use super::environment::{self, Environment};
+use super::file::{self, read};
+
+fn refused(text: &str) -> String {
+    read(text).unwrap_err().to_string()
+}
+
+fn queue(properties: &str) -> String {
+    format!(
+        r#"{{"UserConfig": {{"Namespaces": [{{"Name": "n", "Queues": [{{"Name": "q", "Properties": {properties}}}]}}]}}}}"#
+    )
+}
+
+/// ADM-60, ADM-61, ADM-62: every property of every kind, all kinds of rules, and the defaults of the format.
+#[test]
+fn everything_of_the_format_is_taken() {
+    let imported = read(include_str!("../../tests/data/emulator.json")).unwrap();
+    assert_eq!(imported.notes, Vec::<String>::new());
+    let config = toml::to_string(&imported.config).unwrap();
+    let expected: toml::Table =
+        toml::from_str(include_str!("../../tests/data/emulator.toml")).unwrap();
+    assert_eq!(imported.config, expected, "{config}");
+}
+
+/// ADM-61, ADM-62: what is not known is told and left out, what is shorter than can be is made longer and told.
+#[test]
+fn what_is_not_known_is_told() {
+    let text = queue(
+        r#"{"Colour": "red", "duplicatedetectionhistorytimewindow": "PT5S", "RequiresSession": "True"}"#,
+    );
+    let imported = read(&text).unwrap();
+    let place = "UserConfig.Namespaces[0].Queues[0].Properties";
+    assert_eq!(
+        imported.notes,
+        [
+            format!("{place}.Colour is not known, and is left out"),
+            format!(
+                "{place}.duplicatedetectionhistorytimewindow is less than PT20S, which is taken instead"
+            ),
+        ]
+    );
+    let queue = imported.config["queues"][0].as_table().unwrap();
+    assert_eq!(queue["duplicate_detection_history_time_window"].as_str(), Some("PT20S"));
+    assert_eq!(queue["requires_session"].as_bool(), Some(true));
+    assert_eq!(queue["max_delivery_count"].as_integer(), Some(3));
+}
+
+/// ADM-63: what cannot be meant is refused with its place in the file.
+#[test]
+fn what_cannot_be_meant_is_refused_with_its_place() {
+    for (text, said) in [
+        ("{", "line 1, column 1: the file is not JSON"),
+        ("[]", "the file: is no object"),
+        ("{}", "the file: has no UserConfig"),
+        (r#"{"UserConfig": {}}"#, "UserConfig: has 0 Namespaces, not one"),
+        (&queue(r#"{"LockDuration": "1m"}"#), "Queues[0].Properties.LockDuration: is no ISO 8601"),
+        (&queue(r#"{"LockDuration": 60}"#), "Queues[0].Properties.LockDuration: is no ISO 8601"),
+        (&queue(r#"{"MaxDeliveryCount": "many"}"#), "MaxDeliveryCount: is no whole number"),
+        (&queue(r#"{"RequiresSession": 7}"#), "RequiresSession: is neither true nor false"),
+        (&queue(r#"{"ForwardTo": 7}"#), "ForwardTo: is no text"),
+        (
+            r#"{"UserConfig": {"Namespaces": [{"Queues": [{}]}]}}"#,
+            "UserConfig.Namespaces[0].Queues[0]: has no Name",
+        ),
+        (
+            r#"{"UserConfig": {"Namespaces": [{"Queues": {}}]}}"#,
+            "UserConfig.Namespaces[0].Queues: is no list",
+        ),
+        (
+            r#"{"UserConfig": {"Namespaces": [{"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s",
+               "Rules": [{"Name": "r", "Properties": {"FilterType": "Regex"}}]}]}]}]}}"#,
+            "Topics[0].Subscriptions[0].Rules[0].Properties.FilterType: has no FilterType of Sql",
+        ),
+    ] {
+        let refused = refused(text);
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
+/// ADM-63: what our configuration refuses is named by its place in the file it came from.
+#[test]
+fn places_of_our_configuration_are_those_of_the_file() {
+    for (ours, theirs) in [
+        ("queues[2]", "UserConfig.Namespaces[0].Queues[2]"),
+        ("queues[2].lock_duration", "UserConfig.Namespaces[0].Queues[2].Properties.LockDuration"),
+        (
+            "topics[0].subscriptions[1].rules[3]",
+            "UserConfig.Namespaces[0].Topics[0].Subscriptions[1].Rules[3]",
+        ),
+    ] {
+        assert_eq!(file::place_of(ours).as_deref(), Some(theirs));
+    }
+    assert_eq!(file::place_of("http.address"), None);
+}
+
+/// SEC-24: the container's variables are taken, or answered without their values.
+#[test]
+fn the_environment_is_taken_or_answered() {
+    let look_up = |name: &str| match name {
+        "CONFIG_PATH" => Some("/c.json".to_owned()),
+        "EMULATOR_HTTP_PORT" => Some("5301".to_owned()),
+        "ACCEPT_EULA" => Some("Y".to_owned()),
+        "MSSQL_SA_PASSWORD" => Some("s3cret".to_owned()),
+        _ => None,
+    };
+    let read = environment::read(look_up).unwrap();
+    assert_eq!(read.config.as_deref(), Some(std::path::Path::new("/c.json")));
+    assert_eq!(read.http_port, Some(5301));
+    assert_eq!(read.answers.len(), 2);
+    assert!(read.answers[0].starts_with("ACCEPT_EULA is set"), "{:?}", read.answers);
+    assert!(read.answers.iter().all(|line| !line.contains("s3cret")));
+    assert_eq!(environment::read(|_| None), Ok(Environment::default()));
+    assert!(
+        environment::read(|name| (name == "EMULATOR_HTTP_PORT").then(|| "x".to_owned())).is_err()
+    );
+}

@@ -1,0 +1,182 @@
+//! Does the program stand where Microsoft's emulator stood? The built binary, over its sockets.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use peeklock::auth_sas::sign;
+use peeklock::time::Timestamp;
+
+/// The key that everybody knows.
+const KEY: &str = "SAS_KEY_VALUE";
+const POLICY: &str = "RootManageSharedAccessKey";
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/emulator.json")
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PEEKLOCK")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A broker on free ports; ends with the test.
+struct Emulator {
+    process: Child,
+    http: String,
+    log: PathBuf,
+}
+
+impl Emulator {
+    fn start(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let log = folder.join(format!("emulator-{name}.log"));
+        let mut process = program()
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+            .args(["--amqp", "127.0.0.1:0"])
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let http = output
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| Some(line.trim().strip_prefix("http ")?.trim().to_owned()))
+            .unwrap_or_else(|| panic!("{}", std::fs::read_to_string(&log).unwrap()));
+        let http = http.strip_prefix("http://").unwrap().to_owned();
+        Self { process, http, log }
+    }
+
+    /// Status and body of an answer.
+    fn get(&self, path: &str, key: Option<&str>) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        let token = key.map(|key| sign(POLICY, key, "sb://localhost", Timestamp::NEVER));
+        let token = token.map_or_else(String::new, |it| format!("Authorization: {it}\r\n"));
+        // By the name that it has in a compose file, which nobody has configured.
+        let head =
+            format!("GET {path} HTTP/1.1\r\nHost: emulator\r\nConnection: close\r\n{token}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// SEC-24, ADM-05, ADM-11, ADM-60, ADM-61, ADM-62: the file is taken unchanged, the development key is known and its signature checked,
+/// nobody is let in without, the health needs nothing, and the start tells of the key and of the environment.
+#[test]
+fn it_stands_where_the_emulator_stood() {
+    let path = file();
+    let environment = [
+        ("CONFIG_PATH", path.to_str().unwrap()),
+        ("ACCEPT_EULA", "Y"),
+        ("SQL_SERVER", "sqledge"),
+        ("MSSQL_SA_PASSWORD", "s3cret"),
+    ];
+    let emulator = Emulator::start("stands", &["--emulator"], &environment);
+    let list = "/$Resources/queues?api-version=2021-05";
+    let (status, queues) = emulator.get(list, Some(KEY));
+    assert_eq!(status, 200, "{queues}");
+    for part in [">queue.1</title>", ">sessions</title>", "<RequiresSession>true</RequiresSession>"]
+    {
+        assert!(queues.contains(part), "{part}: {queues}");
+    }
+    assert_eq!(queues.matches("<MaxDeliveryCount>3</MaxDeliveryCount>").count(), 2);
+    let rules = |name: &str| {
+        let path = format!("/topic.1/subscriptions/{name}/rules?api-version=2021-05");
+        emulator.get(&path, Some(KEY)).1
+    };
+    assert!(rules("correlated").contains("<Label>subject1</Label>"));
+    assert!(!rules("correlated").contains("$Default"));
+    assert!(rules("everything").contains("$Default"));
+    assert!(rules("sql").contains("SET sys.To = "));
+    let (_, name) = emulator.get("/$namespaceinfo?api-version=2021-05", Some(KEY));
+    assert!(name.contains("<Name>sbemulatorns</Name>"), "{name}");
+    assert_eq!(emulator.get(list, Some("SAS_KEY_VALUE2")).0, 401);
+    assert_eq!(emulator.get(list, None).0, 401);
+    assert_eq!(emulator.get("/health", None).0, 200);
+    let log = emulator.log();
+    for part in
+        ["SAS_KEY_VALUE", "ACCEPT_EULA is set", "SQL_SERVER is set", "MSSQL_SA_PASSWORD is set"]
+    {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    assert!(!log.contains("s3cret"));
+}
+
+/// SEC-24: without the flag the key that everybody knows is like any wrong one.
+#[test]
+fn the_key_is_known_in_the_place_alone() {
+    let environment = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
+    let broker = Emulator::start("alone", &[], &environment);
+    assert_eq!(broker.get("/$Resources/queues?api-version=2021-05", Some(KEY)).0, 401);
+    assert!(!broker.log().contains(KEY));
+}
+
+fn import(path: &Path) -> (Option<i32>, String, String) {
+    let ended = program().args(["config", "import"]).arg(path).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+/// ADM-60, ADM-61, ADM-63: the file becomes one of ours, which is valid; what cannot be meant is refused with its place in the file.
+#[test]
+fn its_file_becomes_one_of_ours() {
+    let (code, config, errors) = import(&file());
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let ours = folder.join("imported.toml");
+    std::fs::write(&ours, config).unwrap();
+    let checked = program().args(["config", "check", "--config"]).arg(&ours).output().unwrap();
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8(checked.stderr).unwrap());
+    assert!(said.contains("topics[0].subscriptions[2].rules[0].sql"), "{said}");
+
+    let text = std::fs::read_to_string(file()).unwrap();
+    for (from, to, place) in [
+        ("\"PT1M\"", "\"PT6M\"", "UserConfig.Namespaces[0].Queues[0]"),
+        (
+            "colour = 'red'\"",
+            "colour = \"",
+            "UserConfig.Namespaces[0].Topics[0].Subscriptions[2].Rules[0]",
+        ),
+    ] {
+        let wrong = folder.join(format!("wrong-{}.json", to.len()));
+        std::fs::write(&wrong, text.replacen(from, to, 1)).unwrap();
+        let started = program()
+            .args(["serve", "--ephemeral", "--emulator", "--emulator-config"])
+            .arg(&wrong)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(started.stderr).unwrap();
+        assert_eq!(started.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(place), "{errors}");
+    }
+    let broken = folder.join("broken.json");
+    std::fs::write(&broken, "{").unwrap();
+    let (code, _, errors) = import(&broken);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("broken.json") && errors.contains("line 1"), "{errors}");
+}

@@ -1,0 +1,102 @@
+// A broker process of the built program, and what is asked of it beside the SDK: entities, policies, counts.
+
+import { spawn } from "node:child_process";
+import { createHmac } from "node:crypto";
+import { mkdirSync, openSync, closeSync, readFileSync } from "node:fs";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+export const ROOT = "RootManageSharedAccessKey";
+
+// Short, so that scenarios see locks end.
+const SETTINGS = {
+  LIMITS__LOCK_DURATION_MIN: "1s",
+  SERVER__ARBITERS: "2",
+  AMQP__WORKERS: "2",
+  LOG__FILTER: "warn",
+};
+
+/** A shared access signature, as any client makes it. */
+export function sign(policy, key, resource, seconds) {
+  const encoded = encodeURIComponent(resource);
+  const expiry = Math.floor(Date.now() / 1000) + seconds;
+  const signature = createHmac("sha256", key).update(`${encoded}\n${expiry}`).digest("base64");
+  return `SharedAccessSignature sr=${encoded}&sig=${encodeURIComponent(signature)}&se=${expiry}&skn=${policy}`;
+}
+
+/** A process; `start` again after `kill` serves at the same ports what it has kept. */
+export class Broker {
+  constructor(program, directory) {
+    this.program = program;
+    this.directory = directory;
+    this.ports = { http: 0, ws: 0, amqp: 0 };
+    mkdirSync(directory, { recursive: true });
+  }
+
+  async start() {
+    const kept = Object.entries(process.env).filter(([name]) => !name.toUpperCase().startsWith("PEEKLOCK"));
+    const settings = Object.entries(SETTINGS).map(([name, value]) => [`PEEKLOCK__${name}`, value]);
+    const listeners = Object.entries(this.ports).flatMap(([name, port]) => [`--${name}`, `127.0.0.1:${port}`]);
+    const log = openSync(join(this.directory, "log"), "a");
+    this.process = spawn(this.program, ["serve", "--data-dir", "data", ...listeners], {
+      cwd: this.directory,
+      env: Object.fromEntries([...kept, ...settings]),
+      stdio: ["ignore", "pipe", log],
+    });
+    closeSync(log);
+    const found = {};
+    for await (const line of createInterface({ input: this.process.stdout })) {
+      const told = /^\s*(http|websocket|amqp)\s+\S+:(\d+)$/.exec(line);
+      if (told) found[told[1]] = Number(told[2]);
+      if (Object.keys(found).length === 3) break;
+    }
+    if (!found.amqp) throw new Error(`the broker did not start; see ${this.directory}/log`);
+    this.process.stdout.resume();
+    this.ports = { http: found.http, ws: found.websocket, amqp: found.amqp };
+    this.amqp = `127.0.0.1:${found.amqp}`;
+    const first = readFileSync(join(this.directory, "data/root.connection-string"), "utf8").split("\n")[0];
+    this.key = first.split("SharedAccessKey=")[1].split(";")[0];
+  }
+
+  /** SIGKILL: what was not durable is gone. */
+  async kill() {
+    await this.end("SIGKILL");
+  }
+
+  /** SIGTERM: an orderly end. */
+  async stop() {
+    await this.end("SIGTERM");
+  }
+
+  async end(signal) {
+    if (this.process.exitCode !== null || this.process.signalCode !== null) return;
+    const ended = once(this.process, "exit");
+    this.process.kill(signal);
+    await ended;
+  }
+
+  connectionString({ policy = ROOT, key = this.key, entity, host = this.amqp } = {}) {
+    const text = `Endpoint=sb://${host};SharedAccessKeyName=${policy};SharedAccessKey=${key};UseDevelopmentEmulator=true`;
+    return entity ? `${text};EntityPath=${entity}` : text;
+  }
+
+  tokenString(token) {
+    return `Endpoint=sb://${this.amqp};SharedAccessSignature=${token};UseDevelopmentEmulator=true`;
+  }
+
+  /** A request of the JSON API; throws for what is refused. */
+  async ask(method, path, body) {
+    const answer = await fetch(`http://127.0.0.1:${this.ports.http}/$api/v1/${path}`, {
+      method,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: {
+        Authorization: sign(ROOT, this.key, "http://localhost/", 600),
+        "Content-Type": "application/json",
+      },
+    });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    return text ? JSON.parse(text) : undefined;
+  }
+}

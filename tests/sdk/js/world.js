@@ -1,0 +1,134 @@
+// What scenarios stand on: their registry, a client, entities of their own, and checks.
+
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ServiceBusClient } from "@azure/service-bus";
+
+export { assert, sleep };
+export const scenarios = [];
+/** How long a scenario may take. */
+export const TIME_MAX = 60_000;
+/** How long a receive waits for what must come. */
+const PATIENCE = 20_000;
+
+export function scenario(title, run) {
+  scenarios.push({ title, run });
+}
+
+export const bodies = (messages) => messages.map((message) => message.body);
+
+/** What an action is refused with. */
+export async function refused(action, code) {
+  let error;
+  try {
+    await action;
+  } catch (caught) {
+    error = caught;
+  }
+  assert.ok(error, "nothing was refused");
+  if (code !== undefined) assert.equal(error.code, code, `${error.code}: ${error.message}`);
+  return error;
+}
+
+/** A scenario's surroundings: one client, and entities of its own on a broker that it shares. */
+export class World {
+  constructor(broker, number) {
+    this.broker = broker;
+    this.name = `js-${number}`;
+    this.count = 0;
+    this.opened = [];
+    this.client = this.open();
+  }
+
+  /** A client; closed with the scenario. */
+  open(string = this.broker.connectionString(), options = {}) {
+    const retryOptions = { maxRetries: 2, retryDelayInMs: 200, timeoutInMs: 20_000, ...options.retryOptions };
+    const client = new ServiceBusClient(string, { ...options, retryOptions });
+    this.opened.push(client);
+    return client;
+  }
+
+  ask(method, path, body) {
+    return this.broker.ask(method, path, body);
+  }
+
+  unique() {
+    this.count += 1;
+    return `${this.name}-${this.count}`;
+  }
+
+  async queue(properties = {}) {
+    const name = this.unique();
+    await this.ask("PUT", `queues/${name}`, properties);
+    return name;
+  }
+
+  async topic(subscriptions, properties = {}) {
+    const name = this.unique();
+    await this.ask("PUT", `topics/${name}`, properties);
+    for (const subscription of subscriptions) {
+      await this.ask("PUT", `topics/${name}/subscriptions/${subscription}`, {});
+    }
+    return name;
+  }
+
+  async runtime(queue) {
+    return (await this.ask("GET", `queues/${queue}`)).runtime;
+  }
+
+  /** A policy; its key. */
+  async policy(queue, name, ...rights) {
+    const path = `queues/${queue}/policies/${name}`;
+    await this.ask("PUT", path, { rights });
+    return (await this.ask("POST", `${path}/keys`)).primaryKey;
+  }
+
+  /** Sends bodies, one after the other. */
+  async send(queue, all, properties = {}) {
+    const sender = this.client.createSender(queue);
+    for (const body of all) await sender.sendMessages({ body, ...properties });
+    await sender.close();
+  }
+
+  /** So many messages, in as many calls as it takes. */
+  async receive(receiver, count, patience = PATIENCE) {
+    const found = [];
+    const until = Date.now() + patience;
+    while (found.length < count && Date.now() < until) {
+      const wait = Math.max(100, until - Date.now());
+      found.push(...(await receiver.receiveMessages(count - found.length, { maxWaitTimeInMs: wait })));
+    }
+    assert.equal(found.length, count, "number of messages received");
+    return found;
+  }
+
+  async nothing(receiver, wait = 500) {
+    assert.deepEqual(bodies(await receiver.receiveMessages(1, { maxWaitTimeInMs: wait })), []);
+  }
+
+  /** All bodies that are there, received and deleted. */
+  async drain(queue) {
+    const receiver = this.client.createReceiver(queue, { receiveMode: "receiveAndDelete" });
+    const found = [];
+    for (;;) {
+      const some = await receiver.receiveMessages(100, { maxWaitTimeInMs: 500 });
+      if (some.length === 0) break;
+      found.push(...bodies(some));
+    }
+    await receiver.close();
+    return found;
+  }
+
+  /** Asks again until something is so. */
+  async until(condition, what, patience = PATIENCE) {
+    const end = Date.now() + patience;
+    while (!(await condition())) {
+      assert.ok(Date.now() < end, `waited in vain: ${what}`);
+      await sleep(50);
+    }
+  }
+
+  async close() {
+    await Promise.allSettled(this.opened.map((client) => client.close()));
+  }
+}

@@ -1,0 +1,107 @@
+"""A broker process of the built program, and what is asked of it beside the SDK: entities, policies, counts."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+ROOT = "RootManageSharedAccessKey"
+# Short, so that scenarios see locks end.
+SETTINGS = {
+    "LIMITS__LOCK_DURATION_MIN": "1s",
+    "SERVER__ARBITERS": "2",
+    "AMQP__WORKERS": "2",
+    "LOG__FILTER": "warn",
+}
+
+
+def sign(policy, key, resource, seconds):
+    """A shared access signature, as any client makes it."""
+    resource = urllib.parse.quote(resource, safe="")
+    expiry = str(int(time.time() + seconds))
+    digest = hmac.new(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256).digest()
+    signature = urllib.parse.quote(base64.b64encode(digest), safe="")
+    return f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={policy}"
+
+
+class Broker:
+    """A process; `start` again after `kill` serves at the same ports what it has kept."""
+
+    def __init__(self, program, directory):
+        self.program = program
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True)
+        self.ports = {"http": 0, "ws": 0, "amqp": 0}
+        self.start()
+
+    def start(self):
+        environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("PEEKLOCK")}
+        environment.update({f"PEEKLOCK__{name}": value for name, value in SETTINGS.items()})
+        command = [self.program, "serve", "--data-dir", "data"]
+        for listener, port in self.ports.items():
+            command += [f"--{listener}", f"127.0.0.1:{port}"]
+        log = open(self.directory / "log", "ab")
+        self.process = subprocess.Popen(
+            command, cwd=self.directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+        )
+        log.close()
+        found = {}
+        for line in self.process.stdout:
+            name, _, url = line.decode().strip().partition(" ")
+            if url and name in ("http", "websocket", "amqp"):
+                found[name] = int(url.rsplit(":", 1)[1])
+            if len(found) == 3:
+                break
+        else:
+            raise RuntimeError(f"the broker did not start; see {self.directory}/log")
+        self.ports = {"http": found["http"], "ws": found["websocket"], "amqp": found["amqp"]}
+        self.amqp = f"127.0.0.1:{found['amqp']}"
+        first = (self.directory / "data/root.connection-string").read_text().splitlines()[0]
+        self.key = first.split("SharedAccessKey=", 1)[1].split(";")[0]
+
+    def kill(self):
+        """SIGKILL: what was not durable is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """SIGTERM: an orderly end."""
+        self.process.terminate()
+        self.process.wait()
+
+    def connection_string(self, policy=ROOT, key=None, entity=None, host=None):
+        """As an application is given it."""
+        text = (
+            f"Endpoint=sb://{host or self.amqp};SharedAccessKeyName={policy};"
+            f"SharedAccessKey={key or self.key};UseDevelopmentEmulator=true"
+        )
+        return f"{text};EntityPath={entity}" if entity else text
+
+    def token_string(self, token):
+        return f"Endpoint=sb://{self.amqp};SharedAccessSignature={token};UseDevelopmentEmulator=true"
+
+    def ask(self, method, path, body=None):
+        """A request of the JSON API; raises for what is refused."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.ports['http']}/$api/v1/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": sign(ROOT, self.key, "http://localhost/", 600),
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{method} {path}: {error.code} {error.read().decode()}") from None

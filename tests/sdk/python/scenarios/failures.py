@@ -1,0 +1,106 @@
+"""What goes wrong outside: a broker that is killed or stopped, entities that vanish."""
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from broker import Broker
+from world import check, raises, scenario, text, texts, that
+
+
+class Own:
+    """A broker of a scenario's own, that it may kill."""
+
+    def __init__(self, w):
+        self.place = Path(tempfile.mkdtemp(prefix="peeklock-sdk-own-"))
+        self.broker = Broker(w.broker.program, self.place / "broker")
+
+    def __enter__(self):
+        return self.broker
+
+    def __exit__(self, *error):
+        self.broker.kill()
+        shutil.rmtree(self.place)
+
+
+def client_of(w, broker):
+    return w.open(broker.connection_string(), retry_total=10, retry_backoff_factor=0.2, retry_backoff_max=1)
+
+
+@scenario("AMQP-79", "SND-29")
+async def what_was_acknowledged_is_there_after_a_kill(w):
+    with Own(w) as broker:
+        broker.ask("PUT", "queues/q", {})
+        client = client_of(w, broker)
+        async with client.get_queue_sender("q") as sender:
+            for number in range(20):
+                await sender.send_messages(ServiceBusMessage(str(number)))
+            broker.kill()
+            broker.start()
+            # The same sender goes on.
+            await sender.send_messages(ServiceBusMessage("20"))
+        async with client.get_queue_receiver("q") as receiver:
+            messages = await w.receive(receiver, 21)
+            check(texts(messages), [str(number) for number in range(21)])
+            for message in messages:
+                await receiver.complete_message(message)
+
+
+@scenario("SET-21")
+async def a_receiver_goes_on_after_a_kill(w):
+    with Own(w) as broker:
+        broker.ask("PUT", "queues/q", {})
+        client = client_of(w, broker)
+        async with client.get_queue_sender("q") as sender:
+            await sender.send_messages([ServiceBusMessage("done"), ServiceBusMessage("held")])
+        async with client.get_queue_receiver("q") as receiver:
+            done, _ = await w.receive(receiver, 2)
+            await receiver.complete_message(done)
+            broker.kill()
+            broker.start()
+            [message] = await w.receive(receiver, 1, patience=40)
+            check(text(message), "held")
+            await receiver.complete_message(message)
+
+
+@scenario("AMQP-91")
+async def a_broker_that_stops_says_so_and_clients_come_back(w):
+    with Own(w) as broker:
+        broker.ask("PUT", "queues/q", {})
+        client = client_of(w, broker)
+        async with client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage("a"))
+            await asyncio.to_thread(broker.stop)
+            broker.start()
+            await sender.send_messages(ServiceBusMessage("b"))
+        async with client.get_queue_receiver("q") as receiver:
+            check(texts(await w.receive(receiver, 2)), ["a", "b"])
+
+
+@scenario("AMQP-79")
+async def a_queue_that_is_deleted_takes_its_links_with_it(w):
+    queue = await w.queue()
+    client = w.open(retry_total=1)
+    async with client.get_queue_sender(queue) as sender:
+        await sender.send_messages(ServiceBusMessage("x"))
+        await w.ask("DELETE", f"queues/{queue}")
+        await raises(MessagingEntityNotFoundError, sender.send_messages(ServiceBusMessage("y")))
+        await w.ask("PUT", f"queues/{queue}", {})
+        await sender.send_messages(ServiceBusMessage("z"))
+    check(await w.drain(queue), ["z"])
+
+
+@scenario("AMQP-79")
+async def a_queue_that_is_disabled_for_a_while_is_used_again(w):
+    queue = await w.queue()
+    async with w.client.get_queue_receiver(queue) as receiver:
+        await w.nothing(receiver, 0.2)
+        await w.ask("PATCH", f"queues/{queue}", {"status": "ReceiveDisabled"})
+        await w.send(queue, "x")
+        await raises(ServiceBusError, receiver.receive_messages(max_wait_time=20))
+        await w.ask("PATCH", f"queues/{queue}", {"status": "Active"})
+        [message] = await w.receive(receiver, 1)
+        await receiver.complete_message(message)

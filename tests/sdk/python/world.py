@@ -1,0 +1,226 @@
+"""What scenarios stand on: their registry, a client, entities of their own, and checks.
+
+A scenario is written once, for the asynchronous client, and is run against the synchronous one too: `Blocking` makes its
+handles look the same, on a thread of its own.
+"""
+
+import asyncio
+import logging
+import time
+
+import azure.servicebus
+import azure.servicebus.aio
+
+SCENARIOS = []
+# How long a scenario may take.
+TIME_MAX = 60
+# How long a receive waits for what must come.
+PATIENCE = 20
+
+
+def scenario(*requirements, only=None):
+    """Registers a scenario with the requirements that it proves; `only` for one flavour."""
+
+    def register(function):
+        SCENARIOS.append((function, requirements, only))
+        return function
+
+    return register
+
+
+def check(value, expected, what=""):
+    if value != expected:
+        raise AssertionError(f"{what or 'value'} is {value!r}, not {expected!r}")
+
+
+def that(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+async def raises(kinds, action):
+    """What an action is refused with."""
+    try:
+        await action
+    except kinds as error:
+        return error
+    raise AssertionError(f"nothing was raised, not {kinds}")
+
+
+def text(message):
+    """The body as text."""
+    body = message.body
+    if isinstance(body, bytes):
+        return body.decode()
+    if isinstance(body, str):
+        return body
+    return b"".join(bytes(part) for part in body).decode()
+
+
+def texts(messages):
+    return [text(message) for message in messages]
+
+
+class Blocking:
+    """A handle of the synchronous client as one of the asynchronous client."""
+
+    MAKERS = {
+        "get_queue_sender", "get_topic_sender", "get_queue_receiver", "get_subscription_receiver",
+    }
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        value = getattr(self.inner, name)
+        if name == "session":
+            return Blocking(value)
+        if name in self.MAKERS:
+            return lambda *args, **kwargs: Blocking(value(*args, **kwargs))
+        if not callable(value):
+            return value
+
+        async def call(*args, **kwargs):
+            return value(*args, **kwargs)
+
+        return call
+
+    async def __aenter__(self):
+        self.inner.__enter__()
+        return self
+
+    async def __aexit__(self, *error):
+        self.inner.__exit__(*error)
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        try:
+            return next(self.inner)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+
+def inner(handle):
+    return handle.inner if isinstance(handle, Blocking) else handle
+
+
+class World:
+    """A scenario's surroundings: one client, and entities of its own on a broker that it shares."""
+
+    def __init__(self, broker, flavour, name):
+        self.broker, self.flavour = broker, flavour
+        self.name = f"{name[:40]}-{flavour}"
+        self.count = 0
+        self.opened = []
+        self.client = None
+
+    def open(self, string=None, **options):
+        """A client; closed with the scenario."""
+        string = string or self.broker.connection_string()
+        options.setdefault("retry_total", 2)
+        options.setdefault("retry_backoff_factor", 0.2)
+        module = azure.servicebus.aio if self.flavour == "async" else azure.servicebus
+        client = module.ServiceBusClient.from_connection_string(string, **options)
+        client = client if self.flavour == "async" else Blocking(client)
+        self.opened.append(client)
+        return client
+
+    def renewer(self, **options):
+        module = azure.servicebus.aio if self.flavour == "async" else azure.servicebus
+        return module.AutoLockRenewer(**options)
+
+    def register(self, renewer, receiver, what, **options):
+        renewer.register(inner(receiver), inner(what), **options)
+
+    async def ask(self, method, path, body=None):
+        return await asyncio.to_thread(self.broker.ask, method, path, body)
+
+    def unique(self):
+        self.count += 1
+        return f"{self.name}-{self.count}"
+
+    async def queue(self, **properties):
+        """A queue of the scenario's own."""
+        name = self.unique()
+        await self.ask("PUT", f"queues/{name}", properties)
+        return name
+
+    async def topic(self, *subscriptions, **properties):
+        """A topic with subscriptions."""
+        name = self.unique()
+        await self.ask("PUT", f"topics/{name}", properties)
+        for subscription in subscriptions:
+            await self.ask("PUT", f"topics/{name}/subscriptions/{subscription}", {})
+        return name
+
+    async def runtime(self, queue):
+        return (await self.ask("GET", f"queues/{queue}"))["runtime"]
+
+    async def policy(self, owner, name, *rights):
+        """A policy; its key."""
+        path = f"queues/{owner}/policies/{name}" if owner else f"policies/{name}"
+        await self.ask("PUT", path, {"rights": list(rights)})
+        return (await self.ask("POST", f"{path}/keys"))["primaryKey"]
+
+    def message(self, body, **properties):
+        return azure.servicebus.ServiceBusMessage(body, **properties)
+
+    async def send(self, queue, *bodies, **properties):
+        """Sends messages, one after the other."""
+        async with self.client.get_queue_sender(queue) as sender:
+            for body in bodies:
+                await sender.send_messages(self.message(body, **properties))
+
+    async def receive(self, receiver, count, patience=PATIENCE):
+        """So many messages, in as many calls as it takes."""
+        found, until = [], time.monotonic() + patience
+        while len(found) < count and time.monotonic() < until:
+            found += await receiver.receive_messages(
+                max_message_count=count - len(found), max_wait_time=max(0.1, until - time.monotonic())
+            )
+        check(len(found), count, "number of messages received")
+        return found
+
+    async def nothing(self, receiver, wait=0.5):
+        check(texts(await receiver.receive_messages(max_wait_time=wait)), [], "what was received")
+
+    async def drain(self, queue):
+        """All bodies that are there, received and deleted."""
+        mode = azure.servicebus.ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        found = []
+        async with self.client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+            while True:
+                some = await receiver.receive_messages(max_message_count=100, max_wait_time=0.5)
+                if not some:
+                    return found
+                found += texts(some)
+
+    async def until(self, condition, what, patience=PATIENCE):
+        """Asks again until something is so."""
+        end = time.monotonic() + patience
+        while not await condition():
+            that(time.monotonic() < end, f"waited in vain: {what}")
+            await asyncio.sleep(0.05)
+
+    async def close(self):
+        for client in self.opened:
+            await client.close()
+
+
+async def run(function, broker, flavour):
+    """Runs one scenario; how long it took."""
+    began = time.monotonic()
+    world = World(broker, flavour, function.__name__)
+    world.client = world.open()
+    try:
+        await asyncio.wait_for(function(world), TIME_MAX)
+    finally:
+        await world.close()
+    return time.monotonic() - began
+
+
+def quiet():
+    """The SDK logs each refusal that a scenario wants."""
+    logging.getLogger("azure").setLevel(logging.CRITICAL)

@@ -1,0 +1,36 @@
+//! Frames and what is in them: what can be read is read as the same when it is written again.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::frame::Frame;
+use crate::performative::Performative;
+use crate::sasl::ClientFrame;
+
+/// The largest frame that is taken.
+const FRAME_BYTES_MAX: u32 = 1 << 20;
+
+/// Reads what stands in `bytes` frame by frame, and as the body of one; returns how many performatives there
+/// are.
+///
+/// # Panics
+/// When something does not hold.
+#[must_use]
+pub fn frames(bytes: &[u8]) -> usize {
+    let mut input = BytesMut::from(bytes);
+    let mut count = 0;
+    while let Ok(Some(frame)) = Frame::split(&mut input, FRAME_BYTES_MAX) {
+        count += usize::from(performative(&frame.body));
+        ClientFrame::read(&frame.body).ok();
+    }
+    count + usize::from(performative(&Bytes::copy_from_slice(bytes)))
+}
+
+fn performative(body: &Bytes) -> bool {
+    let Ok((read, payload)) = Performative::read(body) else { return false };
+    let mut written = BytesMut::new();
+    read.write(&mut written);
+    written.extend_from_slice(&payload);
+    let again = Performative::read(&written.freeze());
+    assert_eq!(again, Ok((read, payload)), "it is another when it is written again");
+    true
+}

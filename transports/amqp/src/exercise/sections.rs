@@ -1,0 +1,41 @@
+//! Messages: what is taken can be sent, and what is sent can be taken again; the body stays as it was.
+
+use bytes::Bytes;
+use peeklock_words::message::Content;
+
+use crate::message::{Request, Stamps, encode, unpack};
+
+/// How many messages a batch may have here.
+const BATCH_COUNT_MAX: usize = 100;
+
+/// Reads `bytes` as a message, as a batch and as a request to a coordinator; returns of how many messages that
+/// can be said.
+///
+/// # Panics
+/// When something does not hold.
+#[must_use]
+pub fn sections(bytes: &[u8]) -> usize {
+    let bytes = Bytes::copy_from_slice(bytes);
+    Request::read(&bytes).ok();
+    let mut count = 0;
+    if let Ok(content) = Content::parse(bytes.clone()) {
+        pass_on(&content);
+        count += 1;
+    }
+    let batch = unpack(bytes, BATCH_COUNT_MAX).unwrap_or_default();
+    assert!(batch.len() <= BATCH_COUNT_MAX, "a batch has too many messages");
+    for content in &batch {
+        pass_on(content);
+    }
+    count + batch.len()
+}
+
+#[expect(clippy::panic, reason = "it is for tests and fuzzing, and says what it found")]
+fn pass_on(content: &Content) {
+    // What its values are is looked at by who asks for them, and may be refused then.
+    content.decode().ok();
+    let sent = encode(content, &[], &Stamps::default()).concat();
+    let taken = Content::parse(sent.into());
+    let taken = taken.unwrap_or_else(|error| panic!("what is sent cannot be taken: {error}"));
+    assert_eq!(taken.body(), content.body(), "the body is another");
+}

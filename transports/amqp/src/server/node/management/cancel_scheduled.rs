@@ -1,0 +1,31 @@
+//! `cancel-scheduled-message`: cancels scheduled messages, all or none (SCH-05).
+
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+
+use super::super::reply::Asker;
+use super::{Answer, Memo, Planned, Question, Refusal};
+use crate::server::conversation::Conversation;
+
+impl Conversation {
+    pub(super) async fn plan_cancel_scheduled(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        let sequences = question.body.sequences()?;
+        let entity = self.managed_entity(question, Action::CancelScheduled).await?;
+        let commands = vec![Command::CancelScheduled { sequences }];
+        Ok(Planned::Commands { entity, commands, read: Self::done, memo: Memo::default() })
+    }
+
+    /// It is done, and there is nothing more to say.
+    pub(super) fn done(
+        &mut self,
+        _: &Asker,
+        _: &Memo,
+        _: Vec<Outcome>,
+    ) -> Result<Answer, Rejection> {
+        Ok(Answer::Done)
+    }
+}

@@ -1,0 +1,484 @@
+//! `ENTITY/$management`: what a client asks by messages about an entity, a subscription or a sub-queue
+//! (AMQP-80 to AMQP-93).
+//!
+//! ```text
+//!   request ─► is there credit for its reply? ─► body ─► Plan ─► permit ─► commands ─► Managing ─► reply
+//!                no: waits                       one file for each operation           its answers
+//! ```
+//!
+//! A request is carried out when its reply can be sent, so that none is carried out whose answer nobody
+//! takes, and what waits is requests and not messages. What is no command, such as a list of rules, is
+//! asked beside the connection (`apart`).
+
+mod apart;
+mod body;
+mod cancel_scheduled;
+mod delete_batch;
+mod peek;
+mod pieces;
+mod receive_deferred;
+mod renew_lock;
+mod rules;
+mod schedule;
+mod session;
+mod sessions;
+mod settle;
+
+use std::sync::Arc;
+
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::condition::{Condition, Surface};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::permits::Permit;
+use peeklock_core::transaction::{Issued, TransactionId};
+use peeklock_link::pending::correlation;
+use peeklock_words::amqp::write::{self, Sink};
+use peeklock_words::amqp::{code, descriptor};
+
+pub(in crate::server) use self::apart::{Asking, Told};
+use self::body::Body;
+use self::pieces::Pieces;
+use super::reply::{Asker, Names, head};
+use super::{Node, Request};
+use crate::connection::{LinkId, SessionId};
+use crate::error::AmqpError;
+use crate::server::conversation::{Conversation, Expect};
+
+const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
+/// The status when it is done.
+const OK: i32 = 200;
+/// The status when there is nothing (AMQP-92).
+const NOTHING: i32 = 204;
+
+/// What answers at a management node.
+pub(in crate::server) struct Manager {
+    /// The path of its entity.
+    pub(in crate::server) path: Arc<str>,
+    /// The link that holds what is received by number, once something was.
+    pub(in crate::server) holder: Option<u32>,
+}
+
+/// What a request comes to: commands, and how their outcomes are told.
+pub(in crate::server) struct Plan {
+    asker: Asker,
+    entity: Entity,
+    commands: Vec<Command>,
+    read: Read,
+    memo: Memo,
+    /// The transaction that they are to be part of, and the session that says so (AMQ-26).
+    transaction: Option<(TransactionId, SessionId)>,
+}
+
+/// What can be asked (AMQP-82).
+#[derive(Clone, Copy)]
+enum Operation {
+    RenewLock,
+    Peek,
+    Schedule,
+    CancelScheduled,
+    ReceiveDeferred,
+    Settle,
+    RenewSession,
+    SessionState,
+    SetSessionState,
+    ListSessions,
+    AddRule,
+    RemoveRule,
+    ListRules,
+    DeleteBatch,
+}
+
+impl Operation {
+    /// The operation of a name, if there is one.
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name.strip_prefix("com.microsoft:")? {
+            "renew-lock" => Self::RenewLock,
+            "peek-message" => Self::Peek,
+            "schedule-message" => Self::Schedule,
+            "cancel-scheduled-message" => Self::CancelScheduled,
+            "receive-by-sequence-number" => Self::ReceiveDeferred,
+            "update-disposition" => Self::Settle,
+            "renew-session-lock" => Self::RenewSession,
+            "get-session-state" => Self::SessionState,
+            "set-session-state" => Self::SetSessionState,
+            "get-message-sessions" => Self::ListSessions,
+            "add-rule" => Self::AddRule,
+            "remove-rule" => Self::RemoveRule,
+            "enumerate-rules" => Self::ListRules,
+            "batch-delete-messages" => Self::DeleteBatch,
+            _ => return None,
+        })
+    }
+}
+
+/// What is remembered of a request until it is answered.
+#[derive(Default)]
+struct Memo {
+    /// The link by way of which it is asked: that of a session, or that which is to hold locks.
+    link: Option<u32>,
+    /// The locks that it names, by command.
+    tokens: Vec<LockToken>,
+    /// How many messages it sends.
+    count: usize,
+    /// Its commands became part of a transaction, and have done nothing yet.
+    is_joined: bool,
+    /// Whether bodies are left out.
+    without_bodies: bool,
+}
+
+/// A request whose commands are under way.
+pub(in crate::server) struct Managing {
+    asker: Asker,
+    read: Read,
+    memo: Memo,
+    outcomes: Vec<Option<Outcome>>,
+    /// What is to be part of a transaction, if all of it would be carried out.
+    issued: Vec<Issued>,
+    left: usize,
+    failure: Option<Rejection>,
+}
+
+/// Makes the reply of the outcomes of all commands.
+type Read = fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<Answer, Rejection>;
+
+/// A reply that is no refusal.
+pub(in crate::server) enum Answer {
+    /// It is done, and there is nothing more to say.
+    Done,
+    /// There is nothing (AMQP-92).
+    Nothing,
+    /// The items of a map, and their count.
+    Map(Pieces, usize),
+}
+
+/// What a request is about, for the file of its operation.
+struct Question<'a> {
+    path: &'a Arc<str>,
+    request: &'a Request,
+    body: Body,
+    /// The management link.
+    link: LinkId,
+}
+
+/// What an operation came to: something to be asked of its entity, or something else.
+enum Planned {
+    Commands { entity: Entity, commands: Vec<Command>, read: Read, memo: Memo },
+    Apart(Asking),
+}
+
+impl Manager {
+    pub(in crate::server) const fn of(path: Arc<str>) -> Self {
+        Self { path, holder: None }
+    }
+}
+
+impl Plan {
+    /// How many commands it is, and of how many bytes.
+    pub(in crate::server) fn cost(&self) -> (u64, u64) {
+        self.commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
+            (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
+        })
+    }
+}
+
+impl Conversation {
+    /// Carries out a request, whose reply there is credit for.
+    pub(super) async fn manage(&mut self, link: LinkId, asker: Asker, request: &Request) {
+        let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
+        let Some(manager) = requests.manager() else { return };
+        let path = Arc::clone(&manager.path);
+        match self.plan(link, &path, request).await {
+            Ok(Planned::Commands { entity, commands, read, memo }) => {
+                let transaction = request.transaction.map(|id| (id, link.session()));
+                let plan = Plan { asker, entity, commands, read, memo, transaction };
+                self.when_room(crate::server::work::Work::Ask(Box::new(plan))).await;
+            }
+            Ok(Planned::Apart(asking)) => {
+                self.when_room(crate::server::work::Work::AskApart(asker, asking)).await;
+            }
+            Err(error) => self.answer_managed(asker, Err(error)),
+        }
+    }
+
+    /// What is to be done for a request. One arm for each operation (AMQP-82).
+    async fn plan(
+        &mut self,
+        link: LinkId,
+        path: &Arc<str>,
+        request: &Request,
+    ) -> Result<Planned, AmqpError> {
+        let name = request.text("operation").unwrap_or_default();
+        let refused = match Operation::parse(&name) {
+            Some(operation) => match Body::read(request.body()) {
+                Ok(body) => {
+                    let question = Question { path, request, body, link };
+                    match self.plan_operation(operation, &question).await {
+                        Ok(planned) => return Ok(planned),
+                        Err(refusal) => refusal,
+                    }
+                }
+                Err(rejection) => rejection.into(),
+            },
+            None => unknown(&name).into(),
+        };
+        Err(match refused {
+            Refusal::Known(error) => error,
+            Refusal::Own(rejection) => self.refuse(rejection, path),
+        })
+    }
+
+    async fn plan_operation(
+        &mut self,
+        operation: Operation,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        match operation {
+            Operation::RenewLock => self.plan_renew_lock(question).await,
+            Operation::Peek => self.plan_peek(question).await,
+            Operation::Schedule => self.plan_schedule(question).await,
+            Operation::CancelScheduled => self.plan_cancel_scheduled(question).await,
+            Operation::ReceiveDeferred => self.plan_receive_deferred(question).await,
+            Operation::Settle => self.plan_settle(question).await,
+            Operation::RenewSession => self.plan_renew_session(question).await,
+            Operation::SessionState => self.plan_session_state(question).await,
+            Operation::SetSessionState => self.plan_set_session_state(question).await,
+            Operation::ListSessions => self.plan_list_sessions(question).await,
+            Operation::AddRule => self.plan_add_rule(question),
+            Operation::RemoveRule => self.plan_remove_rule(question),
+            Operation::ListRules => self.plan_list_rules(question),
+            Operation::DeleteBatch => self.plan_delete_batch(question).await,
+        }
+    }
+
+    /// The entity of a management node, for something.
+    async fn managed_entity(
+        &mut self,
+        question: &Question<'_>,
+        action: Action,
+    ) -> Result<Entity, Refusal> {
+        let found = self.access_at(question.path).entity(question.path, action).await;
+        found.map_err(|error| Refusal::Known(crate::server::error::of(&error)))
+    }
+
+    /// Hands the commands of a request over, of which each is answered.
+    pub(in crate::server) async fn ask_planned(&mut self, plan: Plan, permit: Permit) {
+        let open = |link: &u32| self.links.get(*link).filter(|link| link.is_open());
+        let link = plan.memo.link.filter(|link| open(link).is_some());
+        if let Some((id, session)) = plan.transaction {
+            let by_link = link.as_ref().and_then(open).map(|link| link.entity.clone());
+            let entity = by_link.unwrap_or_else(|| plan.entity.clone());
+            return self.join_planned(id, session, entity, plan, permit).await;
+        }
+        let Plan { asker, entity, commands, read, memo, .. } = plan;
+        let count = commands.len();
+        let managing = Managing {
+            asker,
+            read,
+            memo,
+            outcomes: vec![None; count],
+            issued: Vec::new(),
+            left: count,
+            failure: None,
+        };
+        let expect = Expect::Managed(Box::new(managing));
+        let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
+        for (index, command) in commands.into_iter().enumerate() {
+            match link {
+                Some(link) => drop(self.links.submit(link, command, correlation(slot, index))),
+                None => self.links.submit_to(&entity, command, correlation(slot, index)),
+            }
+        }
+    }
+
+    /// Has the entity check the commands of a request: all of them become part of a transaction, or none.
+    async fn join_planned(
+        &mut self,
+        id: TransactionId,
+        session: SessionId,
+        entity: Entity,
+        plan: Plan,
+        permit: Permit,
+    ) {
+        let Plan { asker, commands, read, memo, .. } = plan;
+        let memo = Memo { is_joined: true, ..memo };
+        let (mut checks, mut issued) = (Vec::new(), Vec::new());
+        for command in commands {
+            match self.issue(id, session, &entity, command).await {
+                Ok(question) => {
+                    checks.push((question.entity, question.command));
+                    issued.push(question.issued);
+                }
+                Err(rejection) => {
+                    // What was issued is left out with this.
+                    drop(issued);
+                    let error = self.refuse(rejection, entity.path());
+                    return self.answer_managed(asker, Err(error));
+                }
+            }
+        }
+        let (outcomes, left) = (vec![None; checks.len()], checks.len());
+        let managing = Managing { asker, read, memo, outcomes, issued, left, failure: None };
+        let expect = Expect::Managed(Box::new(managing));
+        let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
+        for (index, (entity, command)) in checks.into_iter().enumerate() {
+            self.links.submit_to(&entity, command, correlation(slot, index));
+        }
+    }
+
+    /// One command of a request is answered; the request is when all are.
+    pub(in crate::server) fn managed(
+        &mut self,
+        slot: usize,
+        index: usize,
+        result: Result<Outcome, Rejection>,
+    ) {
+        let Some((_, path, Expect::Managed(managing))) = self.links.asked_mut(slot) else { return };
+        managing.left = managing.left.saturating_sub(1);
+        match result {
+            Ok(outcome) => {
+                if let Some(place) = managing.outcomes.get_mut(index) {
+                    *place = Some(outcome);
+                }
+            }
+            Err(rejection) => drop(managing.failure.get_or_insert(rejection)),
+        }
+        if managing.left > 0 {
+            return;
+        }
+        let Some(pending) = self.links.answered(slot) else { return };
+        let Expect::Managed(managing) = pending.expect else { return };
+        let Managing { asker, read, memo, outcomes, issued, failure, .. } = *managing;
+        if failure.is_none() {
+            issued.into_iter().for_each(Issued::confirm);
+        }
+        let answer = match failure {
+            // What was done of it stays done.
+            Some(rejection) => {
+                settle::note(self, &memo, &outcomes);
+                Err(rejection)
+            }
+            None => read(self, &asker, &memo, outcomes.into_iter().flatten().collect()),
+        };
+        let answer = answer.map_err(|rejection| self.refuse(rejection, &path));
+        self.answer_managed(asker, answer);
+    }
+
+    /// Replies.
+    pub(in crate::server) fn answer_managed(
+        &mut self,
+        asker: Asker,
+        answer: Result<Answer, AmqpError>,
+    ) {
+        let mut reply = Pieces::default();
+        let (body, count) = match answer {
+            Ok(Answer::Done) => {
+                head(&mut reply, &asker, &NAMES, OK, "OK", None);
+                (Pieces::default(), 0)
+            }
+            Ok(Answer::Nothing) => {
+                head(&mut reply, &asker, &NAMES, NOTHING, "there is nothing", None);
+                (Pieces::default(), 0)
+            }
+            Ok(Answer::Map(items, count)) => {
+                head(&mut reply, &asker, &NAMES, OK, "OK", None);
+                (items, count)
+            }
+            Err(error) => {
+                let (status, text) = (status(&error), error.description());
+                head(&mut reply, &asker, &NAMES, status, text, Some(error.condition()));
+                (Pieces::default(), 0)
+            }
+        };
+        reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE]);
+        reply.map(body, count);
+        self.reply(asker, reply.into_pieces());
+    }
+
+    /// The receiving link of this connection by way of which something of a session is asked: that which the
+    /// request names, or that which holds the session (AMQP-89).
+    fn session_link(&self, question: &Question<'_>) -> Result<Option<u32>, Rejection> {
+        let session = question.body.text("session-id")?;
+        let associated = question.request.text("associated-link-name");
+        let of = |number: u32| self.links.get(number).filter(|link| link.is_open());
+        let here = |number: u32| {
+            of(number).is_some_and(|link| link.path.eq_ignore_ascii_case(question.path))
+        };
+        let outlets = || {
+            self.nodes.values().filter_map(|node| match node {
+                Node::Outlet(outlet) if here(outlet.number) => Some(&**outlet),
+                _ => None,
+            })
+        };
+        let is_of = |number: u32| {
+            of(number).and_then(|link| link.session()).is_some_and(|held| match &session {
+                Some(session) => held == session,
+                None => true,
+            })
+        };
+        if let Some(name) = &associated {
+            let named = outlets().find(|outlet| *outlet.name == **name && is_of(outlet.number));
+            if let Some(outlet) = named {
+                return Ok(Some(outlet.number));
+            }
+        }
+        // Without its id a session is meant only by its link.
+        let Some(session) = &session else { return Ok(None) };
+        let holds = |number: u32| of(number).and_then(|it| it.session()) == Some(session.as_str());
+        Ok(outlets().find(|outlet| holds(outlet.number)).map(|outlet| outlet.number))
+    }
+
+    /// The same, where only its holder may ask (AMQP-89).
+    fn held_session(&self, question: &Question<'_>) -> Result<u32, Rejection> {
+        let session = question.body.wanted_text("session-id")?;
+        self.session_link(question)?.ok_or_else(|| {
+            Rejection::session_lock_lost(format!(
+                "session `{session:.128}` is not held by this connection"
+            ))
+        })
+    }
+}
+
+/// Why a request is refused.
+enum Refusal {
+    /// As an error that was made already.
+    Known(AmqpError),
+    Own(Rejection),
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self::Own(rejection)
+    }
+}
+
+fn unknown(operation: &str) -> Rejection {
+    Rejection::not_implemented(&format!("operation `{operation:.64}` of a management node"))
+}
+
+fn unexpected() -> Rejection {
+    Rejection::internal("unexpected answer")
+}
+
+/// The status of a refusal. Clients act on few of them (AMQP-88, AMQP-92).
+fn status(error: &AmqpError) -> i32 {
+    let of = |condition: &Condition| condition.amqp() == Some(error.condition());
+    let condition = Condition::all().find(of);
+    let status = condition.map_or(500, |condition| match condition {
+        // What is neither of HTTP's is told as what is wrong with the request.
+        Condition::TransactionTimedOut
+        | Condition::TransactionUnknown
+        | Condition::TransactionRolledBack => 400,
+        // Nobody knows 499.
+        Condition::OperationCancelled => 503,
+        condition => condition.http_status(Surface::Management).unwrap_or(500),
+    });
+    i32::from(status)
+}
+
+/// A key of a reply's body.
+fn key(items: &mut Pieces, name: &str) {
+    write::text(items, name);
+}

@@ -1,0 +1,126 @@
+//! `receive-by-sequence-number`: receives deferred messages, all or none (AMQP-84, AMQP-93, DEF-03).
+
+use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_link::Role;
+use peeklock_words::amqp::{code, write};
+
+use super::super::Node;
+use super::super::reply::Asker;
+use super::peek::unreadable;
+use super::pieces::Pieces;
+use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use crate::server::conversation::Conversation;
+use crate::server::deliver::{Shown, encoded};
+
+impl Conversation {
+    pub(super) async fn plan_receive_deferred(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        let sequences = question.body.sequences()?;
+        let mode = match question.body.integer("receiver-settle-mode")? {
+            Some(0) => ReceiveMode::ReceiveAndDelete,
+            Some(1) | None => ReceiveMode::PeekLock,
+            Some(other) => {
+                let detail = format!("`receiver-settle-mode` is {other}, not 0 or 1");
+                return Err(Rejection::out_of_range(detail).into());
+            }
+        };
+        let entity = self.managed_entity(question, Action::ReceiveDeferred).await?;
+        let session = self.session_link(question)?;
+        let link = match session {
+            Some(link) => link,
+            None => self.holder(question, &entity),
+        };
+        let Some(at) = self.links.get(link) else {
+            return Err(Rejection::internal("link is gone").into());
+        };
+        let command = match session {
+            Some(_) => at.in_session(SessionCommand::ReceiveDeferred { sequences }),
+            None => Command::ReceiveDeferred { mode, sequences, holder: Some(at.receiver) },
+        };
+        let memo = Memo { link: Some(link), ..Memo::default() };
+        Ok(Planned::Commands {
+            entity,
+            commands: vec![command],
+            read: Self::received_deferred,
+            memo,
+        })
+    }
+
+    /// The link with which locks end: that which the request names, or one of the management link's own.
+    fn holder(&mut self, question: &Question<'_>, entity: &peeklock_core::Entity) -> u32 {
+        let associated = question.request.text("associated-link-name");
+        let named = associated.and_then(|name| {
+            self.nodes.values().find_map(|node| match node {
+                Node::Outlet(outlet) if *outlet.name == *name => Some(outlet.number),
+                _ => None,
+            })
+        });
+        let is_here = |number: &u32| {
+            self.links.get(*number).is_some_and(|link| {
+                link.is_open()
+                    && link.session().is_none()
+                    && link.path.eq_ignore_ascii_case(question.path)
+            })
+        };
+        if let Some(number) = named.filter(is_here) {
+            return number;
+        }
+        if let Some(Node::Requests(requests)) = self.nodes.get(&question.link)
+            && let Some(number) = requests.manager().and_then(|manager| manager.holder)
+        {
+            return number;
+        }
+        let number = self.number(question.link);
+        let path = entity.path().into();
+        let mode = ReceiveMode::PeekLock;
+        self.links.attach(number, entity.clone(), path, Role::Receiver, mode);
+        if let Some(Node::Requests(requests)) = self.nodes.get_mut(&question.link)
+            && let Some(manager) = requests.manager_mut()
+        {
+            manager.holder = Some(number);
+        }
+        number
+    }
+
+    fn received_deferred(
+        &mut self,
+        _: &Asker,
+        memo: &Memo,
+        outcomes: Vec<Outcome>,
+    ) -> Result<Answer, Rejection> {
+        let Some(Outcome::Received(messages)) = outcomes.into_iter().next() else {
+            return Err(unexpected());
+        };
+        let (mut list, count) = (Pieces::default(), messages.len());
+        for message in &messages {
+            let Some(pieces) = encoded(message, Shown::WithToken) else {
+                let locks = messages.iter().filter_map(|message| message.facts.lock);
+                let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
+                self.lost_count += (messages.len() - tokens.len()) as u64;
+                if let Some(link) = memo.link {
+                    self.links.give_back(link, tokens);
+                }
+                return Err(unreadable());
+            };
+            let mut item = Pieces::default();
+            let mut fields = 2;
+            if let Some(lock) = message.facts.lock {
+                key(&mut item, "lock-token");
+                write::fixed(&mut item, code::UUID, lock.token.0.to_be_bytes());
+                fields += 2;
+            }
+            key(&mut item, "message");
+            item.binary(pieces);
+            list.map(item, fields);
+        }
+        let mut items = Pieces::default();
+        key(&mut items, "messages");
+        items.list(list, count);
+        Ok(Answer::Map(items, 2))
+    }
+}

@@ -1,0 +1,206 @@
+//! `add-rule`, `remove-rule`, `enumerate-rules`: the rules of a subscription (AMQP-86, AMQP-87, TOP-13).
+
+use std::sync::Arc;
+
+use peeklock_core::error::Rejection;
+use peeklock_core::message::Value;
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
+use peeklock_core::time::Timestamp;
+use peeklock_words::amqp::write::{self, Sink};
+use peeklock_words::amqp::{Scalar, code};
+
+use super::body::Body;
+use super::pieces::Pieces;
+use super::{Answer, Planned, Question, Refusal, key};
+use crate::codec::value::Map;
+use crate::server::conversation::Conversation;
+
+/// Descriptors of rules and their parts (AMQP-87). Those of filters have one digit fewer.
+mod described {
+    pub(super) const RULE: u64 = 0x0137_0000_0004;
+    pub(super) const NO_ACTION: u64 = 0x0137_0000_0005;
+    pub(super) const SQL_ACTION: u64 = 0x0137_0000_0006;
+    pub(super) const SQL_FILTER: u64 = 0x0013_7000_0006;
+    pub(super) const TRUE_FILTER: u64 = 0x0013_7000_0007;
+    pub(super) const FALSE_FILTER: u64 = 0x0013_7000_0008;
+    pub(super) const CORRELATION_FILTER: u64 = 0x0013_7000_0009;
+}
+
+/// What SQL texts are said to be compatible with.
+const COMPATIBILITY_LEVEL: i32 = 20;
+/// A reply has no more of rules than this; who wants more skips those that it has.
+const RULES_BYTES_MAX: usize = 1 << 20;
+
+impl Conversation {
+    pub(super) fn plan_add_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+        let name = question.body.wanted_text("rule-name")?;
+        let Some(map) = question.body.map("rule-description")? else {
+            return Err(Rejection::argument("`rule-description` is missing").into());
+        };
+        let rule = rule(name, &Body::of_map(map))?;
+        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        Ok(Planned::Apart(Box::pin(async move {
+            access.create_rule(&path, rule).await?;
+            Ok(Answer::Done)
+        })))
+    }
+
+    pub(super) fn plan_remove_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+        let name = question.body.wanted_text("rule-name")?;
+        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        Ok(Planned::Apart(Box::pin(async move {
+            access.delete_rule(&path, &name).await?;
+            Ok(Answer::Done)
+        })))
+    }
+
+    /// Some clients ask for all rules at once, which the broker lists page by page.
+    pub(super) fn plan_list_rules(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let skip = count(question.body.count("skip")?.unwrap_or(0));
+        let top = count(question.body.count("top")?.unwrap_or(u32::MAX));
+        let page = self.broker.settings().limits.list_count_max.max(1);
+        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        Ok(Planned::Apart(Box::pin(async move {
+            let (mut list, mut listed) = (Pieces::default(), 0);
+            while listed < top && list.len() < RULES_BYTES_MAX {
+                let wanted = page.min(top - listed);
+                let rules = access.rules(&path, skip.saturating_add(listed), wanted).await?;
+                for rule in &rules {
+                    let mut item = Pieces::default();
+                    key(&mut item, "rule-description");
+                    write_rule(&mut item, rule);
+                    list.map(item, 2);
+                }
+                listed += rules.len();
+                if rules.len() < wanted {
+                    break;
+                }
+            }
+            if listed == 0 {
+                return Ok(Answer::Nothing);
+            }
+            let mut items = Pieces::default();
+            key(&mut items, "rules");
+            items.list(list, listed);
+            Ok(Answer::Map(items, 2))
+        })))
+    }
+}
+
+/// A rule as it is described to be added.
+fn rule(name: String, body: &Body) -> Result<RuleDescription, Rejection> {
+    let filter = match (body.map("sql-filter")?, body.map("correlation-filter")?) {
+        (Some(sql), None) => Filter::Sql(sql_text(&Body::of_map(sql))?),
+        (None, Some(correlation)) => Filter::Correlation(correlated(&Body::of_map(correlation))?),
+        (None, None) | (Some(_), Some(_)) => {
+            return Err(Rejection::argument(
+                "`rule-description` has not one of `sql-filter` and `correlation-filter`",
+            ));
+        }
+    };
+    let rule = RuleDescription::new(name, filter, Timestamp::NONE);
+    Ok(match body.map("sql-rule-action")? {
+        // Without a text it is no action.
+        Some(action) => match Body::of_map(action).text("expression")? {
+            Some(text) => rule.with_action(SqlText::new(text)),
+            None => rule,
+        },
+        None => rule,
+    })
+}
+
+fn sql_text(body: &Body) -> Result<SqlText, Rejection> {
+    Ok(SqlText::new(body.wanted_text("expression")?))
+}
+
+fn correlated(body: &Body) -> Result<CorrelationFilter, Rejection> {
+    let text = |key: &str| body.text(key).map(|text| text.map(String::into_boxed_str));
+    let mut properties = Vec::new();
+    let map = body.map("properties")?;
+    for (name, value) in map.iter().flat_map(Map::entries) {
+        let Ok(Scalar::Text(name) | Scalar::Symbol(name)) = name.scalar() else {
+            return Err(Rejection::argument("the name of a property of the filter is no text"));
+        };
+        let value = Value::decode(value.as_bytes()).map_err(|error| {
+            Rejection::argument(format!("value of the property `{name:.64}`: {error}"))
+        })?;
+        properties.push((name.into(), value));
+    }
+    Ok(CorrelationFilter {
+        correlation_id: text("correlation-id")?,
+        message_id: text("message-id")?,
+        to: text("to")?,
+        reply_to: text("reply-to")?,
+        subject: text("label")?,
+        session_id: text("session-id")?,
+        reply_to_session_id: text("reply-to-session-id")?,
+        content_type: text("content-type")?,
+        properties,
+    })
+}
+
+fn write_rule(pieces: &mut Pieces, rule: &RuleDescription) {
+    let mut items = Pieces::default();
+    write_filter(&mut items, &rule.filter);
+    match &rule.action {
+        Some(action) => write_sql(&mut items, described::SQL_ACTION, action),
+        // Never null (AMQP-87).
+        None => write_described(&mut items, described::NO_ACTION, Pieces::default(), 0),
+    }
+    write::text(&mut items, &rule.name);
+    write::timestamp(&mut items, rule.created_at.unix_ms());
+    write_described(pieces, described::RULE, items, 4);
+}
+
+fn write_filter(pieces: &mut Pieces, filter: &Filter) {
+    match filter {
+        Filter::True => {
+            write_described(pieces, described::TRUE_FILTER, Pieces::default(), 0);
+        }
+        Filter::False => {
+            write_described(pieces, described::FALSE_FILTER, Pieces::default(), 0);
+        }
+        Filter::Sql(sql) => write_sql(pieces, described::SQL_FILTER, sql),
+        Filter::Correlation(filter) => {
+            let mut items = Pieces::default();
+            for text in [
+                &filter.correlation_id,
+                &filter.message_id,
+                &filter.to,
+                &filter.reply_to,
+                &filter.subject,
+                &filter.session_id,
+                &filter.reply_to_session_id,
+                &filter.content_type,
+            ] {
+                match text {
+                    Some(text) => write::text(&mut items, text),
+                    None => items.put_byte(code::NULL),
+                }
+            }
+            let (mut map, mut encoded) = (Pieces::default(), Vec::new());
+            for (name, value) in &filter.properties {
+                write::text(&mut map, name);
+                encoded.clear();
+                value.encode_to(&mut encoded);
+                map.put(&encoded);
+            }
+            items.map(map, 2 * filter.properties.len());
+            write_described(pieces, described::CORRELATION_FILTER, items, 9);
+        }
+    }
+}
+
+fn write_sql(pieces: &mut Pieces, descriptor: u64, sql: &SqlText) {
+    let mut items = Pieces::default();
+    write::text(&mut items, &sql.text);
+    write::fixed(&mut items, code::INT, COMPATIBILITY_LEVEL.to_be_bytes());
+    write_described(pieces, descriptor, items, 2);
+}
+
+fn write_described(pieces: &mut Pieces, descriptor: u64, items: Pieces, count: usize) {
+    pieces.put_byte(code::DESCRIBED);
+    write::ulong(pieces, descriptor);
+    pieces.list(items, count);
+}

@@ -1,0 +1,69 @@
+//! `schedule-message`: sends messages that are due later, and tells their numbers (SCH-02).
+
+use peeklock_core::command::{Command, InboundMessage, Outcome};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Content;
+use peeklock_words::amqp::{Scalar, code};
+
+use super::super::reply::Asker;
+use super::body::Body;
+use super::pieces::Pieces;
+use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use crate::server::conversation::Conversation;
+
+impl Conversation {
+    pub(super) async fn plan_schedule(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        let maps = question.body.maps("messages")?;
+        let messages =
+            maps.iter().map(|map| self.message_in(map)).collect::<Result<Vec<_>, _>>()?;
+        let entity = self.managed_entity(question, Action::Send).await?;
+        let count = messages.len();
+        let command = match <[InboundMessage; 1]>::try_from(messages) {
+            Ok([message]) => Command::Send { message },
+            // All or none.
+            Err(messages) => Command::SendBatch { messages },
+        };
+        let (commands, memo) = (vec![command], Memo { count, ..Memo::default() });
+        Ok(Planned::Commands { entity, commands, read: Self::scheduled, memo })
+    }
+
+    /// The message that a map has.
+    fn message_in(&self, map: &Body) -> Result<InboundMessage, Rejection> {
+        let value = map.wanted("message")?;
+        let Ok(Scalar::Binary(bytes)) = value.scalar() else {
+            return Err(Rejection::argument("`message` is not an encoded message"));
+        };
+        let content = Content::parse(value.as_bytes().slice_ref(bytes))?;
+        Ok(self.broker.inbound_content(content))
+    }
+
+    fn scheduled(
+        &mut self,
+        _: &Asker,
+        memo: &Memo,
+        outcomes: Vec<Outcome>,
+    ) -> Result<Answer, Rejection> {
+        let numbers = match outcomes.into_iter().next() {
+            Some(Outcome::Accepted(number)) => vec![number],
+            Some(Outcome::AcceptedBatch(numbers)) => numbers,
+            // Before the commit they have none (TXN-03).
+            Some(Outcome::Done) if memo.is_joined => vec![SequenceNumber(0); memo.count],
+            _ => return Err(unexpected()),
+        };
+        Ok(sequence_numbers(&numbers))
+    }
+}
+
+/// The numbers of messages, in their order.
+pub(super) fn sequence_numbers(numbers: &[SequenceNumber]) -> Answer {
+    let mut items = Pieces::default();
+    key(&mut items, "sequence-numbers");
+    let number = |number: &SequenceNumber| i64::try_from(number.0).unwrap_or(i64::MAX);
+    items.array(code::LONG, numbers.iter().map(|it| number(it).to_be_bytes()));
+    Answer::Map(items, 2)
+}

@@ -1,0 +1,100 @@
+//! `renew-session-lock`, `get-session-state`, `set-session-state`: what the holder of a session asks (SES-12,
+//! SES-24, AMQP-89).
+
+use peeklock_core::command::{Outcome, SessionCommand};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_words::amqp::write::{self, Sink};
+use peeklock_words::amqp::{Scalar, code};
+
+use super::super::reply::Asker;
+use super::pieces::Pieces;
+use super::{Answer, Memo, Planned, Question, Read, Refusal, key, unexpected};
+use crate::server::conversation::Conversation;
+
+impl Conversation {
+    pub(super) async fn plan_renew_session(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        self.plan_of_holder(question, SessionCommand::Renew, Self::session_renewed).await
+    }
+
+    pub(super) async fn plan_session_state(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        self.plan_of_holder(question, SessionCommand::GetState, Self::session_state).await
+    }
+
+    /// Null clears the state, and so does what is empty: some clients can say no null.
+    pub(super) async fn plan_set_session_state(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        let state = match question.body.get("session-state") {
+            None => None,
+            Some(value) => match value.scalar() {
+                Ok(Scalar::Binary([])) => None,
+                Ok(Scalar::Binary(state)) => Some(value.as_bytes().slice_ref(state)),
+                _ => return Err(Rejection::argument("`session-state` is not binary").into()),
+            },
+        };
+        self.plan_of_holder(question, SessionCommand::SetState { state }, Self::done).await
+    }
+
+    async fn plan_of_holder(
+        &mut self,
+        question: &Question<'_>,
+        command: SessionCommand,
+        read: Read,
+    ) -> Result<Planned, Refusal> {
+        let entity = self.managed_entity(question, Action::HoldSession).await?;
+        let number = self.held_session(question)?;
+        let Some(link) = self.links.get(number) else {
+            return Err(Rejection::session_lock_lost("link of the session is gone").into());
+        };
+        let commands = vec![link.in_session(command)];
+        let memo = Memo { link: Some(number), ..Memo::default() };
+        Ok(Planned::Commands { entity, commands, read, memo })
+    }
+
+    fn session_renewed(
+        &mut self,
+        _: &Asker,
+        memo: &Memo,
+        outcomes: Vec<Outcome>,
+    ) -> Result<Answer, Rejection> {
+        let Some(Outcome::Renewed(until)) = outcomes.into_iter().next() else {
+            return Err(unexpected());
+        };
+        if let Some(link) = memo.link {
+            self.links.session_renewed(link, until);
+        }
+        let mut items = Pieces::default();
+        key(&mut items, "expiration");
+        write::timestamp(&mut items, until.unix_ms());
+        Ok(Answer::Map(items, 2))
+    }
+
+    fn session_state(
+        &mut self,
+        _: &Asker,
+        _: &Memo,
+        outcomes: Vec<Outcome>,
+    ) -> Result<Answer, Rejection> {
+        let Some(Outcome::SessionState(state)) = outcomes.into_iter().next() else {
+            return Err(unexpected());
+        };
+        let mut items = Pieces::default();
+        key(&mut items, "session-state");
+        match state {
+            Some(content) => {
+                let missing = || Rejection::internal("the state of a session cannot be read");
+                items.binary(vec![content.loaded().cloned().ok_or_else(missing)?]);
+            }
+            None => items.put_byte(code::NULL),
+        }
+        Ok(Answer::Map(items, 2))
+    }
+}

@@ -1,0 +1,79 @@
+//! `update-disposition`: settles by the tokens of locks (AMQP-82).
+
+use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_core::message::Overlay;
+
+use super::super::reply::Asker;
+use super::{Answer, Memo, Planned, Question, Refusal};
+use crate::server::conversation::Conversation;
+use crate::server::settle::properties;
+
+impl Conversation {
+    pub(super) async fn plan_settle(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        let tokens = question.body.tokens()?;
+        let settlement = self.settlement_of(question)?;
+        let entity = self.managed_entity(question, Action::Settle).await?;
+        let settle = |token| Command::Settle { token, settlement: settlement.clone() };
+        let commands = tokens.iter().copied().map(settle).collect();
+        let memo = Memo { tokens, link: self.session_link(question)?, ..Memo::default() };
+        Ok(Planned::Commands { entity, commands, read: Self::settled_by_token, memo })
+    }
+
+    fn settlement_of(&self, question: &Question<'_>) -> Result<Settlement, Rejection> {
+        let body = &question.body;
+        let map = body.map("properties-to-modify")?;
+        let changes = properties(map.as_ref())?;
+        let overlay = || match changes.is_empty() {
+            true => Ok(None),
+            false => Overlay::encode(&changes).map(Some),
+        };
+        Ok(match &*body.wanted_text("disposition-status")? {
+            "completed" => Settlement::Complete,
+            "abandoned" => Settlement::Abandon { properties: overlay()? },
+            "defered" | "deferred" => Settlement::Defer { properties: overlay()? },
+            "suspended" => {
+                let reason = body.text("deadletter-reason")?;
+                let description = body.text("deadletter-description")?;
+                let [reason, description] = [&reason, &description]
+                    .map(|text| text.as_deref().filter(|text| !text.is_empty()));
+                let limits = &self.broker.settings().limits;
+                Settlement::dead_letter(reason, description, &changes, limits)?
+            }
+            "unlocked" => Settlement::Release,
+            other => {
+                return Err(Rejection::argument(format!(
+                    "`disposition-status` is `{other:.32}`, not completed, abandoned, suspended, \
+                     defered or unlocked"
+                )));
+            }
+        })
+    }
+
+    fn settled_by_token(
+        &mut self,
+        _: &Asker,
+        memo: &Memo,
+        _: Vec<Outcome>,
+    ) -> Result<Answer, Rejection> {
+        for token in memo.tokens.iter().filter(|_| !memo.is_joined) {
+            self.lock_settled(*token);
+        }
+        Ok(Answer::Done)
+    }
+}
+
+/// Of a request that failed: those locks are over that were settled, and those prolonged that were.
+pub(super) fn note(conversation: &mut Conversation, memo: &Memo, outcomes: &[Option<Outcome>]) {
+    for (token, outcome) in memo.tokens.iter().zip(outcomes) {
+        match outcome.as_ref().filter(|_| !memo.is_joined) {
+            Some(Outcome::Done) => conversation.lock_settled(*token),
+            Some(Outcome::Renewed(until)) => conversation.lock_renewed(*token, *until),
+            _ => {}
+        }
+    }
+}

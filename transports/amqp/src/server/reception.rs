@@ -1,0 +1,31 @@
+//! What a client's first byte tells: AMQP, or the upgrade to AMQP over WebSocket (AMQP-17). One port serves both,
+//! since some SDKs dial the port of the connection string either way (AMQP-18).
+
+use std::sync::Arc;
+
+use peeklock_core::contract::Principal;
+use tokio::io::AsyncReadExt as _;
+
+use super::conversation::Conversation;
+use super::site::Site;
+use super::socket::Socket;
+use super::websocket;
+
+/// Serves a client to its end.
+pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Principal) {
+    let patience = site.config.opening_timeout;
+    let mut first = [0];
+    let read = tokio::time::timeout(patience, stream.read_exact(&mut first)).await;
+    if !matches!(read, Ok(Ok(_))) {
+        return;
+    }
+    // No frame of AMQP begins like a request of HTTP.
+    if first != *b"G" {
+        return Conversation::new(site, who).run(stream, &first).await;
+    }
+    let upgrade = websocket::accept(&site, stream, &first);
+    if let Ok(Some((stream, by_proxy))) = tokio::time::timeout(patience, upgrade).await {
+        let who = if by_proxy { who.through_proxy() } else { who };
+        Conversation::new(site, who).run(stream, &[]).await;
+    }
+}

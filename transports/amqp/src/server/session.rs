@@ -1,0 +1,149 @@
+//! Receivers of sessions: by name, and the next one that can be had (AMQP-70 to AMQP-76).
+
+use std::sync::Arc;
+
+use peeklock_core::error::Rejection;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_words::amqp::{Scalar, code, write};
+
+use super::attach::not_offered;
+use super::conversation::Conversation;
+use super::node::Node;
+use crate::codec::value::{Map, Raw};
+use crate::connection::LinkId;
+use crate::error::{AmqpError, condition};
+use crate::link::Answer;
+use crate::performative::Attach;
+
+/// The filter that names a session.
+const FILTER: &str = "com.microsoft:session-filter";
+/// What describes its value, where it is described.
+const DESCRIPTOR: u64 = 0x0137_0000_000c;
+/// The filter of a session that is held by several, which is not offered (AMQP-76).
+const SHARED_FILTER: &str = "com.microsoft:non-exclusive-session-filter";
+const SHARED_DESCRIPTOR: u64 = 0x0137_0000_000e;
+/// How long a client waits for the next session, in milliseconds.
+const TIMEOUT: &str = "com.microsoft:timeout";
+/// How long it does if it does not say (AMQP-73).
+const WAIT: TimeSpan = TimeSpan::from_seconds(60);
+/// Until when a session is locked, in ticks of .NET.
+const LOCKED_UNTIL: &str = "com.microsoft:locked-until-utc";
+/// The ticks of .NET at the beginning of 1970.
+const TICKS_OF_1970: i64 = 621_355_968_000_000_000;
+const TICKS_OF_MS: i64 = 10_000;
+
+/// What a client wants of sessions.
+pub(super) struct Wanted {
+    /// This one; else the next that can be had.
+    session: Option<Box<str>>,
+    /// How long to wait for the next.
+    wait: TimeSpan,
+    /// What described the value of the filter: the answer has the same form (AMQP-71).
+    descriptor: Option<Raw>,
+}
+
+impl Wanted {
+    /// What an `attach` asks for; none if it is no session.
+    pub(super) fn of(attach: &Attach) -> Result<Option<Self>, AmqpError> {
+        let filters = attach.source.as_ref().and_then(|source| source.filter.as_ref());
+        let Some(filters) = filters else { return Ok(None) };
+        if filters.get(SHARED_FILTER).is_some() {
+            return Err(not_offered("sessions that several receivers hold are"));
+        }
+        let Some(value) = filters.get(FILTER) else {
+            // Without its filter it would get what it does not want (AMQP-99).
+            return match filters.entries().next() {
+                Some(_) => Err(not_offered("filters of links beside that for a session are")),
+                None => Ok(None),
+            };
+        };
+        if filters.entries().nth(1).is_some() {
+            return Err(not_offered("filters of links beside that for a session are"));
+        }
+        let (descriptor, value) = match value.described() {
+            Some((descriptor, value)) => (Some(descriptor), value),
+            None => (None, value),
+        };
+        match descriptor.as_ref().map(Raw::scalar) {
+            None | Some(Ok(Scalar::U64(DESCRIPTOR) | Scalar::Symbol(FILTER))) => {}
+            Some(Ok(Scalar::U64(SHARED_DESCRIPTOR))) => {
+                return Err(not_offered("sessions that several receivers hold are"));
+            }
+            Some(_) => {
+                let text = format!("{FILTER} is described as something else");
+                return Err(AmqpError::new(condition::INVALID_FIELD, text));
+            }
+        }
+        let session = match value.scalar() {
+            Ok(Scalar::Null) => None,
+            Ok(Scalar::Text(session) | Scalar::Symbol(session)) => Some(session.into()),
+            _ => {
+                let text = format!("{FILTER} is neither text nor null");
+                return Err(AmqpError::new(condition::INVALID_FIELD, text));
+            }
+        };
+        Ok(Some(Self { session, wait: wait(attach), descriptor }))
+    }
+
+    /// Which session, and how long to wait. A named one can be had now or not (SES-06).
+    pub(super) fn question(&self) -> (Option<Box<str>>, TimeSpan) {
+        match &self.session {
+            Some(session) => (Some(session.clone()), TimeSpan::ZERO),
+            None => (None, self.wait),
+        }
+    }
+
+    /// The answer of a link that has a session: its name in the form that was asked in, and until when it is
+    /// locked (AMQP-71).
+    fn answered(&self, answer: Answer, session: &str, until: Timestamp) -> Answer {
+        let name = Raw::encoded(|bytes| {
+            if let Some(descriptor) = &self.descriptor {
+                bytes.push(code::DESCRIBED);
+                bytes.extend_from_slice(descriptor.as_bytes());
+            }
+            write::text(bytes, session);
+        });
+        let source = answer.source.map(|source| crate::terminus::Source {
+            filter: Some(Map::of_symbols([(FILTER, name)])),
+            ..source
+        });
+        let ticks = until.unix_ms().saturating_mul(TICKS_OF_MS).saturating_add(TICKS_OF_1970);
+        let ticks = Raw::encoded(|bytes| write::fixed(bytes, code::LONG, ticks.to_be_bytes()));
+        let properties = Some(Map::of_symbols([(LOCKED_UNTIL, ticks)]));
+        Answer { source, properties, ..answer }
+    }
+}
+
+/// How long a client waits for the next session. Others than those of sessions say it too, and mean nothing
+/// (AMQP-37).
+fn wait(attach: &Attach) -> TimeSpan {
+    let value = attach.properties.as_ref().and_then(|properties| properties.get(TIMEOUT));
+    let milliseconds = match value.as_ref().map(Raw::scalar) {
+        Some(Ok(Scalar::U32(ms))) => Some(i64::from(ms)),
+        Some(Ok(Scalar::I32(ms))) => Some(i64::from(ms)),
+        Some(Ok(Scalar::I64(ms))) => Some(ms),
+        Some(Ok(Scalar::U64(ms))) => i64::try_from(ms).ok(),
+        _ => None,
+    };
+    milliseconds.map_or(WAIT, |ms| TimeSpan::from_ms(ms.max(0)))
+}
+
+impl Conversation {
+    /// A session is locked for a link, or cannot be had.
+    pub(super) fn session_accepted(
+        &mut self,
+        link: LinkId,
+        path: &str,
+        result: Result<(Arc<str>, Timestamp), Rejection>,
+    ) {
+        match result {
+            Ok((session, until)) => {
+                let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+                let Some(wanted) = outlet.wanted.take() else { return };
+                let Some(answer) = outlet.answer.take() else { return };
+                self.amqp.accept(link, wanted.answered(answer, &session, until));
+            }
+            Err(reason) => self.attached(link, path, Err(reason)),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What a connection is served over: a socket, what TLS makes of one, or AMQP over WebSocket.
+
+use peeklock_tls::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Bytes both ways.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Bytes that were read below and are handed out only when more of them has come: they count
+    /// among what has not arrived whole.
+    fn withheld_bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Socket for Stream {}

@@ -1,0 +1,445 @@
+//! Transactions: a coordinator's declare and discharge, and what is sent and settled in between (AMQP-95 to
+//! AMQP-100, file 15).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use peeklock_core::Entity;
+use peeklock_core::command::{Command, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::path::EntityAddress;
+use peeklock_core::permits::Permit;
+use peeklock_core::request::Outcome as Answered;
+use peeklock_core::transaction::{
+    Ending, Issued, Operation, PartOutcome, Question, Reach, TransactionId, Transactions,
+};
+use peeklock_link::pending::correlation;
+
+use super::conversation::{Conversation, Expect, Sent};
+use super::work::Work;
+use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
+use crate::error::{AmqpError, condition};
+use crate::message::{Discharge, Request};
+use crate::state::{Declared, DeliveryState, Outcome, Transactional};
+
+/// The transactions of a connection, and what is known of them beside their operations.
+pub(super) struct Book {
+    pub(super) transactions: Transactions,
+    open: BTreeMap<TransactionId, Open>,
+    /// Commits that wait for operations to be answered.
+    waiting: Vec<Committing>,
+}
+
+/// A transaction that was declared.
+struct Open {
+    coordinator: LinkId,
+    /// The queue or topic that it covers, in folded case, once it is known (TXN-08).
+    root: Option<Box<str>>,
+    /// A send was refused, which some clients do not notice: it is rolled back (AMQP-100).
+    is_doomed: bool,
+    /// What its client has settled for good: rolled back, nobody else would give it back (TXN-04).
+    forgotten: Vec<Forgotten>,
+}
+
+/// A delivery that its client has settled for good.
+pub(super) struct Forgotten {
+    token: LockToken,
+    entity: Entity,
+}
+
+/// A commit.
+pub(super) struct Committing {
+    delivery: ReceivedId,
+    id: TransactionId,
+}
+
+/// A commit on its way.
+pub(super) struct Committed {
+    delivery: ReceivedId,
+    /// Locks that it settles or renews, by part.
+    locks: Vec<Option<LockToken>>,
+    forgotten: Vec<Forgotten>,
+    _room: Vec<Permit>,
+}
+
+/// An operation that is to become part of a transaction.
+pub(super) struct Joining {
+    id: TransactionId,
+    issued: Issued,
+    of: Part,
+}
+
+/// What it is.
+pub(super) enum Part {
+    /// Messages; their delivery is answered unless it was sent settled.
+    Sent(Option<ReceivedId>),
+    /// What becomes of a delivery, and the answer to that, unless it is forgotten.
+    Settled { sent: Sent, answer: Option<(SentId, Outcome)> },
+}
+
+impl Book {
+    pub(super) fn new(transactions: Transactions) -> Self {
+        Self { transactions, open: BTreeMap::new(), waiting: Vec::new() }
+    }
+
+    /// The transaction of an id as it is written; one that nobody was given names none.
+    pub(super) fn id(txn_id: &[u8]) -> TransactionId {
+        TransactionId(<[u8; 8]>::try_from(txn_id).map_or(0, u64::from_be_bytes))
+    }
+}
+
+fn name(id: TransactionId) -> Bytes {
+    Bytes::copy_from_slice(&id.0.to_be_bytes())
+}
+
+fn within(id: TransactionId, outcome: Outcome) -> DeliveryState {
+    let state = Transactional { txn_id: name(id), outcome: Some(outcome) };
+    DeliveryState::Transactional(Box::new(state))
+}
+
+impl Conversation {
+    /// A coordinator is asked something.
+    pub(super) async fn coordinate(
+        &mut self,
+        link: LinkId,
+        delivery: Option<ReceivedId>,
+        body: &Bytes,
+    ) {
+        let Some(delivery) = delivery else {
+            // There is no way to answer it (AMQ-27).
+            let text = "declare and discharge are answered, and must not be sent settled";
+            self.amqp.detach(link, Some(AmqpError::new(condition::NOT_ALLOWED, text)));
+            return self.detach(link);
+        };
+        match Request::read(body) {
+            Ok(Request::Declare(declare)) if declare.global_id.is_some() => {
+                let text = "transactions of several brokers are not offered";
+                let error = AmqpError::new(condition::NOT_IMPLEMENTED, text);
+                self.amqp.dispose(delivery, DeliveryState::rejected(error));
+            }
+            Ok(Request::Declare(_)) => self.declare(link, delivery),
+            Ok(Request::Discharge(discharge)) => self.discharge(delivery, &discharge).await,
+            Err(error) => self.amqp.dispose(delivery, DeliveryState::rejected(error)),
+        }
+    }
+
+    fn declare(&mut self, link: LinkId, delivery: ReceivedId) {
+        // How far it reaches is told by the sessions in which it is used.
+        let state = match self.book.transactions.begin(Reach::CrossEntity) {
+            Ok(id) => {
+                let open =
+                    Open { coordinator: link, root: None, is_doomed: false, forgotten: Vec::new() };
+                self.book.open.insert(id, open);
+                // Bare: wrapped it is taken for a failure (AMQP-97).
+                DeliveryState::Outcome(Outcome::Declared(Declared { txn_id: name(id) }))
+            }
+            Err(rejection) => DeliveryState::rejected(self.refuse(rejection, "")),
+        };
+        self.amqp.dispose(delivery, state);
+    }
+
+    async fn discharge(&mut self, delivery: ReceivedId, discharge: &Discharge) {
+        let id = Book::id(&discharge.txn_id);
+        if !discharge.fail {
+            let committing = Committing { delivery, id };
+            if self.book.transactions.is_unanswered(id) {
+                return self.book.waiting.push(committing);
+            }
+            return self.when_room(Work::Commit(committing)).await;
+        }
+        let rolled_back = self.book.transactions.roll_back(id);
+        self.roll_back(id);
+        let state = match rolled_back {
+            Ok(()) => DeliveryState::accepted(),
+            Err(rejection) => DeliveryState::rejected(self.refuse(rejection, "")),
+        };
+        self.amqp.dispose(delivery, state);
+    }
+
+    /// Carries out commits whose operations are all answered.
+    pub(super) async fn commit_answered(&mut self) -> bool {
+        let transactions = &self.book.transactions;
+        let ready = |committing: &Committing| !transactions.is_unanswered(committing.id);
+        let Some(at) = self.book.waiting.iter().position(ready) else { return false };
+        let committing = self.book.waiting.remove(at);
+        self.when_room(Work::Commit(committing)).await;
+        true
+    }
+
+    /// Has the entity carry a transaction out.
+    pub(super) fn commit(&mut self, committing: Committing, permit: Permit) {
+        let Committing { delivery, id } = committing;
+        let Some(open) = self.book.open.remove(&id) else {
+            // Unknown, or timed out.
+            let unknown = match self.book.transactions.commit(id) {
+                Err(rejection) => rejection,
+                Ok(_) => Rejection::internal("transaction without a coordinator"),
+            };
+            let error = self.refuse(unknown, "");
+            return self.amqp.dispose(delivery, DeliveryState::rejected(error));
+        };
+        let Open { is_doomed, forgotten, .. } = open;
+        let ending = if is_doomed {
+            self.book.transactions.forget(id);
+            Err(Rejection::new(
+                Condition::TransactionRolledBack,
+                format!("transaction {id} is rolled back: a message that it sent was refused"),
+            ))
+        } else {
+            self.book.transactions.commit(id)
+        };
+        match ending {
+            Ok(None) => self.amqp.dispose(delivery, DeliveryState::accepted()),
+            Ok(Some(Ending { entity, command, room })) => {
+                let locks = match &command {
+                    Command::Commit { parts } => {
+                        parts.iter().map(|part| lock(&part.operation)).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                let committed = Committed { delivery, locks, forgotten, _room: room };
+                let expect = Expect::Committed(Box::new(committed));
+                let permit = Some(Arc::new(permit));
+                let slot = self.links.ask_of(entity.path().into(), 0, permit, expect);
+                self.links.submit_to(&entity, command, correlation(slot, 0));
+            }
+            Err(rejection) => {
+                self.take_back(forgotten);
+                let error = self.refuse(rejection, "");
+                self.amqp.dispose(delivery, DeliveryState::rejected(error));
+            }
+        }
+    }
+
+    /// A transaction was carried out, or none of it.
+    pub(super) fn committed(
+        &mut self,
+        committed: Committed,
+        path: &str,
+        result: Result<Answered, Rejection>,
+    ) {
+        let Committed { delivery, locks, forgotten, _room } = committed;
+        let result = match result {
+            Ok(Answered::Committed(outcomes)) => Ok(outcomes),
+            Ok(_) => Err(Rejection::internal("unexpected answer")),
+            Err(rejection) => Err(rejection),
+        };
+        let state = match result {
+            Ok(outcomes) => {
+                for (outcome, lock) in outcomes.into_iter().zip(locks) {
+                    match (outcome, lock) {
+                        (PartOutcome::Done, Some(lock)) => self.lock_settled(lock),
+                        (PartOutcome::Renewed(until), Some(lock)) => self.lock_renewed(lock, until),
+                        _ => {}
+                    }
+                }
+                DeliveryState::accepted()
+            }
+            Err(rejection) => {
+                self.take_back(forgotten);
+                DeliveryState::rejected(self.refuse(rejection, path))
+            }
+        };
+        self.amqp.dispose(delivery, state);
+    }
+
+    /// A message that is to be part of a transaction cannot be: nothing of it can, since the client may not notice
+    /// (AMQP-100).
+    pub(super) fn doom(&mut self, id: TransactionId) {
+        if let Some(open) = self.book.open.get_mut(&id) {
+            open.is_doomed = true;
+        }
+    }
+
+    /// A transaction is over, and nothing of it has been.
+    fn roll_back(&mut self, id: TransactionId) {
+        if let Some(open) = self.book.open.remove(&id) {
+            self.take_back(open.forgotten);
+        }
+    }
+
+    /// What was settled for good by a client in a transaction that is rolled back is available at once, its count
+    /// one higher (TXN-04).
+    fn take_back(&mut self, forgotten: Vec<Forgotten>) {
+        for Forgotten { token, entity } in forgotten {
+            let path = entity.path().into();
+            let slot = self.links.ask_of(path, 0, None, Expect::Settled { token, answer: None });
+            let settlement = Settlement::Abandon { properties: None };
+            let command = Command::Settle { token, settlement };
+            self.links.submit_to(&entity.as_the_broker(), command, correlation(slot, 0));
+        }
+    }
+
+    /// A coordinator is gone, and its transactions with it (TXN-12, AMQ-28).
+    pub(super) fn roll_back_of(&mut self, coordinator: LinkId) {
+        self.roll_back_those(|open| open.coordinator == coordinator);
+    }
+
+    /// All of them, since the connection ends.
+    pub(super) fn roll_back_all(&mut self) {
+        self.roll_back_those(|_| true);
+    }
+
+    fn roll_back_those(&mut self, which: impl Fn(&Open) -> bool) {
+        let over = self.book.open.iter().filter(|(_, open)| which(open)).map(|(id, _)| *id);
+        for id in over.collect::<Vec<_>>() {
+            self.book.transactions.forget(id);
+            self.roll_back(id);
+        }
+    }
+
+    /// What was forgotten in transactions that have timed out is given back (TXN-06).
+    pub(super) fn expire_transactions(&mut self) {
+        self.book.transactions.expire();
+        let transactions = self.book.transactions.clone();
+        let over = self.book.open.keys().filter(|id| transactions.part_count(**id).is_none());
+        for id in over.copied().collect::<Vec<_>>() {
+            self.roll_back(id);
+        }
+    }
+
+    /// Makes a command part of a transaction, if the entity would carry it out.
+    pub(super) async fn join(
+        &mut self,
+        id: TransactionId,
+        session: SessionId,
+        entity: &Entity,
+        command: Command,
+        of: Part,
+        permit: Permit,
+    ) {
+        match self.issue(id, session, entity, command).await {
+            Ok(Question { entity, command, issued }) => {
+                let expect = Expect::Joined(Box::new(Joining { id, issued, of }));
+                let permit = Some(Arc::new(permit));
+                let slot = self.links.ask_of(entity.path().into(), 0, permit, expect);
+                self.links.submit_to(&entity, command, correlation(slot, 0));
+            }
+            Err(rejection) => self.not_joined(id, of, rejection, entity.path()),
+        }
+    }
+
+    /// What is to be asked so that a command becomes part of a transaction.
+    pub(super) async fn issue(
+        &mut self,
+        id: TransactionId,
+        session: SessionId,
+        entity: &Entity,
+        command: Command,
+    ) -> Result<Question, Rejection> {
+        self.reach(id, session, entity)?;
+        self.book.transactions.issue(id, entity, command).await
+    }
+
+    /// A transaction reaches over several entities if its coordinator is in the session in which it is used
+    /// (AMQP-98).
+    fn reach(
+        &mut self,
+        id: TransactionId,
+        session: SessionId,
+        entity: &Entity,
+    ) -> Result<(), Rejection> {
+        let Some(open) = self.book.open.get_mut(&id) else { return Ok(()) };
+        let root: Box<str> =
+            EntityAddress::parse(entity.path())?.entity.root().to_lowercase().into();
+        if self.book.transactions.part_count(id) == Some(0) {
+            open.root = None;
+        }
+        match &open.root {
+            Some(covered) if *covered != root && open.coordinator.session() != session => {
+                Err(Rejection::invalid_operation(format!(
+                    "transaction {id} covers `{covered}`, and this is `{root}`: one that reaches \
+                     further has its coordinator in the session of the links that it is used with"
+                )))
+            }
+            Some(_) => Ok(()),
+            None => {
+                open.root = Some(root);
+                Ok(())
+            }
+        }
+    }
+
+    /// An entity has said whether it would carry an operation out.
+    pub(super) fn joined(
+        &mut self,
+        joining: Joining,
+        path: &str,
+        result: Result<Answered, Rejection>,
+    ) {
+        let Joining { id, issued, of } = joining;
+        if let Err(rejection) = result {
+            // What was issued is left out with this.
+            drop(issued);
+            return self.not_joined(id, of, rejection, path);
+        }
+        issued.confirm();
+        match of {
+            Part::Sent(Some(delivery)) => {
+                self.amqp.dispose(delivery, within(id, Outcome::Accepted))
+            }
+            Part::Sent(None) => {}
+            Part::Settled { answer: Some((delivery, outcome)), .. } => {
+                self.amqp.answer(delivery, within(id, outcome));
+            }
+            Part::Settled { sent: Sent { token, entity, .. }, answer: None } => {
+                let forgotten = Forgotten { token, entity };
+                match self.book.open.get_mut(&id) {
+                    Some(open) => open.forgotten.push(forgotten),
+                    // It was rolled back meanwhile.
+                    None => self.take_back(vec![forgotten]),
+                }
+            }
+        }
+    }
+
+    /// An operation is no part of its transaction; what its client may not notice dooms it (AMQP-100). The answer
+    /// is bare: wrapped it is taken for a success (AMQP-66).
+    pub(super) fn not_joined(
+        &mut self,
+        id: TransactionId,
+        of: Part,
+        rejection: Rejection,
+        path: &str,
+    ) {
+        let error = self.refuse(rejection, path);
+        let doomed = match of {
+            Part::Sent(delivery) => {
+                match delivery {
+                    Some(delivery) => {
+                        self.amqp.dispose(delivery, DeliveryState::rejected(error));
+                    }
+                    None => tracing::debug!(%error, "a message of a transaction is refused"),
+                }
+                true
+            }
+            Part::Settled { answer: Some((delivery, _)), .. } => {
+                self.amqp.answer(delivery, DeliveryState::rejected(error));
+                false
+            }
+            Part::Settled { sent, answer: None } => {
+                let forgotten = Forgotten { token: sent.token, entity: sent.entity };
+                if !self.book.open.contains_key(&id) {
+                    self.take_back(vec![forgotten]);
+                } else if let Some(open) = self.book.open.get_mut(&id) {
+                    open.forgotten.push(forgotten);
+                }
+                true
+            }
+        };
+        if doomed {
+            self.doom(id);
+        }
+    }
+}
+
+/// The lock that an operation is for.
+const fn lock(operation: &Operation) -> Option<LockToken> {
+    match operation {
+        Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),
+        Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. } => None,
+    }
+}

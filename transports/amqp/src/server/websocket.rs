@@ -1,0 +1,274 @@
+//! AMQP over WebSocket (AMQP-17, AMQP-18): who may connect, and a socket whose bytes are those of messages.
+//!
+//! A message holds any run of bytes: frames of AMQP may be cut anywhere. What has arrived of one that is not
+//! whole counts as other bytes do that wait for more.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use futures_util::{Sink as _, Stream as _};
+use peeklock_core::contract::browser::{is_known_host, is_known_origin, split_host};
+use percent_encoding::percent_decode_str;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
+use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
+
+use super::site::Site;
+use super::socket::Socket;
+
+/// Where it is served, with or without slashes around it.
+const PATH: &str = "$servicebus/websocket";
+/// What clients call it; the one that is offered is echoed.
+const SUBPROTOCOLS: [&str; 2] = ["amqp", "AMQPWSB10"];
+/// A message of a client. Clients put one frame of AMQP into each, of which none is larger than 64 KiB here.
+const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// What is put into one message.
+const PIECE_BYTES: usize = 64 << 10;
+/// What is read at once.
+const READ_BYTES: usize = 8 << 10;
+
+/// A socket over WebSocket.
+pub(super) struct WebSocket<S> {
+    stream: WebSocketStream<Below<S>>,
+    /// What was not handed out of the last message.
+    rest: Payload,
+}
+
+/// The socket below, with the byte that was read of it already.
+pub(super) struct Below<S> {
+    stream: S,
+    first: Bytes,
+    /// What was read of a message that is not whole.
+    unfinished_bytes: u64,
+}
+
+/// Answers an upgrade; whether it came by a proxy comes with it. None if it was refused.
+pub(super) async fn accept<S: Socket>(
+    site: &Site,
+    stream: S,
+    first: &[u8],
+) -> Option<(WebSocket<S>, bool)> {
+    let below = Below { stream, first: Bytes::copy_from_slice(first), unfinished_bytes: 0 };
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BYTES)
+        .write_buffer_size(0)
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let mut by_proxy = false;
+    #[expect(clippy::result_large_err, reason = "the library's type")]
+    let judge = |request: &Request, response: Response| {
+        by_proxy = is_by_proxy(request);
+        judge(site, request, response)
+    };
+    let mut stream = accept_hdr_async_with_config(below, judge, Some(config)).await.ok()?;
+    stream.get_mut().unfinished_bytes = 0;
+    Some((WebSocket { stream, rest: Payload::new() }, by_proxy))
+}
+
+/// Who may connect (SEC-23), where, and by which name.
+#[expect(clippy::result_large_err, reason = "the library's type")]
+fn judge(
+    site: &Site,
+    request: &Request,
+    mut response: Response,
+) -> Result<Response, ErrorResponse> {
+    let config = &site.config;
+    let host = host(request);
+    if site.broker.allows_anonymous()
+        && !host.is_some_and(|host| is_known_host(host, &config.allowed_hosts))
+    {
+        return Err(refuse(
+            StatusCode::MISDIRECTED_REQUEST,
+            "the Host of the request is not an IP address, `localhost` or one of the setting \
+             `amqp.allowed_hosts`",
+        ));
+    }
+    let mut origins = request.headers().get_all(header::ORIGIN).iter();
+    if !origins.all(|origin| {
+        origin.to_str().is_ok_and(|origin| is_known_origin(origin, host, &config.allowed_origins))
+    }) {
+        return Err(refuse(
+            StatusCode::FORBIDDEN,
+            "the Origin of the request is neither this listener nor one of the setting \
+             `amqp.allowed_origins`",
+        ));
+    }
+    // Python puts a slash of its own before it.
+    let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
+    if !path.trim_matches('/').eq_ignore_ascii_case(PATH) {
+        return Err(refuse(
+            StatusCode::NOT_FOUND,
+            "this port is for AMQP, and at the path /$servicebus/websocket for AMQP over WebSocket; \
+             Peeklock's own WebSocket and HTTP have ports of their own, 5301 and 5300 unless configured \
+             otherwise",
+        ));
+    }
+    let offered = request.headers().get_all(header::SEC_WEBSOCKET_PROTOCOL);
+    let name = offered
+        .iter()
+        .filter_map(|names| names.to_str().ok())
+        .flat_map(|names| names.split(',').map(str::trim))
+        .find(|name| SUBPROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)));
+    let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) else {
+        return Err(refuse(
+            StatusCode::BAD_REQUEST,
+            "none of the subprotocols offered is known; offer amqp or AMQPWSB10",
+        ));
+    };
+    response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, name);
+    Ok(response)
+}
+
+/// The one host that the request names. Java writes it into the target with a port and into `Host` without
+/// (AMQP-18), so that ports are not compared.
+fn host(request: &Request) -> Option<&str> {
+    let mut headers = request.headers().get_all(header::HOST).iter();
+    let host = headers.next().and_then(|host| host.to_str().ok());
+    if headers.next().is_some() {
+        return None;
+    }
+    let Some(target) = request.uri().authority() else { return host };
+    let (target, _) = split_host(target.as_str())?;
+    host.filter(|host| split_host(host).is_some_and(|(name, _)| name.eq_ignore_ascii_case(target)))
+}
+
+/// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
+fn is_by_proxy(request: &Request) -> bool {
+    let headers = request.headers();
+    headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for")
+}
+
+fn refuse(status: StatusCode, text: &str) -> ErrorResponse {
+    let mut response = ErrorResponse::new(Some(format!("{text}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(text.len() + 1));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+impl<S: Socket> Socket for WebSocket<S> {
+    fn withheld_bytes(&self) -> u64 {
+        let below = self.stream.get_ref();
+        below.unfinished_bytes.saturating_add(below.stream.withheld_bytes())
+    }
+}
+
+fn failed(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+impl<S: Socket> AsyncRead for WebSocket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() {
+            let Some(message) = ready!(Pin::new(&mut self.stream).poll_next(context)) else {
+                return Poll::Ready(Ok(()));
+            };
+            match message.map_err(failed)? {
+                Message::Binary(bytes) => {
+                    self.stream.get_mut().unfinished_bytes = 0;
+                    self.rest = bytes;
+                }
+                Message::Text(_) => {
+                    let text = "a message of text is no AMQP: messages are binary";
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+                }
+                Message::Close(_) => return Poll::Ready(Ok(())),
+                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+            }
+        }
+        let count = self.rest.len().min(buffer.remaining());
+        buffer.put_slice(&self.rest.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Socket> AsyncWrite for WebSocket<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    /// Puts as much as fits into one message.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(Pin::new(&mut self.stream).poll_ready(context)).map_err(failed)?;
+        let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(PIECE_BYTES);
+        let mut message = Vec::with_capacity(length);
+        for piece in pieces {
+            let room = length - message.len();
+            message.extend_from_slice(piece.get(..room).unwrap_or(piece));
+        }
+        let message = Message::Binary(message.into());
+        Pin::new(&mut self.stream).start_send(message).map_err(failed)?;
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context).map_err(failed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(context).map_err(failed)
+    }
+}
+
+impl<S: Socket> AsyncRead for Below<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.first.has_remaining() {
+            let count = this.first.len().min(buffer.remaining());
+            buffer.put_slice(&this.first.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+        this.unfinished_bytes += (buffer.filled().len() - before) as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Socket> AsyncWrite for Below<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,69 @@
+//! Work that takes a permit: nothing behind it is carried out before it has one, so that what one
+//! connection has under way is bounded (DESIGN D6).
+
+use std::future::Future;
+use std::pin::Pin;
+
+use peeklock_core::permits::Permit;
+
+use super::attach::Attaching;
+use super::conversation::Conversation;
+use super::node::{Asker, Asking, Inbound, Plan};
+use super::settle::Settling;
+use super::transaction::Committing;
+
+/// What takes a permit.
+pub(super) enum Work {
+    /// A delivery of a client is handed to its entity.
+    Send(Inbound),
+    /// What becomes of a delivery is told to its entity.
+    Settle(Settling),
+    /// A link is opened at its entity.
+    Attach(Box<Attaching>),
+    /// A transaction is carried out.
+    Commit(Committing),
+    /// Something is asked by way of a management node.
+    Ask(Box<Plan>),
+    /// The same, of what is asked beside the connection.
+    AskApart(Asker, Asking),
+}
+
+/// What waits for a permit.
+pub(super) type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
+
+impl Work {
+    /// How many commands it is, and of how many bytes.
+    fn cost(&self) -> (u64, u64) {
+        match self {
+            Self::Send(inbound) => inbound.cost(),
+            Self::Settle(settling) => (1, settling.bytes()),
+            Self::Attach(_) | Self::Commit(_) | Self::AskApart(..) => (1, 0),
+            Self::Ask(plan) => plan.cost(),
+        }
+    }
+}
+
+impl Conversation {
+    /// Does something when there is room for it; until then nothing more is carried out.
+    pub(super) async fn when_room(&mut self, work: Work) {
+        let (count, bytes) = work.cost();
+        if let Some(permit) = self.budget.try_acquire_list(count, bytes) {
+            return self.work(work, permit).await;
+        }
+        let budget = self.budget.clone();
+        self.held = Some(work);
+        self.acquiring = Some(Box::pin(async move { budget.acquire_list(count, bytes).await }));
+    }
+
+    /// Does it.
+    pub(super) async fn work(&mut self, work: Work, permit: Permit) {
+        match work {
+            Work::Send(inbound) => self.send(inbound, permit).await,
+            Work::Settle(settling) => self.settle_now(settling, permit).await,
+            Work::Attach(attaching) => self.open(*attaching, permit),
+            Work::Commit(committing) => self.commit(committing, permit),
+            Work::AskApart(asker, asking) => self.ask_apart(asker, asking, permit),
+            Work::Ask(plan) => self.ask_planned(*plan, permit).await,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Windows, idle connections, and clients that take little: others and the broker's memory are not harmed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
+use peeklock_amqp::state::DeliveryState;
+use peeklock_core::contract::AllowAll;
+
+use crate::client::{Client, text};
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+
+/// AMQP-30: no frame goes beyond the client's window, and what waits for it does not keep the frame from being
+/// read that opens it.
+#[tokio::test]
+async fn a_window_that_is_shut_can_be_opened() {
+    let server = Server::start().await;
+    let long = "x".repeat(100_000);
+    // More than a connection may hold for its client.
+    for _ in 0..30 {
+        server.put(&[&long]).await;
+    }
+    let mut client = Client::open_with(server.address, Open::default(), 0).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.sender(1, "q").await.unwrap();
+    client.credit_within(0, 0, 100, false, 0).await;
+    // Sending goes on, and is answered although nothing is taken.
+    client.send(1, 0, false, &text("m")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    let (mut frames, mut messages) = (0, 0);
+    while messages < 31 {
+        client.window(frames, 1).await;
+        let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
+        frames += 1;
+        messages += u32::from(!transfer.more);
+    }
+    server.stop().await;
+}
+
+/// AMQP-51: a drain is done when everything that there is was delivered, however much that is.
+#[tokio::test]
+async fn a_drain_waits_for_what_does_not_fit_at_once() {
+    let server = Server::start().await;
+    let long = "x".repeat(100_000);
+    for _ in 0..30 {
+        server.put(&[&long]).await;
+    }
+    let mut client = server.client().await;
+    client.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
+    client.credit(0, 0, 50, true).await;
+    for _ in 0..30 {
+        client.message().await;
+    }
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(50)));
+    server.stop().await;
+}
+
+/// AMQP-06: a client that wants to hear something is sent empty frames.
+#[tokio::test]
+async fn an_idle_client_is_sent_empty_frames() {
+    let server = Server::start().await;
+    let open = Open { idle_time_out: Some(400), ..Open::default() };
+    let mut client = Client::open_with(server.address, open, 10).await;
+    let frame = tokio::time::timeout(Duration::from_secs(20), client.any_frame()).await.unwrap();
+    assert!(frame.unwrap().is_empty());
+    server.stop().await;
+}
+
+/// AMQP-06: a client that is silent for longer than it was told is closed, and what it held is released and counted
+/// (SET-21).
+#[tokio::test]
+async fn a_silent_client_is_closed() {
+    let idle = |config: &mut peeklock_amqp::server::AmqpConfig| {
+        config.idle_timeout = Duration::from_millis(300);
+    };
+    let server = Server::start_with(Arc::new(AllowAll), idle).await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 1, false).await;
+    client.message().await;
+    let (Performative::Close(close), _) = client.hear().await else { panic!() };
+    assert_eq!(close.error.unwrap().condition(), "amqp:resource-limit-exceeded");
+    assert!(client.is_closed().await);
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, false).await;
+    other.message().await;
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// SET-31, AMQP-69: `end` and `close` in order leave locks as they are; nothing is counted.
+#[tokio::test]
+async fn an_orderly_close_leaves_locks() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 1, false).await;
+    client.message().await;
+    client.say(&Performative::End(peeklock_amqp::performative::End { error: None })).await;
+    assert!(matches!(client.hear().await, (Performative::End(_), _)));
+    client.say(&Performative::Close(peeklock_amqp::performative::Close { error: None })).await;
+    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(client.is_closed().await);
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, true).await;
+    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    assert_eq!(flow.link_credit, Some(0), "it is locked still");
+    assert_eq!(server.delivery_counts().await, [0]);
+    server.stop().await;
+}

@@ -1,0 +1,170 @@
+//! Large messages: in frames of any size, and one at a time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use peeklock_amqp::performative::{
+    DeliveryTag, Flow, Open, Performative, SenderSettleMode, Transfer,
+};
+use peeklock_amqp::state::DeliveryState;
+use peeklock_core::command::Command;
+use peeklock_core::message::Message;
+
+use crate::client::{Client, text};
+use crate::request::{uuids, value};
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+const MIB: usize = 1 << 20;
+/// More than is taken at once by several.
+const LARGE: usize = 20 * MIB;
+
+/// A large message, encoded.
+fn large(bytes: usize) -> Bytes {
+    Message::new(vec![7; bytes]).encode().as_bytes().clone()
+}
+
+/// A client with frames of 4 KiB.
+async fn narrow(server: &Server, incoming_window: u32) -> Client {
+    let open = Open { max_frame_size: Some(4_096), ..Open::default() };
+    let mut client = Client::open_with(server.address, open, incoming_window).await;
+    client.frame_bytes = 4_000;
+    client
+}
+
+/// Takes a message whose frames come as they are let: how many bytes it has.
+async fn take(client: &mut Client, mut frames: u32) -> usize {
+    let mut bytes = 0;
+    loop {
+        let (Performative::Transfer(transfer), payload) = client.hear().await else { panic!() };
+        frames += 1;
+        bytes += payload.len();
+        if !transfer.more {
+            return bytes;
+        }
+        if frames.is_multiple_of(500) {
+            client.window(frames, 1_000).await;
+        }
+    }
+}
+
+/// AMQP-05, AMQP-43: a message of nearly 100 MiB passes through frames of 4 KiB, both ways.
+#[tokio::test]
+async fn a_large_message_passes_through_small_frames() {
+    let server = Server::start_large().await;
+    let mut client = narrow(&server, 1_000).await;
+    client.sender(0, "q").await.unwrap();
+    let message = large(99 * MIB);
+    client.send(0, 0, false, &message).await;
+    accepted(&mut client).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    assert!(take(&mut client, 0).await > 99 * MIB);
+    server.stop().await;
+}
+
+/// One large content is taken in at a time: others wait until it is stored.
+#[tokio::test]
+async fn large_messages_arrive_one_at_a_time() {
+    let server = Server::start_large().await;
+    let mut first = server.client().await;
+    first.sender(0, "q").await.unwrap();
+    let message = large(LARGE);
+    let (begin, rest) = message.split_at(17 * MIB);
+    say_part(&mut first, Some(0), begin, true).await;
+    read(&mut first, u32::try_from(begin.len().div_ceil(60_000)).unwrap()).await;
+    let mut second = server.client().await;
+    second.sender(0, "q").await.unwrap();
+    let mut sending = Box::pin(async {
+        second.send(0, 0, false, &message).await;
+        accepted(&mut second).await;
+    });
+    // No more of it is read, so that it cannot even be written.
+    assert!(tokio::time::timeout(Duration::from_secs(2), &mut sending).await.is_err());
+    assert_eq!(server.total().await, 0);
+    say_part(&mut first, None, rest, false).await;
+    accepted(&mut first).await;
+    sending.await;
+    assert_eq!(server.total().await, 2);
+    server.stop().await;
+}
+
+/// Sends a part of a message, which is its first if it has an id.
+async fn say_part(client: &mut Client, id: Option<u32>, part: &[u8], more: bool) {
+    let mut parts = part.chunks(60_000).peekable();
+    let mut id = id;
+    while let Some(part) = parts.next() {
+        let transfer = Transfer {
+            handle: 0,
+            delivery_id: id,
+            delivery_tag: id.map(|_| DeliveryTag::new(b"0").unwrap()),
+            more: more || parts.peek().is_some(),
+            ..Transfer::default()
+        };
+        client.say_with(&Performative::Transfer(transfer), part).await;
+        id = None;
+    }
+}
+
+/// Waits until the broker has read so many frames of messages.
+async fn read(client: &mut Client, frames: u32) {
+    let echo = Flow {
+        next_incoming_id: Some(0),
+        incoming_window: 1_000,
+        outgoing_window: 1_000,
+        echo: true,
+        ..Flow::default()
+    };
+    client.say(&Performative::Flow(echo)).await;
+    loop {
+        let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+        if flow.next_incoming_id == Some(frames) {
+            return;
+        }
+    }
+}
+
+/// Waits until what was sent is accepted. The windows that were opened meanwhile stand before it.
+async fn accepted(client: &mut Client) {
+    loop {
+        match client.hear().await {
+            (Performative::Disposition(disposition), _) => {
+                assert_eq!(disposition.state, Some(DeliveryState::accepted()));
+                return;
+            }
+            (Performative::Flow(_), _) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// One large content is handed out at a time; who waits for it is served everything else.
+#[tokio::test]
+async fn large_messages_leave_one_at_a_time() {
+    let server = Server::start_large().await;
+    let entity = server.broker.entity("q").unwrap();
+    for _ in 0..2 {
+        let message = server.broker.inbound(Message::new(vec![7; LARGE]));
+        entity.call(Command::Send { message }).await.unwrap();
+    }
+    let mut first = narrow(&server, 0).await;
+    first.receiver(0, "q", LOCKED).await.unwrap();
+    first.credit_within(0, 0, 1, false, 1).await;
+    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    let mut second = narrow(&server, 1_000).await;
+    second.manager(1, "q").await;
+    second.receiver(0, "q", LOCKED).await.unwrap();
+    second.credit(0, 0, 1, false).await;
+    // What comes is the reply to this.
+    let reply = second.ask(1, "renew-lock", &[("lock-tokens", uuids(&[1]))]).await;
+    assert_eq!(reply.status(), 410);
+    second.sender(5, "q").await.unwrap();
+    second.send(5, 0, false, &text("m")).await;
+    assert_eq!(second.disposed().await.1, DeliveryState::accepted());
+    let reply = second.ask(1, "peek-message", &[("message-count", value(0_i32))]).await;
+    assert_eq!(reply.status(), 400);
+    first.window(1, 1_000).await;
+    assert!(take(&mut first, 1).await > LARGE - 8_192);
+    assert!(take(&mut second, 0).await > LARGE);
+    server.stop().await;
+}

@@ -1,0 +1,362 @@
+//! Transactions: declared and discharged at a coordinator, used by transfers, dispositions and requests.
+
+use bytes::Bytes;
+use peeklock_amqp::codec::list::write_list;
+use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp::message::{Declare, Discharge};
+use peeklock_amqp::performative::{Attach, SenderSettleMode};
+use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Transactional};
+use peeklock_amqp::terminus::{Coordinator, Target};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::message::Value;
+use peeklock_core::time::TimeSpan;
+
+use crate::client::{Client, text};
+use crate::request::{list, map, uuids, value};
+use crate::sending::condition;
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+/// The handle of the coordinator in these tests.
+const COORDINATOR: u32 = 20;
+
+async fn coordinating(texts: &[&str]) -> (Server, Client) {
+    let server = Server::start().await;
+    server.put(texts).await;
+    let mut client = server.client().await;
+    client.coordinator().await;
+    (server, client)
+}
+
+fn of_value(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = vec![0x00, 0x53, 0x77];
+    write(&mut bytes);
+    bytes
+}
+
+impl Client {
+    async fn coordinator(&mut self) {
+        let attach = Attach {
+            target: Some(Target::Coordinator(Coordinator::default())),
+            ..Self::sender_of(COORDINATOR, "")
+        };
+        let answer = self.attach_sender(attach).await.unwrap();
+        assert!(matches!(answer.target, Some(Target::Coordinator(_))), "AMQP-97");
+    }
+
+    async fn declare(&mut self) -> Bytes {
+        let body = of_value(|bytes| write_list(bytes, &Declare::default()));
+        self.send(COORDINATOR, 0, false, &body).await;
+        match self.disposed().await.1 {
+            // Bare (AMQP-97).
+            DeliveryState::Outcome(Outcome::Declared(declared)) => declared.txn_id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn discharge(&mut self, txn_id: &Bytes, fail: bool) -> DeliveryState {
+        self.say_discharge(txn_id, fail).await;
+        self.disposed().await.1
+    }
+
+    async fn say_discharge(&mut self, txn_id: &Bytes, fail: bool) {
+        let discharge = Discharge { txn_id: txn_id.clone(), fail };
+        let body = of_value(|bytes| write_list(bytes, &discharge));
+        self.send(COORDINATOR, 0, false, &body).await;
+    }
+
+    /// Sends a message in a transaction; what it is answered.
+    async fn send_within(&mut self, handle: u32, txn_id: &Bytes, message: &[u8]) -> DeliveryState {
+        self.send_in(handle, 0, false, Some(state(txn_id, None)), message).await;
+        self.disposed().await.1
+    }
+}
+
+fn state(txn_id: &Bytes, outcome: Option<Outcome>) -> DeliveryState {
+    let state = Transactional { txn_id: txn_id.clone(), outcome };
+    DeliveryState::Transactional(Box::new(state))
+}
+
+fn accepted(txn_id: &Bytes) -> DeliveryState {
+    state(txn_id, Some(Outcome::Accepted))
+}
+
+/// TXN-01, TXN-03, AMQP-66, AMQP-95, AMQP-97: what is sent and settled takes effect with the commit, all of it, and is
+/// answered by the state of its transaction.
+#[tokio::test]
+async fn a_transaction_takes_effect_at_once() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.sender(0, "q").await.unwrap();
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let id = client.declare().await;
+    assert_eq!(client.send_within(0, &id, &text("b")).await, accepted(&id));
+    let settled = client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    assert_eq!(settled, accepted(&id));
+    assert_eq!(server.counts().await.active, 1, "nothing has happened yet");
+    assert_eq!(server.bodies().await, ["a"]);
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["b"]);
+    server.stop().await;
+}
+
+/// TXN-04: rolled back, nothing was sent, and what was settled is locked still, by the same token.
+#[tokio::test]
+async fn a_rollback_undoes_everything() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.sender(0, "q").await.unwrap();
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.manager(2, "q").await;
+    client.credit(1, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let token = crate::management::token(transfer.delivery_tag.unwrap().as_slice());
+    let id = client.declare().await;
+    client.send_within(0, &id, &text("b")).await;
+    client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    assert_eq!(client.discharge(&id, true).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["a"]);
+    let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[token]))];
+    assert_eq!(client.ask(2, "update-disposition", &settle).await.status(), 200);
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// TXN-04, AMQP-66: what its client has settled for good is available at once when it is rolled back, its count one
+/// higher; the same when the coordinator goes without a word (TXN-12, AMQ-28).
+#[tokio::test]
+async fn what_was_forgotten_comes_back() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let id = client.declare().await;
+    client.settle_for_good(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    assert_eq!(client.discharge(&id, true).await, DeliveryState::accepted());
+    client.credit(1, 1, 1, false).await;
+    let (transfer, _) = client.message().await;
+    assert_eq!(server.delivery_counts().await, [1]);
+    let id = client.declare().await;
+    client.settle_for_good(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    client.detach(COORDINATOR).await;
+    client.credit(1, 2, 1, false).await;
+    let (transfer, _) = client.message().await;
+    assert_eq!(server.delivery_counts().await, [2]);
+    // A discharge by another coordinator knows nothing of it.
+    client.coordinator().await;
+    let unknown = client.discharge(&id, false).await;
+    assert_eq!(condition(&unknown), "amqp:transaction:unknown-id");
+    let answer = client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    assert_eq!(condition(&answer), "amqp:transaction:unknown-id", "bare, or it is taken for done");
+    server.stop().await;
+}
+
+/// AMQP-100: a transaction with a send that was refused cannot be committed.
+#[tokio::test]
+async fn a_refused_send_dooms_its_transaction() {
+    let (server, mut client) = coordinating(&[]).await;
+    client.sender(0, "q").await.unwrap();
+    let id = client.declare().await;
+    client.send_within(0, &id, &text("a")).await;
+    let mut properties = peeklock_core::message::Message::new("b");
+    properties.message_id = Some("x".repeat(200).into());
+    let refused = client.send_within(0, &id, properties.encode().as_bytes()).await;
+    condition(&refused);
+    let answer = client.discharge(&id, false).await;
+    assert_eq!(condition(&answer), "amqp:transaction:rollback");
+    assert_eq!(server.total().await, 0);
+    // A later one is not concerned.
+    let id = client.declare().await;
+    client.send_within(0, &id, &text("c")).await;
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    server.stop().await;
+}
+
+/// AMQP-43, AMQP-100: the same of one that is too large, and of one that is aborted; what comes behind it on the link
+/// is no part of the transaction.
+#[tokio::test]
+async fn a_send_that_never_was_dooms_its_transaction() {
+    let (server, mut client) = coordinating(&[]).await;
+    let answer = client.attach_sender(Client::sender_of(0, "q")).await.unwrap();
+    let most = usize::try_from(answer.max_message_size.unwrap()).unwrap();
+    let id = client.declare().await;
+    client.send_within(0, &id, &text("a")).await;
+    let refused = client.send_within(0, &id, &vec![0; most + 1]).await;
+    assert_eq!(condition(&refused), "amqp:link:message-size-exceeded");
+    let answer = client.discharge(&id, false).await;
+    assert_eq!(condition(&answer), "amqp:transaction:rollback");
+    let id = client.declare().await;
+    client.send_within(0, &id, &text("b")).await;
+    client.abort(0, Some(state(&id, None))).await;
+    client.send(0, 0, false, &text("c")).await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted(), "in no transaction");
+    assert_eq!(server.bodies().await, ["c"]);
+    let answer = client.discharge(&id, false).await;
+    assert_eq!(condition(&answer), "amqp:transaction:rollback");
+    assert_eq!(server.bodies().await, ["c"]);
+    server.stop().await;
+}
+
+/// AMQP-100, AMQP-63, TXN-04: a settlement for good that cannot be read dooms its transaction, and the message is
+/// available when that is rolled back.
+#[tokio::test]
+async fn a_settlement_that_cannot_be_read_dooms_its_transaction() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let id = client.declare().await;
+    // A list is no value of a property.
+    let list = Raw::encoded(|bytes| bytes.push(0x45));
+    let message_annotations = Some(Map::of_symbols([("x", list)]));
+    let modified = Outcome::Modified(Modified { message_annotations, ..Modified::default() });
+    client.settle_for_good(transfer.delivery_id.unwrap(), state(&id, Some(modified))).await;
+    let answer = client.discharge(&id, false).await;
+    assert_eq!(condition(&answer), "amqp:transaction:rollback");
+    client.credit(1, 1, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    server.stop().await;
+}
+
+/// TXN-04: the same where the transaction is rolled back before the entity has answered the settlement.
+#[tokio::test]
+async fn what_is_forgotten_while_it_is_rolled_back_comes_back() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let id = client.declare().await;
+    client.hold_back();
+    client.settle_for_good(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    client.say_discharge(&id, true).await;
+    client.let_go().await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted());
+    client.credit(1, 1, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// AMQP-98, TXN-08, TXN-09: a coordinator in a session of its own covers one entity; one in the session of the links
+/// reaches over several, by way of the first one.
+#[tokio::test]
+async fn the_session_of_the_coordinator_tells_how_far_it_reaches() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    server.broker.create_queue("r", QueueUpdate::default()).await.unwrap();
+    client.begin_on(1).await;
+    client.sender(0, "q").await.unwrap();
+    client.sender(1, "r").await.unwrap();
+    client.on(0);
+    let id = client.declare().await;
+    client.on(1);
+    client.restart_deliveries();
+    assert_eq!(client.send_within(0, &id, &text("b")).await, accepted(&id));
+    let refused = client.send_within(1, &id, &text("c")).await;
+    assert_eq!(condition(&refused), "amqp:not-allowed");
+    // In the session of the coordinator the same goes.
+    let mut client = server.client().await;
+    client.coordinator().await;
+    client.sender(0, "r").await.unwrap();
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let id = client.declare().await;
+    client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    assert_eq!(client.send_within(0, &id, &text("c")).await, accepted(&id));
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    assert!(server.bodies().await.is_empty());
+    client.receiver(2, "r", LOCKED).await.unwrap();
+    client.credit(2, 0, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "c");
+    server.stop().await;
+}
+
+/// TXN-06: a transaction that takes too long is rolled back, and says so.
+#[tokio::test]
+async fn a_transaction_times_out() {
+    let (server, mut client) = coordinating(&[]).await;
+    client.sender(0, "q").await.unwrap();
+    let id = client.declare().await;
+    client.send_within(0, &id, &text("a")).await;
+    server.clock.advance(TimeSpan::from_minutes(3));
+    assert_eq!(condition(&client.discharge(&id, false).await), "amqp:transaction:timeout");
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// AMQ-26: schedules and settlements by management are part of a transaction, others are not (TXN-02).
+#[tokio::test]
+async fn management_takes_part() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.manager(0, "q").await;
+    let token = server.lock_one().await;
+    let id = client.declare().await;
+    let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[token]))];
+    let within = || Some(state(&id, None));
+    let reply = client.ask_with(0, "update-disposition", &[], within(), &settle).await;
+    assert_eq!(reply.status(), 200);
+    let message = text("b");
+    let message = map(&[("message", value(Value::Binary(message)))]);
+    let schedule = [("messages", list(&[message]))];
+    let reply = client.ask_with(0, "schedule-message", &[], within(), &schedule).await;
+    assert_eq!(reply.numbers("sequence-numbers"), [0], "it has none before the commit");
+    assert_eq!(server.bodies().await, ["a"]);
+    let cancel = [("sequence-numbers", crate::request::longs(&[1]))];
+    let reply = client.ask_with(0, "cancel-scheduled-message", &[], within(), &cancel).await;
+    assert_eq!((reply.status(), &*reply.condition()), (400, "amqp:not-allowed"));
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["b"]);
+    server.stop().await;
+}
+
+/// AMQ-26: a request in many frames names its transaction in the first of them.
+#[tokio::test]
+async fn requests_in_many_frames_take_part() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.manager(0, "q").await;
+    let token = server.lock_one().await;
+    let id = client.declare().await;
+    let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[token]))];
+    let whole = std::mem::replace(&mut client.frame_bytes, 50);
+    let within = Some(state(&id, None));
+    let reply = client.ask_with(0, "update-disposition", &[], within, &settle).await;
+    client.frame_bytes = whole;
+    assert_eq!(reply.status(), 200);
+    assert_eq!(server.bodies().await, ["a"], "nothing has happened yet");
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// AMQ-27: what cannot be answered is not asked.
+#[tokio::test]
+async fn declares_are_not_sent_settled() {
+    let (server, mut client) = coordinating(&[]).await;
+    let body = of_value(|bytes| write_list(bytes, &Declare::default()));
+    client.send(COORDINATOR, 0, true, &body).await;
+    assert_eq!(client.detached().await, "amqp:not-allowed");
+    server.stop().await;
+}
+
+/// VIA-01, VIA-02, AMQP-96, AMQ-11: messages are sent by way of one queue to another, which has to be there.
+#[tokio::test]
+async fn messages_go_by_way_of_another_queue() {
+    let server = Server::start().await;
+    server.broker.create_queue("r", QueueUpdate::default()).await.unwrap();
+    let mut client = server.client().await;
+    let via = |handle, destination: &str| {
+        let destination = Raw::encoded(|bytes| Value::from(destination).encode_to(bytes));
+        let name = "com.microsoft:transfer-destination-address";
+        let properties = Some(Map::of_symbols([(name, destination)]));
+        Attach { properties, ..Client::sender_of(handle, "q") }
+    };
+    client.attach_sender(via(0, "amqps://localhost/R")).await.unwrap();
+    client.send(0, 0, false, &text("a")).await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted());
+    client.receiver(1, "r", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    let refused = client.attach_sender(via(2, "none")).await;
+    assert_eq!(refused.unwrap_err(), "amqp:not-found");
+    server.stop().await;
+}

@@ -1,0 +1,140 @@
+//! AMQP over WebSocket, on the port of AMQP.
+
+use std::net::SocketAddr;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use peeklock_core::message::Body;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::client::{Client, text};
+use crate::server::Server;
+
+fn request(address: SocketAddr, path: &str, protocol: &str) -> Request {
+    let mut request = format!("ws://{address}{path}").into_client_request().unwrap();
+    let name = HeaderValue::from_str(protocol).unwrap();
+    request.headers_mut().insert("sec-websocket-protocol", name);
+    request
+}
+
+/// Upgrades; the socket and the subprotocol, or the status of the refusal with its text.
+async fn upgrade(request: Request) -> Result<(WebSocketStream<TcpStream>, String), (u16, String)> {
+    let address = request.uri().authority().unwrap().as_str().to_owned();
+    let stream = TcpStream::connect(address).await.unwrap();
+    match client_async(request, stream).await {
+        Ok((socket, response)) => {
+            let protocol = response.headers()["sec-websocket-protocol"].to_str().unwrap();
+            Ok((socket, protocol.to_owned()))
+        }
+        Err(Error::Http(response)) => {
+            let body = response.body().clone().unwrap_or_default();
+            Err((response.status().as_u16(), String::from_utf8(body).unwrap()))
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// The bytes of a socket's messages, both ways; what is sent is cut into messages of so many bytes.
+fn bytes_of(socket: WebSocketStream<TcpStream>, cut: usize) -> DuplexStream {
+    let (here, there) = tokio::io::duplex(1 << 20);
+    let (mut to, mut from) = socket.split();
+    let (mut read, mut write) = tokio::io::split(there);
+    tokio::spawn(async move {
+        let mut buffer = vec![0; cut];
+        while let Ok(count @ 1..) = read.read(&mut buffer).await {
+            let message = Message::Binary(buffer[..count].to_vec().into());
+            if to.send(message).await.is_err() || to.send(Message::Ping("p".into())).await.is_err()
+            {
+                return;
+            }
+        }
+    });
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = from.next().await {
+            if let Message::Binary(bytes) = message {
+                write.write_all(&bytes).await.unwrap();
+            }
+        }
+    });
+    here
+}
+
+/// AMQP-17: at the path in all its forms, the subprotocol that is offered is echoed, and frames are cut by messages
+/// anywhere, or several are in one.
+#[tokio::test]
+async fn amqp_passes_over_websocket() {
+    let server = Server::start().await;
+    for (path, protocol, cut) in [
+        ("/$servicebus/websocket", "AMQPWSB10", 5),
+        ("/$servicebus/websocket/", "amqp", 1_000),
+        ("/%24servicebus/websocket", "amqp", 100_000),
+    ] {
+        let (socket, echoed) = upgrade(request(server.address, path, protocol)).await.unwrap();
+        assert_eq!(echoed, protocol);
+        let stream = Box::new(bytes_of(socket, cut));
+        let (mut client, code) = Client::log_in_over(stream, "ANONYMOUS", b"").await;
+        assert_eq!(code, 0);
+        client.begin().await;
+        client.sender(0, "q").await.unwrap();
+        client.send(0, 0, false, &text(path)).await;
+        client.disposed().await;
+        let large = "x".repeat(300_000);
+        client.send(0, 0, false, &text(&large)).await;
+        client.disposed().await;
+        let mode = peeklock_amqp::performative::SenderSettleMode::Settled;
+        client.receiver(1, "q", mode).await.unwrap();
+        client.credit(1, 0, 2, false).await;
+        for expected in [path, &large] {
+            let (_, content) = client.message().await;
+            let Body::Data(bytes) = content.decode().unwrap().body else { panic!("no data") };
+            assert!(bytes == expected, "{} bytes", bytes.len());
+        }
+    }
+    server.stop().await;
+}
+
+/// AMQP-17, SEC-23: another path, no known subprotocol, an unknown host while everybody is let in, or a foreign origin is
+/// refused, with the way out.
+#[tokio::test]
+async fn an_upgrade_is_judged() {
+    let server = Server::start().await;
+    let path = "/$servicebus/websocket";
+    let refusal = async |request: Request| match upgrade(request).await {
+        Err(refused) => refused,
+        Ok(_) => panic!("upgraded"),
+    };
+    let (status, said) = refusal(request(server.address, "/", "peeklock.v1.binary")).await;
+    assert!(status == 404 && said.contains("5301"), "{said}");
+    let (status, said) = refusal(request(server.address, path, "mqtt")).await;
+    assert!(status == 400 && said.contains("AMQPWSB10"), "{said}");
+    let with = |name: &'static str, value: &str| {
+        let mut request = request(server.address, path, "amqp");
+        request.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
+        request
+    };
+    let (status, said) = refusal(with("host", "rebound.example")).await;
+    assert!(status == 421 && said.contains("amqp.allowed_hosts"), "{said}");
+    let (status, said) = refusal(with("origin", "https://evil.example")).await;
+    assert!(status == 403 && said.contains("amqp.allowed_origins"), "{said}");
+    upgrade(with("host", "localhost")).await.unwrap();
+    upgrade(with("origin", &format!("http://{}", server.address))).await.unwrap();
+    server.stop().await;
+}
+
+/// AMQP-17: a message of text is no AMQP, and ends the connection.
+#[tokio::test]
+async fn text_ends_the_connection() {
+    let server = Server::start().await;
+    let (mut socket, _) =
+        upgrade(request(server.address, "/$servicebus/websocket", "amqp")).await.unwrap();
+    socket.send(Message::Text("AMQP".into())).await.unwrap();
+    while let Some(Ok(message)) = socket.next().await {
+        assert!(matches!(message, Message::Close(_)), "{message}");
+    }
+    server.stop().await;
+}

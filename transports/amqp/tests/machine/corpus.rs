@@ -1,0 +1,86 @@
+//! The corpus of `cargo fuzz`, each with its truncations and with random mistakes: what `fuzz/` looks for
+//! without end, here for as long as a test may take.
+
+use std::path::Path;
+
+use peeklock_amqp::exercise;
+use peeklock_store::testing::Random;
+
+/// How many mistaken forms of each there are.
+const MISTAKES: u64 = 400;
+
+/// Gives each file of a part of the corpus, cut off after each byte and with mistakes, to `take`; returns how much
+/// there was to take in all.
+fn each(part: &str, take: impl Fn(&[u8]) -> usize) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(part);
+    let mut files: Vec<_> = folder.read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let mut count = 0;
+    for (seed, path) in (1..).zip(&files) {
+        let whole = std::fs::read(path).unwrap();
+        let _named = Named(path);
+        count += take(&whole);
+        for length in 0..whole.len() {
+            take(&whole[..length]);
+        }
+        let mut random = Random::new(seed);
+        for _ in 0..MISTAKES {
+            take(&mistaken(&mut random, whole.clone()));
+        }
+    }
+    count
+}
+
+fn mistaken(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
+    for _ in 0..random.between(1, 4) {
+        let at = random.index(bytes.len() + 1);
+        let byte = u8::try_from(random.below(256)).unwrap();
+        match random.below(4) {
+            0 => bytes.insert(at, byte),
+            1 if at < bytes.len() => drop(bytes.remove(at)),
+            // Codes, lengths and counts are where mistakes go furthest.
+            2 if at < bytes.len() => bytes[at] = [0, 0x40, 0x45, 0x7f, 0xff][random.index(5)],
+            _ if at < bytes.len() => bytes[at] = byte,
+            _ => {}
+        }
+    }
+    bytes
+}
+
+/// Says which file a failure has.
+struct Named<'a>(&'a Path);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("it was {} or what came of it", self.0.display());
+        }
+    }
+}
+
+fn in_pieces(run: fn(&[u8], usize) -> exercise::Run, bytes: &[u8]) -> usize {
+    let Some((piece_bytes, script)) = bytes.split_first() else { return 0 };
+    run(script, usize::from(*piece_bytes) * 4 + 1).event_count
+}
+
+/// Whatever stands in a frame, it is refused or read, and what was read is the same when it is written.
+#[test]
+fn frames_of_the_corpus_are_read_or_refused() {
+    assert!(each("frames", exercise::frames) > 30);
+}
+
+/// AMQP-45: whatever a message is, it is refused, or can be passed on with its body as it was.
+#[test]
+fn messages_of_the_corpus_are_passed_on_or_refused() {
+    assert!(each("sections", exercise::sections) > 10);
+}
+
+#[test]
+fn connections_of_the_corpus_end_in_order() {
+    assert!(each("connection", |bytes| in_pieces(exercise::connection, bytes)) > 80);
+}
+
+#[test]
+fn logins_of_the_corpus_end_in_order() {
+    assert!(each("login", |bytes| in_pieces(exercise::login, bytes)) > 60);
+}

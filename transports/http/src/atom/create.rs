@@ -1,0 +1,89 @@
+//! Creates an entity or a rule: `PUT` without `If-Match` (HTP-12, ADM-20, ADM-21).
+
+use actix_web::http::StatusCode;
+use actix_web::web;
+use peeklock_core::contract::Action;
+use peeklock_core::path::subscription_path;
+
+use super::form::{Destinations, policies, queue, rule, subscription, topic};
+use super::get;
+use super::path::AtomRoute;
+use super::xml::{Element, SB};
+use crate::error::{Answer, Refusal};
+use crate::serve::Exchange;
+
+/// Creates what the body describes. It is there as soon as this answers.
+pub(super) async fn create(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    route: &AtomRoute,
+) -> Answer {
+    let action = match route {
+        AtomRoute::Rule { .. } => Action::ChangeRules,
+        _ => Action::Create,
+    };
+    exchange.allow(action, &route.resource()).await?;
+    let (description, _room) = super::described(exchange, payload).await?;
+    match route {
+        AtomRoute::Entity { path } if description.is(SB, "TopicDescription") => {
+            create_topic(exchange, path, &description).await
+        }
+        AtomRoute::Entity { path } => create_queue(exchange, path, &description).await,
+        AtomRoute::Subscription { topic, name } => {
+            create_subscription(exchange, topic, name, &description).await
+        }
+        AtomRoute::Rule { topic, subscription, name } => {
+            super::expect(&description, rule::ELEMENT)?;
+            let rule = rule::read(&description, name)?;
+            let path = subscription_path(topic, subscription);
+            let rule = exchange.access.create_rule(&path, rule).await?;
+            let addresses = super::Addresses::of(exchange);
+            Ok(rule::entry(rule, &path)?.answer(StatusCode::CREATED, &addresses))
+        }
+        AtomRoute::Namespace
+        | AtomRoute::Queues
+        | AtomRoute::Topics
+        | AtomRoute::Subscriptions { .. }
+        | AtomRoute::Rules { .. } => Err(Refusal::no_resource()),
+    }
+}
+
+async fn create_queue(exchange: &Exchange, path: &str, description: &Element) -> Answer {
+    super::expect(description, queue::ELEMENT)?;
+    let properties = queue::read(description, None)?;
+    let policies = policies::read(description)?;
+    let access =
+        Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
+            .access(exchange)
+            .await?;
+    access.create_queue(path, properties).await?;
+    policies::replace(exchange, path, policies).await?;
+    get::queue_at(exchange, path, StatusCode::CREATED).await
+}
+
+async fn create_topic(exchange: &Exchange, path: &str, description: &Element) -> Answer {
+    let properties = topic::read(description, None)?;
+    let policies = policies::read(description)?;
+    exchange.access.create_topic(path, properties).await?;
+    policies::replace(exchange, path, policies).await?;
+    get::topic_at(exchange, path, StatusCode::CREATED).await
+}
+
+async fn create_subscription(
+    exchange: &Exchange,
+    topic: &str,
+    name: &str,
+    description: &Element,
+) -> Answer {
+    super::expect(description, subscription::ELEMENT)?;
+    let properties = subscription::read(description, None)?;
+    // Without one it gets `$Default` (ADM-42).
+    let rule = description.child(SB, subscription::DEFAULT_RULE);
+    let rules = rule.map(rule::read_first).transpose()?.into_iter().collect();
+    let access =
+        Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
+            .access(exchange)
+            .await?;
+    access.create_subscription(topic, name, properties, rules).await?;
+    get::subscription_at(exchange, topic, name, StatusCode::CREATED).await
+}

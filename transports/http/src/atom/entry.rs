@@ -1,0 +1,148 @@
+//! Entries and feeds around descriptions (ADM-23, ADM-32, ADM-33).
+
+use actix_web::HttpResponse;
+use actix_web::http::{StatusCode, header};
+use peeklock_core::time::Timestamp;
+
+use super::path::AtomRoute;
+use super::query::{self, Page};
+use super::xml::{ATOM, INSTANCE, SB, Xml};
+use crate::error::{Answer, Refusal};
+use crate::room::AnswerRoom;
+use crate::route::encode_path;
+use crate::serve::Exchange;
+
+const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
+const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
+/// Who has made all this; entries have to have an author (RFC 4287, 4.1.2).
+const AUTHOR: &str = "peeklock";
+
+/// By which addresses a client is told of things.
+pub(super) struct Addresses {
+    base: String,
+    version: String,
+}
+
+/// A description with what stands around it.
+pub(super) struct Entry<W> {
+    pub(super) route: AtomRoute,
+    /// The name that clients know it by (ADM-32).
+    pub(super) title: String,
+    pub(super) published: Timestamp,
+    pub(super) updated: Timestamp,
+    /// Its element, such as `QueueDescription`.
+    pub(super) element: &'static str,
+    /// Writes what is in it.
+    pub(super) write: W,
+}
+
+impl Addresses {
+    /// Those by which this client came.
+    pub(super) fn of(exchange: &Exchange) -> Self {
+        Self { base: exchange.base_url(), version: query::version(exchange) }
+    }
+
+    /// Where a resource is.
+    fn url(&self, route: &AtomRoute) -> String {
+        format!("{}/{}?api-version={}", self.base, encode_path(&route.address()), self.version)
+    }
+
+    fn page_url(&self, route: &AtomRoute, page: Page) -> String {
+        format!("{}&%24skip={}&%24top={}", self.url(route), page.skip, page.top)
+    }
+
+    /// A destination in the form in which clients send one (ADM-36).
+    pub(super) fn destination(&self, text: &str) -> String {
+        if text.contains("://") {
+            return text.to_owned();
+        }
+        let host = self.base.split_once("://").map_or(&*self.base, |(_, host)| host);
+        format!("sb://{host}/{text}")
+    }
+}
+
+impl<W: FnOnce(&mut Xml)> Entry<W> {
+    fn write(self, xml: &mut Xml, addresses: &Addresses, attributes: &[(&str, &str)]) {
+        let url = addresses.url(&self.route);
+        xml.element("entry", attributes, |xml| {
+            xml.leaf("id", &url);
+            xml.leaf_with("title", &[("type", "text")], &self.title);
+            xml.leaf("published", &self.published.to_string());
+            xml.leaf("updated", &self.updated.to_string());
+            xml.element("author", &[], |xml| xml.leaf("name", AUTHOR));
+            xml.leaf_with("link", &[("rel", "self"), ("href", &url)], "");
+            xml.element("content", &[("type", "application/xml")], |xml| {
+                xml.element(self.element, &[("xmlns", SB), ("xmlns:i", INSTANCE)], self.write);
+            });
+        });
+    }
+
+    /// An answer with this one.
+    pub(super) fn answer(self, status: StatusCode, addresses: &Addresses) -> HttpResponse {
+        let mut xml = Xml::document();
+        self.write(&mut xml, addresses, &[("xmlns", ATOM)]);
+        of_xml(status, ENTRY, xml.bytes())
+    }
+}
+
+/// An answer with a page of a list. `has_more` says whether others follow it.
+pub(super) async fn feed<W: FnOnce(&mut Xml)>(
+    exchange: &Exchange,
+    mut room: AnswerRoom,
+    addresses: &Addresses,
+    (route, title): (&AtomRoute, &str),
+    (page, has_more): (Page, bool),
+    entries: Vec<Entry<W>>,
+) -> Answer {
+    let mut xml = Xml::document();
+    let own = addresses.page_url(route, page);
+    xml.element("feed", &[("xmlns", ATOM)], |xml| {
+        xml.leaf_with("title", &[("type", "text")], title);
+        xml.leaf("id", &own);
+        xml.leaf("updated", &exchange.site.broker.now().to_string());
+        xml.leaf_with("link", &[("rel", "self"), ("href", &own)], "");
+        if has_more {
+            let next = Page { skip: page.skip.saturating_add(page.top), ..page };
+            let next = addresses.page_url(route, next);
+            xml.leaf_with("link", &[("rel", "next"), ("href", &next)], "");
+        }
+        for entry in entries {
+            entry.write(xml, addresses, &[]);
+        }
+    });
+    let bytes = xml.bytes();
+    room.fit_messages(bytes.len() as u64).await?;
+    exchange.hand_over(room, bytes.len(), None);
+    Ok(of_xml(StatusCode::OK, FEED, bytes))
+}
+
+/// The body of a refusal (ADM-50).
+pub(crate) fn refusal(status: StatusCode, sub_code: u32, text: &str) -> Vec<u8> {
+    let mut xml = Xml::document();
+    xml.element("Error", &[], |xml| {
+        xml.leaf("Code", status.as_str());
+        xml.leaf("Detail", &format!("SubCode={sub_code}. {text}"));
+    });
+    xml.bytes()
+}
+
+fn of_xml(status: StatusCode, content_type: &'static str, bytes: Vec<u8>) -> HttpResponse {
+    HttpResponse::build(status)
+        .insert_header((header::CONTENT_TYPE, content_type))
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .body(bytes)
+}
+
+/// What a request has in its body: the description in an entry.
+pub(super) fn content(entry: super::xml::Element) -> Result<super::xml::Element, Refusal> {
+    if !entry.is(ATOM, "entry") {
+        let detail = format!("the body is no entry of `{ATOM}`");
+        return Err(Refusal::argument(detail));
+    }
+    let content = entry.children.into_iter().find(|child| child.is(ATOM, "content"));
+    let Some(content) = content else {
+        return Err(Refusal::argument("the entry has no content"));
+    };
+    let description = content.children.into_iter().next();
+    description.ok_or_else(|| Refusal::argument("the content of the entry has no description"))
+}

@@ -1,0 +1,160 @@
+//! Descriptions in XML: what a client has said, as the broker takes it, and what it is told. Elements stand in the order of
+//! ADM-34 and are read in any.
+
+mod counts;
+mod kept;
+pub(super) mod policies;
+pub(super) mod queue;
+pub(super) mod rule;
+pub(super) mod subscription;
+pub(super) mod topic;
+mod value;
+
+use peeklock_core::Access;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Principal;
+use peeklock_core::description::{Destination, EntityStatus};
+use peeklock_core::error::Rejection;
+use peeklock_core::path::EntityAddress;
+use peeklock_core::time::TimeSpan;
+
+use super::xml::{Element, SB};
+use crate::error::Refusal;
+use crate::serve::Exchange;
+
+/// From here on a duration means "unlimited": one client tells it with milliseconds alone (ADM-34).
+const UNLIMITED: &str = "P10675199DT2H48M5.477S";
+/// The days of it.
+const UNLIMITED_DAYS: u64 = 10_675_199;
+/// Characters of a value that a refusal repeats.
+const SHOWN_CHARS_MAX: usize = 64;
+/// What carries a token for where messages are forwarded to (HTP-18).
+const TOKEN_HEADERS: [&str; 2] =
+    ["ServiceBusSupplementaryAuthorization", "ServiceBusDlqSupplementaryAuthorization"];
+
+/// The properties in a description. An element without text, or one that says it has no value, is as good as absent.
+struct Fields<'a>(&'a Element);
+
+impl<'a> Fields<'a> {
+    fn text(&self, name: &str) -> Option<&'a str> {
+        let element = self.0.child(SB, name).filter(|element| !element.is_nil())?;
+        Some(element.text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    fn word(&self, name: &str) -> Option<&'a str> {
+        self.text(name).map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, Refusal> {
+        let Some(text) = self.word(name) else { return Ok(None) };
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "1" => Ok(Some(true)),
+            "false" | "0" => Ok(Some(false)),
+            _ => Err(wrong(name, text, "neither true nor false")),
+        }
+    }
+
+    fn number<T: TryFrom<i128>>(&self, name: &str) -> Result<Option<T>, Refusal> {
+        let Some(text) = self.word(name) else { return Ok(None) };
+        let Ok(number) = text.parse::<i128>() else {
+            return Err(wrong(name, text, "no number"));
+        };
+        match T::try_from(number) {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(Rejection::out_of_range(format!("{name} is {number}")).into()),
+        }
+    }
+
+    fn span(&self, name: &str) -> Result<Option<TimeSpan>, Refusal> {
+        let Some(text) = self.word(name) else { return Ok(None) };
+        match span(text) {
+            Some(span) => Ok(Some(span)),
+            None => {
+                Err(wrong(name, text, "no ISO 8601 duration of days, hours, minutes and seconds"))
+            }
+        }
+    }
+
+    fn status(&self) -> Result<Option<EntityStatus>, Refusal> {
+        let Some(text) = self.word("Status") else { return Ok(None) };
+        match EntityStatus::parse(text) {
+            Some(status) => Ok(Some(status)),
+            None => Err(wrong("Status", text, "no status of an entity")),
+        }
+    }
+
+    /// The name of an entity of this broker, whatever URL it came as; anything else as it is (ADM-36).
+    fn destination(&self, name: &str) -> Option<Box<str>> {
+        let text = self.word(name)?;
+        let is_entity = matches!(Destination::parse(text), Ok(Destination::Entity(_)));
+        let address = EntityAddress::parse(text).ok().filter(|_| is_entity);
+        Some(address.map_or_else(|| text.into(), |address| address.entity.path().into()))
+    }
+
+    /// Kilobytes of a message, of which some clients tell none as zero (ADM-46).
+    fn kilobytes(&self) -> Result<Option<u64>, Refusal> {
+        Ok(self.number("MaxMessageSizeInKilobytes")?.filter(|kilobytes| *kilobytes != 0))
+    }
+}
+
+/// Where an entity is to forward to, messages and dead-lettered ones.
+pub(super) struct Destinations<'a>([Option<&'a str>; 2]);
+
+impl<'a> Destinations<'a> {
+    pub(super) fn of(messages: &'a Option<Box<str>>, dead_letters: &'a Option<Box<str>>) -> Self {
+        Self([messages.as_deref(), dead_letters.as_deref()])
+    }
+
+    /// What the client may do, with what it has shown for these (HTP-18).
+    ///
+    /// # Errors
+    /// `Unauthorized`; `EntityNotFound` with the status 400 for one that is not there (ADM-36): who asks is told that apart
+    /// from an entity of his own that is not.
+    pub(super) async fn access(&self, exchange: &Exchange) -> Result<Access, Refusal> {
+        let shown = TOKEN_HEADERS.map(|header| {
+            let token = exchange.request.headers().get(header)?;
+            let token = String::from_utf8_lossy(token.as_bytes());
+            let own = exchange.access.principal()?;
+            let principal = Principal::anonymous().from_peer(own.peer).with_token(&*token);
+            Some(exchange.site.broker.access(principal))
+        });
+        let access = exchange.access.showing_for_destinations(shown);
+        for (place, text) in self.0.into_iter().enumerate() {
+            let Some(text) = text else { continue };
+            if !matches!(Destination::parse(text), Ok(Destination::Entity(_))) {
+                continue;
+            }
+            if let Err(error) = access.find_destination(place, text).await {
+                let refusal = Refusal::from(error);
+                return Err(match refusal.is(Condition::EntityNotFound) {
+                    true => refusal.with_status(actix_web::http::StatusCode::BAD_REQUEST),
+                    false => refusal,
+                });
+            }
+        }
+        Ok(access)
+    }
+}
+
+/// A duration as clients write it.
+fn span(text: &str) -> Option<TimeSpan> {
+    let from = TimeSpan::parse(UNLIMITED)?;
+    match TimeSpan::parse(text) {
+        Some(span) => Some(if span >= from { TimeSpan::MAX } else { span }),
+        None => {
+            // Longer than can be counted.
+            let (days, _) = text.strip_prefix('P')?.split_once('D')?;
+            let days: u64 = days.parse().ok()?;
+            (days >= UNLIMITED_DAYS).then_some(TimeSpan::MAX)
+        }
+    }
+}
+
+fn wrong(name: &str, text: &str, why: &str) -> Refusal {
+    let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    Refusal::argument(format!("{name} is `{shown}`, which is {why}"))
+}
+
+const fn flag_text(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}

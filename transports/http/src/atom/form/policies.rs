@@ -1,0 +1,167 @@
+//! `AuthorizationRules` of queues and topics: their policies, with the keys, for who may have those (ADM-39, SEC-03).
+
+use peeklock_core::KeysIn;
+use peeklock_core::contract::{Right, Rights};
+use peeklock_core::policies::{KeyText, PolicyKeys, PolicyUpdate};
+
+use super::super::xml::{Element, SB, Xml};
+use crate::error::Refusal;
+use crate::serve::Exchange;
+
+const LIST: &str = "AuthorizationRules";
+const RULE: &str = "AuthorizationRule";
+const KIND: &str = "SharedAccessAuthorizationRule";
+
+/// A policy as a client has described it.
+pub(in crate::atom) struct Said {
+    name: String,
+    rights: Rights,
+    primary_key: Option<KeyText>,
+    secondary_key: Option<KeyText>,
+}
+
+/// The policies of an entity as its client is told of them.
+pub(in crate::atom) struct Told(Vec<PolicyKeys>);
+
+/// Reads the policies of a description; none if it does not say.
+///
+/// # Errors
+/// `ArgumentError` for what no policy can be, before anything is created for it.
+pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<Said>>, Refusal> {
+    let Some(list) = description.child(SB, LIST).filter(|list| !list.is_nil()) else {
+        return Ok(None);
+    };
+    let rules = list.children.iter().filter(|rule| rule.is(SB, RULE));
+    let said = rules.map(read_one).collect::<Result<Vec<_>, _>>()?;
+    for (place, one) in said.iter().enumerate() {
+        let mut before = said.iter().take(place);
+        if before.any(|other| other.name.eq_ignore_ascii_case(&one.name)) {
+            let detail = format!("{LIST} has the KeyName `{}` twice", one.name);
+            return Err(Refusal::argument(detail));
+        }
+    }
+    Ok(Some(said))
+}
+
+fn read_one(rule: &Element) -> Result<Said, Refusal> {
+    let text = |name: &str| rule.child(SB, name).map_or("", |it| it.text.trim());
+    let name = text("KeyName");
+    if name.is_empty() {
+        let detail = format!("an {RULE} has no KeyName; only a {KIND} is known, which has one");
+        return Err(Refusal::argument(detail));
+    }
+    let mut rights = Rights::NONE;
+    for right in rule.child(SB, "Rights").iter().flat_map(|it| &it.children) {
+        let named = Right::ALL.into_iter().find(|it| it.name() == right.text.trim());
+        let Some(right) = named else {
+            let detail = format!("policy `{name}`: AccessRights are Send, Listen and Manage");
+            return Err(Refusal::argument(detail));
+        };
+        rights = rights.and(right);
+    }
+    let key = |text: &str| match text {
+        "" => Ok(None),
+        text => KeyText::parse(text).map(Some),
+    };
+    let said = Said {
+        name: name.to_owned(),
+        rights,
+        primary_key: key(text("PrimaryKey"))?,
+        secondary_key: key(text("SecondaryKey"))?,
+    };
+    said.update().validate(name)?;
+    Ok(said)
+}
+
+/// Puts policies in the place of those of an entity, if they were said. What is as it was goes on.
+pub(in crate::atom) async fn replace(
+    exchange: &Exchange,
+    path: &str,
+    said: Option<Vec<Said>>,
+) -> Result<(), Refusal> {
+    let Some(said) = said else { return Ok(()) };
+    let access = &exchange.access;
+    let current = access.policies(path).await?;
+    for policy in &current {
+        if !said.iter().any(|said| said.name.eq_ignore_ascii_case(&policy.name)) {
+            access.delete_policy(path, &policy.name).await?;
+        }
+    }
+    for said in said {
+        let known = current.iter().find(|known| said.name.eq_ignore_ascii_case(&known.name));
+        if known.is_none() {
+            access.create_policy(path, &said.name, said.update()).await?;
+            continue;
+        }
+        let keys = access.policy_keys(path, &said.name).await?;
+        if !said.is(&keys) {
+            access.update_policy(path, &said.name, said.update()).await?;
+        }
+    }
+    Ok(())
+}
+
+impl Said {
+    fn update(&self) -> PolicyUpdate {
+        PolicyUpdate {
+            rights: Some(self.rights),
+            primary_key: self.primary_key.clone(),
+            secondary_key: self.secondary_key.clone(),
+        }
+    }
+
+    fn is(&self, keys: &PolicyKeys) -> bool {
+        let same = |said: &Option<KeyText>, key: &KeyText| said.as_ref().is_none_or(|it| it == key);
+        keys.policy.rights == self.rights
+            && same(&self.primary_key, &keys.primary)
+            && same(&self.secondary_key, &keys.secondary)
+    }
+}
+
+/// Tells the policies of what is in a container. Who may read descriptions there and not the keys is told of none.
+pub(in crate::atom) struct Teller(Option<KeysIn>);
+
+impl Teller {
+    /// For an entity, or with an empty path for all.
+    pub(in crate::atom) async fn of(exchange: &Exchange, container: &str) -> Self {
+        Self(exchange.access.keys_in(container).await.ok())
+    }
+
+    /// The policies of an entity.
+    pub(in crate::atom) async fn tell(&self, path: &str) -> Told {
+        match &self.0 {
+            Some(keys) => Told(keys.of(path).await),
+            None => Told(Vec::new()),
+        }
+    }
+}
+
+impl Told {
+    /// Writes the element, which clients expect to be there.
+    pub(super) fn write(&self, xml: &mut Xml) {
+        if self.0.is_empty() {
+            xml.leaf(LIST, "");
+            return;
+        }
+        xml.element(LIST, &[], |xml| {
+            for keys in &self.0 {
+                xml.element(RULE, &[("i:type", KIND)], |xml| write_one(xml, keys));
+            }
+        });
+    }
+}
+
+fn write_one(xml: &mut Xml, keys: &PolicyKeys) {
+    xml.leaf("ClaimType", "SharedAccessKey");
+    xml.leaf("ClaimValue", "None");
+    xml.element("Rights", &[], |xml| {
+        for right in Right::ALL.into_iter().filter(|right| keys.policy.rights.contains(*right)) {
+            xml.leaf("AccessRights", right.name());
+        }
+    });
+    xml.leaf("CreatedTime", &keys.policy.created_at.to_string());
+    xml.leaf("ModifiedTime", &keys.policy.updated_at.to_string());
+    xml.leaf("KeyName", &keys.policy.name);
+    xml.leaf("PrimaryKey", keys.primary.reveal());
+    xml.leaf("SecondaryKey", keys.secondary.reveal());
+}

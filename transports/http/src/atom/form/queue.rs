@@ -1,0 +1,132 @@
+//! `QueueDescription`.
+
+use peeklock_core::command::Described;
+use peeklock_core::description::QueueUpdate;
+
+use super::super::entry::{Addresses, Entry};
+use super::super::path::AtomRoute;
+use super::super::xml::{Element, Xml};
+use super::kept::Kept;
+use super::policies::Told;
+use super::{Fields, counts, flag_text};
+use crate::error::Refusal;
+
+/// Its element.
+pub(in crate::atom) const ELEMENT: &str = "QueueDescription";
+/// What means nothing here and has its place nevertheless.
+const PLACED: [&str; 2] = ["IsAnonymousAccessible", "SupportOrdering"];
+/// What is read, or told by the broker alone.
+const KNOWN: [&str; 25] = [
+    "LockDuration",
+    "MaxSizeInMegabytes",
+    "RequiresDuplicateDetection",
+    "RequiresSession",
+    "DefaultMessageTimeToLive",
+    "DeadLetteringOnMessageExpiration",
+    "DuplicateDetectionHistoryTimeWindow",
+    "MaxDeliveryCount",
+    "EnableBatchedOperations",
+    "SizeInBytes",
+    "MessageCount",
+    "AuthorizationRules",
+    "Status",
+    "CreatedAt",
+    "UpdatedAt",
+    "AccessedAt",
+    "CountDetails",
+    "AutoDeleteOnIdle",
+    "EnablePartitioning",
+    "EntityAvailabilityStatus",
+    "EnableExpress",
+    "ForwardTo",
+    "UserMetadata",
+    "ForwardDeadLetteredMessagesTo",
+    "MaxMessageSizeInKilobytes",
+];
+
+/// Reads the properties that a client has named; `kept` is what was stored beside them.
+pub(in crate::atom) fn read(
+    description: &Element,
+    kept: Option<&str>,
+) -> Result<QueueUpdate, Refusal> {
+    let fields = Fields(description);
+    Ok(QueueUpdate {
+        lock_duration: fields.span("LockDuration")?,
+        max_size_in_megabytes: fields.number("MaxSizeInMegabytes")?,
+        requires_duplicate_detection: fields.flag("RequiresDuplicateDetection")?,
+        duplicate_detection_history_time_window: fields
+            .span("DuplicateDetectionHistoryTimeWindow")?,
+        requires_session: fields.flag("RequiresSession")?,
+        default_message_time_to_live: fields.span("DefaultMessageTimeToLive")?,
+        dead_lettering_on_message_expiration: fields.flag("DeadLetteringOnMessageExpiration")?,
+        max_delivery_count: fields.number("MaxDeliveryCount")?,
+        enable_batched_operations: fields.flag("EnableBatchedOperations")?,
+        status: fields.status()?,
+        forward_to: fields.destination("ForwardTo"),
+        forward_dead_lettered_messages_to: fields.destination("ForwardDeadLetteredMessagesTo"),
+        auto_delete_on_idle: fields.span("AutoDeleteOnIdle")?,
+        enable_partitioning: fields.flag("EnablePartitioning")?,
+        enable_express: fields.flag("EnableExpress")?,
+        max_message_size_in_kilobytes: fields.kilobytes()?,
+        user_metadata: fields.text("UserMetadata").map(Box::from),
+        extensions: Kept::stored(kept).with(description, &KNOWN),
+    })
+}
+
+/// A queue as its client is told of it.
+pub(in crate::atom) fn entry(
+    described: Described,
+    policies: Told,
+    addresses: &Addresses,
+) -> Entry<impl FnOnce(&mut Xml)> {
+    let path = described.description.path.to_string();
+    Entry {
+        route: AtomRoute::Entity { path: path.clone() },
+        title: path,
+        published: described.created_at,
+        updated: described.updated_at,
+        element: ELEMENT,
+        write: move |xml: &mut Xml| write(xml, &described, &policies, addresses),
+    }
+}
+
+fn write(xml: &mut Xml, described: &Described, policies: &Told, addresses: &Addresses) {
+    let queue = &described.description;
+    let kept = Kept::stored(queue.extensions.as_deref());
+    let flag = |xml: &mut Xml, name: &str, value: bool| xml.leaf(name, flag_text(value));
+    xml.leaf("LockDuration", &queue.lock_duration.to_string());
+    xml.leaf("MaxSizeInMegabytes", &queue.max_size_in_megabytes.to_string());
+    flag(xml, "RequiresDuplicateDetection", queue.requires_duplicate_detection);
+    flag(xml, "RequiresSession", queue.requires_session);
+    xml.leaf("DefaultMessageTimeToLive", &queue.default_message_time_to_live.to_string());
+    flag(xml, "DeadLetteringOnMessageExpiration", queue.dead_lettering_on_message_expiration);
+    let window = queue.duplicate_detection_history_time_window;
+    xml.leaf("DuplicateDetectionHistoryTimeWindow", &window.to_string());
+    xml.leaf("MaxDeliveryCount", &queue.max_delivery_count.to_string());
+    flag(xml, "EnableBatchedOperations", queue.enable_batched_operations);
+    xml.leaf("SizeInBytes", &described.size_bytes.to_string());
+    xml.leaf("MessageCount", &described.counts.total().to_string());
+    kept.write_flag(xml, "IsAnonymousAccessible", "false");
+    policies.write(xml);
+    xml.leaf("Status", queue.status.name());
+    xml.leaf("CreatedAt", &described.created_at.to_string());
+    xml.leaf("UpdatedAt", &described.updated_at.to_string());
+    xml.leaf("AccessedAt", &described.accessed_at.to_string());
+    kept.write_flag(xml, "SupportOrdering", "true");
+    counts::write(xml, &described.counts);
+    xml.leaf("AutoDeleteOnIdle", &queue.auto_delete_on_idle.to_string());
+    flag(xml, "EnablePartitioning", queue.enable_partitioning);
+    xml.leaf("EntityAvailabilityStatus", "Available");
+    flag(xml, "EnableExpress", queue.enable_express);
+    if let Some(text) = &queue.forward_to {
+        xml.leaf("ForwardTo", &addresses.destination(text));
+    }
+    if let Some(text) = &queue.user_metadata {
+        xml.leaf("UserMetadata", text);
+    }
+    if let Some(text) = &queue.forward_dead_lettered_messages_to {
+        xml.leaf("ForwardDeadLetteredMessagesTo", &addresses.destination(text));
+    }
+    xml.leaf("MaxMessageSizeInKilobytes", &queue.max_message_size_in_kilobytes.to_string());
+    kept.write_rest(xml, &PLACED);
+}

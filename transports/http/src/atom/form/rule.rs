@@ -1,0 +1,206 @@
+//! `RuleDescription` (ADM-40 to ADM-43).
+
+use peeklock_core::error::Rejection;
+use peeklock_core::path::{EntityAddress, EntityName};
+use peeklock_core::rule::sql::Parameters;
+use peeklock_core::rule::{CorrelationFilter, DEFAULT_RULE, Filter, RuleDescription, SqlText};
+use peeklock_core::time::Timestamp;
+
+use super::super::entry::Entry;
+use super::super::path::AtomRoute;
+use super::super::xml::{Element, SB, Xml, fragment};
+use super::kept::Kept;
+use super::value::{Pair, read_pairs, write_pairs};
+use crate::error::Refusal;
+
+/// Its element.
+pub(in crate::atom) const ELEMENT: &str = "RuleDescription";
+/// The version of the language that all clients name.
+const COMPATIBILITY: &str = "20";
+/// What is read, or told by the broker alone.
+const KNOWN: [&str; 4] = ["Filter", "Action", "Name", "CreatedAt"];
+/// Names, among what is kept, the values that were called `int` and are beyond it, since some clients know no other
+/// integers (ADM-41).
+const WIDE_INT: &str = "WideInt";
+const OWN: &str = "urn:peeklock:kept";
+
+/// Reads a rule under the name that its address gives.
+pub(in crate::atom) fn read(description: &Element, name: &str) -> Result<RuleDescription, Refusal> {
+    let mut wide = Vec::new();
+    let filter = match description.child(SB, "Filter").filter(|it| !it.is_nil()) {
+        Some(filter) => read_filter(filter, &mut wide)?,
+        None => Filter::True,
+    };
+    let mut rule = RuleDescription::new(name, filter, Timestamp::NONE);
+    if let Some(action) = description.child(SB, "Action").filter(|it| !it.is_nil()) {
+        rule.action = read_action(action, &mut wide)?;
+    }
+    let kept = Kept::default().with(description, &KNOWN);
+    let wide: Vec<Element> = wide.into_iter().map(wide_int).collect();
+    let kept = format!("{}{}", kept.as_deref().unwrap_or_default(), fragment(&wide));
+    rule.extensions = Some(kept).filter(|text| !text.is_empty()).map(Into::into);
+    Ok(rule)
+}
+
+/// Reads the rule that a subscription is created with, under the name that it has itself.
+pub(in crate::atom) fn read_first(description: &Element) -> Result<RuleDescription, Refusal> {
+    let name = description.child(SB, "Name").map_or("", |name| name.text.trim());
+    read(description, if name.is_empty() { DEFAULT_RULE } else { name })
+}
+
+fn read_filter(filter: &Element, wide: &mut Vec<String>) -> Result<Filter, Refusal> {
+    match filter.kind.as_deref() {
+        Some("TrueFilter") => Ok(Filter::True),
+        Some("FalseFilter") => Ok(Filter::False),
+        Some("SqlFilter") | None => Ok(Filter::Sql(read_sql(filter, wide)?)),
+        Some("CorrelationFilter") => {
+            let text = |name| filter.child(SB, name).filter(|it| !it.is_nil());
+            let text = |name| text(name).map(|it| Box::from(it.text.as_str()));
+            let properties = narrow(read_pairs(filter, "Properties")?, wide);
+            Ok(Filter::Correlation(CorrelationFilter {
+                correlation_id: text("CorrelationId"),
+                message_id: text("MessageId"),
+                to: text("To"),
+                reply_to: text("ReplyTo"),
+                subject: text("Label"),
+                session_id: text("SessionId"),
+                reply_to_session_id: text("ReplyToSessionId"),
+                content_type: text("ContentType"),
+                properties: properties.into_iter().map(|it| (it.name.into(), it.value)).collect(),
+            }))
+        }
+        Some(kind) => {
+            let kind: String = kind.chars().take(64).collect();
+            let detail = format!(
+                "the filter is a `{kind}`, not one of SqlFilter, CorrelationFilter, TrueFilter, FalseFilter"
+            );
+            Err(Rejection::argument(detail).into())
+        }
+    }
+}
+
+fn read_action(action: &Element, wide: &mut Vec<String>) -> Result<Option<SqlText>, Refusal> {
+    match action.kind.as_deref() {
+        Some("EmptyRuleAction") | None => Ok(None),
+        Some("SqlRuleAction") => Ok(Some(read_sql(action, wide)?)),
+        Some(kind) => {
+            let kind: String = kind.chars().take(64).collect();
+            let detail =
+                format!("the action is a `{kind}`, not one of SqlRuleAction, EmptyRuleAction");
+            Err(Rejection::argument(detail).into())
+        }
+    }
+}
+
+fn read_sql(element: &Element, wide: &mut Vec<String>) -> Result<SqlText, Refusal> {
+    let Some(text) = element.child(SB, "SqlExpression") else {
+        return Err(Refusal::argument("the filter or action has no SqlExpression"));
+    };
+    let pairs = narrow(read_pairs(element, "Parameters")?, wide);
+    let parameters =
+        pairs.into_iter().fold(Parameters::new(), |parameters, Pair { name, value, .. }| {
+            parameters.with(&name, value)
+        });
+    Ok(SqlText { text: text.text.as_str().into(), parameters })
+}
+
+/// Notes the names of those that were called `int` and are wider.
+fn narrow(pairs: Vec<Pair>, wide: &mut Vec<String>) -> Vec<Pair> {
+    wide.extend(pairs.iter().filter(|it| it.is_wide_int).map(|it| it.name.clone()));
+    pairs
+}
+
+fn wide_int(name: String) -> Element {
+    Element { namespace: OWN.into(), name: WIDE_INT.into(), text: name, ..Element::default() }
+}
+
+/// A rule as its client is told of it; `path` is that of its subscription.
+pub(in crate::atom) fn entry(
+    rule: RuleDescription,
+    path: &str,
+) -> Result<Entry<impl FnOnce(&mut Xml)>, Refusal> {
+    let Ok(EntityAddress { entity: EntityName::Subscription { topic, name }, .. }) =
+        EntityAddress::parse(path)
+    else {
+        return Err(Refusal::unexpected());
+    };
+    let (topic, subscription) = (topic.into(), name.into());
+    let name = rule.name.to_string();
+    Ok(Entry {
+        route: AtomRoute::Rule { topic, subscription, name: name.clone() },
+        title: name,
+        published: rule.created_at,
+        updated: rule.created_at,
+        element: ELEMENT,
+        write: move |xml: &mut Xml| write(xml, &rule),
+    })
+}
+
+fn write(xml: &mut Xml, rule: &RuleDescription) {
+    let kept = Kept::stored(rule.extensions.as_deref());
+    let is_wide = |name: &str| {
+        kept.elements().iter().any(|it| it.is(OWN, WIDE_INT) && same_name(&it.text, name))
+    };
+    match &rule.filter {
+        Filter::True => write_constant(xml, "TrueFilter", "1=1"),
+        Filter::False => write_constant(xml, "FalseFilter", "1=0"),
+        Filter::Sql(sql) => write_sql(xml, ("Filter", "SqlFilter"), sql, is_wide),
+        Filter::Correlation(filter) => write_correlation(xml, filter, is_wide),
+    }
+    match &rule.action {
+        Some(sql) => write_sql(xml, ("Action", "SqlRuleAction"), sql, is_wide),
+        None => xml.leaf_with("Action", &[("i:type", "EmptyRuleAction")], ""),
+    }
+    xml.leaf("CreatedAt", &rule.created_at.to_string());
+    xml.leaf("Name", &rule.name);
+    for element in kept.elements().iter().filter(|it| !it.is(OWN, WIDE_INT)) {
+        xml.copy(element);
+    }
+}
+
+/// The `@` before the name of a parameter may be left out.
+fn same_name(one: &str, other: &str) -> bool {
+    one.strip_prefix('@').unwrap_or(one) == other.strip_prefix('@').unwrap_or(other)
+}
+
+fn write_constant(xml: &mut Xml, kind: &str, text: &str) {
+    xml.element("Filter", &[("i:type", kind)], |xml| {
+        xml.leaf("SqlExpression", text);
+        xml.leaf("CompatibilityLevel", COMPATIBILITY);
+    });
+}
+
+fn write_sql(
+    xml: &mut Xml,
+    (name, kind): (&str, &str),
+    sql: &SqlText,
+    is_wide: impl Fn(&str) -> bool,
+) {
+    xml.element(name, &[("i:type", kind)], |xml| {
+        xml.leaf("SqlExpression", &sql.text);
+        xml.leaf("CompatibilityLevel", COMPATIBILITY);
+        let pairs = sql.parameters.iter().map(|(name, value)| (format!("@{name}"), value));
+        write_pairs(xml, "Parameters", pairs, is_wide);
+    });
+}
+
+fn write_correlation(xml: &mut Xml, filter: &CorrelationFilter, is_wide: impl Fn(&str) -> bool) {
+    xml.element("Filter", &[("i:type", "CorrelationFilter")], |xml| {
+        for (name, text) in [
+            ("CorrelationId", &filter.correlation_id),
+            ("MessageId", &filter.message_id),
+            ("To", &filter.to),
+            ("ReplyTo", &filter.reply_to),
+            ("Label", &filter.subject),
+            ("SessionId", &filter.session_id),
+            ("ReplyToSessionId", &filter.reply_to_session_id),
+            ("ContentType", &filter.content_type),
+        ] {
+            if let Some(text) = text {
+                xml.leaf(name, text);
+            }
+        }
+        let pairs = filter.properties.iter().map(|(name, value)| (name.to_string(), value));
+        write_pairs(xml, "Properties", pairs, is_wide);
+    });
+}

@@ -1,0 +1,113 @@
+//! `SubscriptionDescription`.
+
+use peeklock_core::command::DescribedSubscription;
+use peeklock_core::description::SubscriptionUpdate;
+
+use super::super::entry::{Addresses, Entry};
+use super::super::path::AtomRoute;
+use super::super::xml::{Element, Xml};
+use super::kept::Kept;
+use super::{Fields, counts, flag_text};
+use crate::error::Refusal;
+
+/// Its element.
+pub(in crate::atom) const ELEMENT: &str = "SubscriptionDescription";
+/// The rule that it is created with, in a request (ADM-42).
+pub(in crate::atom) const DEFAULT_RULE: &str = "DefaultRuleDescription";
+/// The element of a property that the broker knows by a longer name.
+const ON_FILTER_ERRORS: &str = "DeadLetteringOnFilterEvaluationExceptions";
+/// What is read, or told by the broker alone.
+const KNOWN: [&str; 19] = [
+    "LockDuration",
+    "RequiresSession",
+    "DefaultMessageTimeToLive",
+    "DeadLetteringOnMessageExpiration",
+    ON_FILTER_ERRORS,
+    DEFAULT_RULE,
+    "MessageCount",
+    "MaxDeliveryCount",
+    "EnableBatchedOperations",
+    "Status",
+    "ForwardTo",
+    "CreatedAt",
+    "UpdatedAt",
+    "AccessedAt",
+    "CountDetails",
+    "ForwardDeadLetteredMessagesTo",
+    "AutoDeleteOnIdle",
+    "EntityAvailabilityStatus",
+    "UserMetadata",
+];
+
+/// Reads the properties that a client has named; `kept` is what was stored beside them.
+pub(in crate::atom) fn read(
+    description: &Element,
+    kept: Option<&str>,
+) -> Result<SubscriptionUpdate, Refusal> {
+    let fields = Fields(description);
+    Ok(SubscriptionUpdate {
+        lock_duration: fields.span("LockDuration")?,
+        requires_session: fields.flag("RequiresSession")?,
+        default_message_time_to_live: fields.span("DefaultMessageTimeToLive")?,
+        dead_lettering_on_message_expiration: fields.flag("DeadLetteringOnMessageExpiration")?,
+        enable_dead_lettering_on_filter_evaluation_exceptions: fields.flag(ON_FILTER_ERRORS)?,
+        max_delivery_count: fields.number("MaxDeliveryCount")?,
+        enable_batched_operations: fields.flag("EnableBatchedOperations")?,
+        status: fields.status()?,
+        forward_to: fields.destination("ForwardTo"),
+        forward_dead_lettered_messages_to: fields.destination("ForwardDeadLetteredMessagesTo"),
+        auto_delete_on_idle: fields.span("AutoDeleteOnIdle")?,
+        user_metadata: fields.text("UserMetadata").map(Box::from),
+        extensions: Kept::stored(kept).with(description, &KNOWN),
+    })
+}
+
+/// A subscription as its client is told of it.
+pub(in crate::atom) fn entry(
+    described: DescribedSubscription,
+    addresses: &Addresses,
+) -> Entry<impl FnOnce(&mut Xml)> {
+    let description = &described.description;
+    let (topic, name) = (description.topic.to_string(), description.name.to_string());
+    Entry {
+        title: name.clone(),
+        route: AtomRoute::Subscription { topic, name },
+        published: described.created_at,
+        updated: described.updated_at,
+        element: ELEMENT,
+        write: move |xml: &mut Xml| write(xml, &described, addresses),
+    }
+}
+
+fn write(xml: &mut Xml, described: &DescribedSubscription, addresses: &Addresses) {
+    let subscription = &described.description;
+    let kept = Kept::stored(subscription.extensions.as_deref());
+    let flag = |xml: &mut Xml, name: &str, value: bool| xml.leaf(name, flag_text(value));
+    xml.leaf("LockDuration", &subscription.lock_duration.to_string());
+    flag(xml, "RequiresSession", subscription.requires_session);
+    xml.leaf("DefaultMessageTimeToLive", &subscription.default_message_time_to_live.to_string());
+    let on_expiration = subscription.dead_lettering_on_message_expiration;
+    flag(xml, "DeadLetteringOnMessageExpiration", on_expiration);
+    let on_errors = subscription.enable_dead_lettering_on_filter_evaluation_exceptions;
+    flag(xml, ON_FILTER_ERRORS, on_errors);
+    xml.leaf("MessageCount", &described.counts.total().to_string());
+    xml.leaf("MaxDeliveryCount", &subscription.max_delivery_count.to_string());
+    flag(xml, "EnableBatchedOperations", subscription.enable_batched_operations);
+    xml.leaf("Status", subscription.status.name());
+    if let Some(text) = &subscription.forward_to {
+        xml.leaf("ForwardTo", &addresses.destination(text));
+    }
+    xml.leaf("CreatedAt", &described.created_at.to_string());
+    xml.leaf("UpdatedAt", &described.updated_at.to_string());
+    xml.leaf("AccessedAt", &described.accessed_at.to_string());
+    counts::write(xml, &described.counts);
+    if let Some(text) = &subscription.forward_dead_lettered_messages_to {
+        xml.leaf("ForwardDeadLetteredMessagesTo", &addresses.destination(text));
+    }
+    xml.leaf("AutoDeleteOnIdle", &subscription.auto_delete_on_idle.to_string());
+    xml.leaf("EntityAvailabilityStatus", "Available");
+    if let Some(text) = &subscription.user_metadata {
+        xml.leaf("UserMetadata", text);
+    }
+    kept.write_rest(xml, &[]);
+}

@@ -1,0 +1,75 @@
+//! Reads an entity or a rule, with what it counts (HTP-12, HTP-16). What was created or changed is told likewise.
+
+use actix_web::http::StatusCode;
+use peeklock_core::contract::Action;
+use peeklock_core::description::EntityKind;
+use peeklock_core::path::subscription_path;
+
+use super::entry::Addresses;
+use super::form::{policies, queue, rule, subscription, topic};
+use super::path::AtomRoute;
+use crate::error::{Answer, Refusal};
+use crate::serve::Exchange;
+use crate::version::versioned;
+
+/// Reads what stands at an address.
+pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCode) -> Answer {
+    match route {
+        AtomRoute::Entity { path } => {
+            match super::kind_at(exchange, Action::Describe, path).await? {
+                EntityKind::Queue => queue_at(exchange, path, status).await,
+                EntityKind::Topic | EntityKind::Subscription => {
+                    topic_at(exchange, path, status).await
+                }
+            }
+        }
+        AtomRoute::Subscription { topic, name } => {
+            subscription_at(exchange, topic, name, status).await
+        }
+        AtomRoute::Rule { topic, subscription, name } => {
+            let path = subscription_path(topic, subscription);
+            let rule = exchange.access.rule(&path, name).await?;
+            let addresses = Addresses::of(exchange);
+            Ok(rule::entry(rule, &path)?.answer(status, &addresses))
+        }
+        AtomRoute::Namespace
+        | AtomRoute::Queues
+        | AtomRoute::Topics
+        | AtomRoute::Subscriptions { .. }
+        | AtomRoute::Rules { .. } => Err(Refusal::no_resource()),
+    }
+}
+
+/// A queue as its client is told of it.
+pub(super) async fn queue_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
+    let described = exchange.access.describe_queue(path).await?;
+    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
+    let policies = policies::Teller::of(exchange, path).await;
+    let policies = policies.tell(&described.description.path).await;
+    let answer = queue::entry(described, policies, &addresses).answer(status, &addresses);
+    Ok(versioned(answer, updated_at))
+}
+
+/// A topic likewise.
+pub(super) async fn topic_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
+    let described = exchange.access.describe_topic(path).await?;
+    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
+    let policies = policies::Teller::of(exchange, path).await;
+    let policies = policies.tell(&described.description.path).await;
+    let answer = topic::entry(described, policies).answer(status, &addresses);
+    Ok(versioned(answer, updated_at))
+}
+
+/// A subscription likewise.
+pub(super) async fn subscription_at(
+    exchange: &Exchange,
+    topic: &str,
+    name: &str,
+    status: StatusCode,
+) -> Answer {
+    let path = subscription_path(topic, name);
+    let described = exchange.access.describe_subscription(&path).await?;
+    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
+    let answer = subscription::entry(described, &addresses).answer(status, &addresses);
+    Ok(versioned(answer, updated_at))
+}

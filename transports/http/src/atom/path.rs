@@ -1,0 +1,119 @@
+//! What an address of the Atom API means (ADM-04, HTP-12, HTP-13). Words in it have no case.
+
+use peeklock_core::path::subscription_path;
+
+const NAMESPACE_INFO: &str = "$namespaceinfo";
+const RESOURCES: &str = "$Resources";
+const SUBSCRIPTIONS: &str = "Subscriptions";
+const RULES: &str = "Rules";
+
+/// A resource; names are decoded and not judged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AtomRoute {
+    /// `/$namespaceinfo`
+    Namespace,
+    /// `/$Resources/queues`
+    Queues,
+    /// `/$Resources/topics`
+    Topics,
+    /// `/{queue or topic}`
+    Entity { path: String },
+    /// `/{topic}/subscriptions`
+    Subscriptions { topic: String },
+    /// `/{topic}/subscriptions/{subscription}`
+    Subscription { topic: String, name: String },
+    /// `/{topic}/subscriptions/{subscription}/rules`
+    Rules { topic: String, subscription: String },
+    /// `/{topic}/subscriptions/{subscription}/rules/{rule}`
+    Rule { topic: String, subscription: String, name: String },
+}
+
+impl AtomRoute {
+    /// Reads the segments of a path; none if there can be no such resource.
+    pub(crate) fn read(segments: &[String]) -> Option<Self> {
+        let same = |text: &str, word: &str| text.eq_ignore_ascii_case(word);
+        match segments {
+            [word] if same(word, NAMESPACE_INFO) => return Some(Self::Namespace),
+            [word, kind] if same(word, RESOURCES) && same(kind, "queues") => {
+                return Some(Self::Queues);
+            }
+            [word, kind] if same(word, RESOURCES) && same(kind, "topics") => {
+                return Some(Self::Topics);
+            }
+            [word, ..] if same(word, RESOURCES) || word.is_empty() => return None,
+            [] => return None,
+            [..] => {}
+        }
+        let Some((topic, below)) = below_subscriptions(segments) else {
+            return Some(Self::Entity { path: segments.join("/") });
+        };
+        let topic = topic.join("/");
+        match below {
+            [] => Some(Self::Subscriptions { topic }),
+            [name] => Some(Self::Subscription { topic, name: name.clone() }),
+            [subscription, rules] if same(rules, RULES) => {
+                Some(Self::Rules { topic, subscription: subscription.clone() })
+            }
+            [subscription, rules, name] if same(rules, RULES) => {
+                Some(Self::Rule { topic, subscription: subscription.clone(), name: name.clone() })
+            }
+            [..] => None,
+        }
+    }
+
+    /// Whether segments are a resource below a topic for sure, although the last one of them is a word of the data plane.
+    pub(crate) fn is_below_topic(segments: &[String]) -> bool {
+        below_subscriptions(segments).is_some_and(|(_, below)| match below {
+            [_] => true,
+            [_, rules, ..] => rules.eq_ignore_ascii_case(RULES),
+            [] => false,
+        })
+    }
+
+    /// The path of the entity that it is about; empty for the namespace.
+    pub(crate) fn resource(&self) -> String {
+        match self {
+            Self::Namespace | Self::Queues | Self::Topics => String::new(),
+            Self::Entity { path } => path.clone(),
+            Self::Subscriptions { topic } => topic.clone(),
+            Self::Subscription { topic, name } => subscription_path(topic, name),
+            Self::Rules { topic, subscription } | Self::Rule { topic, subscription, .. } => {
+                subscription_path(topic, subscription)
+            }
+        }
+    }
+
+    /// The address by which it is asked for, in the spelling in which it is told (ADM-32).
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Namespace => NAMESPACE_INFO.to_owned(),
+            Self::Queues => format!("{RESOURCES}/queues"),
+            Self::Topics => format!("{RESOURCES}/topics"),
+            Self::Entity { .. } | Self::Subscription { .. } => self.resource(),
+            Self::Subscriptions { topic } => format!("{topic}/{SUBSCRIPTIONS}"),
+            Self::Rules { .. } => format!("{}/{RULES}", self.resource()),
+            Self::Rule { name, .. } => format!("{}/{RULES}/{name}", self.resource()),
+        }
+    }
+
+    /// The methods that it has, as the `Allow` header says them.
+    pub(crate) const fn methods(&self) -> &'static str {
+        match self {
+            Self::Namespace
+            | Self::Queues
+            | Self::Topics
+            | Self::Subscriptions { .. }
+            | Self::Rules { .. } => "GET, HEAD, OPTIONS",
+            Self::Entity { .. } | Self::Subscription { .. } | Self::Rule { .. } => {
+                "GET, HEAD, PUT, DELETE, OPTIONS"
+            }
+        }
+    }
+}
+
+/// A topic and what stands behind the word that no path of a topic has (ADR-11).
+fn below_subscriptions(segments: &[String]) -> Option<(&[String], &[String])> {
+    let place = segments.iter().position(|it| it.eq_ignore_ascii_case(SUBSCRIPTIONS))?;
+    let (topic, below) = segments.split_at(place);
+    if topic.is_empty() { None } else { Some((topic, below.get(1..)?)) }
+}

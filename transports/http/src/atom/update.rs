@@ -1,0 +1,124 @@
+//! Changes an entity or a rule: `PUT` with `If-Match` (HTP-12, ADM-21, ADM-24, ADM-31). An entity keeps what the body does not
+//! name, but for its destinations and its metadata; a rule is replaced as a whole (TOP-24).
+
+use actix_web::http::StatusCode;
+use actix_web::web;
+use peeklock_core::contract::Action;
+use peeklock_core::description::EntityKind;
+use peeklock_core::path::subscription_path;
+use peeklock_core::time::Timestamp;
+
+use super::form::{Destinations, policies, queue, rule, subscription, topic};
+use super::get;
+use super::path::AtomRoute;
+use super::xml::Element;
+use crate::error::{Answer, Refusal};
+use crate::serve::Exchange;
+use crate::version::{updated, version};
+
+/// Changes what stands at an address, if the version that was stated is its own, or any will do.
+pub(super) async fn update(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    route: &AtomRoute,
+) -> Answer {
+    let action = match route {
+        AtomRoute::Rule { .. } => Action::ChangeRules,
+        _ => Action::Update,
+    };
+    exchange.allow(action, &route.resource()).await?;
+    let read_at = version(exchange)?;
+    let (description, _room) = super::described(exchange, payload).await?;
+    match route {
+        AtomRoute::Entity { path } => {
+            // What does not exist is told before what is wrong with its description (ADM-21).
+            match super::kind_at(exchange, Action::Update, path).await? {
+                EntityKind::Queue => update_queue(exchange, path, &description, read_at).await,
+                EntityKind::Topic | EntityKind::Subscription => {
+                    update_topic(exchange, path, &description, read_at).await
+                }
+            }
+        }
+        AtomRoute::Subscription { topic, name } => {
+            super::expect(&description, subscription::ELEMENT)?;
+            updated(read_at, || update_subscription(exchange, topic, name, &description, read_at))
+                .await
+        }
+        AtomRoute::Rule { topic, subscription, name } => {
+            super::expect(&description, rule::ELEMENT)?;
+            let path = subscription_path(topic, subscription);
+            let rule = rule::read(&description, name)?;
+            let rule = exchange.access.update_rule(&path, rule).await?;
+            let addresses = super::Addresses::of(exchange);
+            Ok(rule::entry(rule, &path)?.answer(StatusCode::OK, &addresses))
+        }
+        AtomRoute::Namespace
+        | AtomRoute::Queues
+        | AtomRoute::Topics
+        | AtomRoute::Subscriptions { .. }
+        | AtomRoute::Rules { .. } => Err(Refusal::no_resource()),
+    }
+}
+
+async fn update_queue(
+    exchange: &Exchange,
+    path: &str,
+    description: &Element,
+    read_at: Option<Timestamp>,
+) -> Answer {
+    super::expect(description, queue::ELEMENT)?;
+    let policies = policies::read(description)?;
+    updated(read_at, || async {
+        let current = exchange.access.describe_queue(path).await?;
+        let properties = queue::read(description, current.description.extensions.as_deref())?;
+        let access =
+            Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
+                .access(exchange)
+                .await?;
+        let read_at = Some(read_at.unwrap_or(current.updated_at));
+        access.update_queue(path, properties, read_at).await?;
+        get::queue_at(exchange, path, StatusCode::OK).await
+    })
+    .await?;
+    policies::replace(exchange, path, policies).await?;
+    get::queue_at(exchange, path, StatusCode::OK).await
+}
+
+async fn update_topic(
+    exchange: &Exchange,
+    path: &str,
+    description: &Element,
+    read_at: Option<Timestamp>,
+) -> Answer {
+    super::expect(description, topic::ELEMENT)?;
+    let policies = policies::read(description)?;
+    updated(read_at, || async {
+        let current = exchange.access.describe_topic(path).await?;
+        let properties = topic::read(description, current.description.extensions.as_deref())?;
+        let read_at = Some(read_at.unwrap_or(current.updated_at));
+        exchange.access.update_topic(path, properties, read_at).await?;
+        get::topic_at(exchange, path, StatusCode::OK).await
+    })
+    .await?;
+    policies::replace(exchange, path, policies).await?;
+    get::topic_at(exchange, path, StatusCode::OK).await
+}
+
+async fn update_subscription(
+    exchange: &Exchange,
+    topic: &str,
+    name: &str,
+    description: &Element,
+    read_at: Option<Timestamp>,
+) -> Answer {
+    let path = subscription_path(topic, name);
+    let current = exchange.access.describe_subscription(&path).await?;
+    let properties = subscription::read(description, current.description.extensions.as_deref())?;
+    let access =
+        Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
+            .access(exchange)
+            .await?;
+    let read_at = Some(read_at.unwrap_or(current.updated_at));
+    access.update_subscription(&path, properties, read_at).await?;
+    get::subscription_at(exchange, topic, name, StatusCode::OK).await
+}

@@ -1,0 +1,219 @@
+//! A document of a client, read as a tree. Bounded in bytes, depth, elements and attributes. A document type, and with it every
+//! entity that a client declares, is refused before anything is made of it.
+
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::name::{Namespace, ResolveResult};
+use quick_xml::{NsReader, XmlVersion};
+
+use super::INSTANCE;
+use crate::error::Refusal;
+
+/// A whole document. The largest that means something is a rule with all the parameters it may have.
+pub(in crate::atom) const BYTES_MAX: u64 = 256 << 10;
+/// Elements inside each other.
+const DEPTH_MAX: usize = 32;
+/// Elements of one document.
+const ELEMENTS_MAX: usize = 16_384;
+/// Attributes of one element, declarations of namespaces too.
+const ATTRIBUTES_MAX: usize = 32;
+/// The name of a namespace, which every element of it has: the longest that means something has 74.
+const NAMESPACE_BYTES_MAX: usize = 256;
+/// What an element takes when it is made, beside its text.
+const ELEMENT_BYTES: u64 = 256 + NAMESPACE_BYTES_MAX as u64;
+
+/// An element with what is in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(in crate::atom) struct Element {
+    /// Empty for none.
+    pub(in crate::atom) namespace: Box<str>,
+    /// Its name without a prefix.
+    pub(in crate::atom) name: Box<str>,
+    /// Without declarations of namespaces.
+    pub(in crate::atom) attributes: Vec<Attribute>,
+    pub(in crate::atom) children: Vec<Self>,
+    /// All text that is directly in it.
+    pub(in crate::atom) text: String,
+    /// What its attribute `type` names, without the prefix.
+    pub(in crate::atom) kind: Option<Box<str>>,
+}
+
+/// An attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::atom) struct Attribute {
+    pub(in crate::atom) namespace: Box<str>,
+    pub(in crate::atom) name: Box<str>,
+    pub(in crate::atom) value: String,
+}
+
+/// What a document takes when it is read, told before it is.
+pub(in crate::atom) fn room_bytes(text: &[u8]) -> u64 {
+    let elements = text.iter().filter(|byte| **byte == b'<').count() as u64;
+    let attributes = text.iter().filter(|byte| **byte == b'=').count() as u64;
+    (elements + attributes) * ELEMENT_BYTES
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// `ArgumentError` for what is not well-formed, has a document type, or is beyond a bound.
+pub(in crate::atom) fn read(text: &[u8]) -> Result<Element, Refusal> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let text = std::str::from_utf8(text)
+        .map_err(|_| malformed(&"it is not UTF-8, the one encoding that is read"))?;
+    let mut reader = NsReader::from_str(text);
+    let mut tree = Tree::default();
+    loop {
+        match reader.read_event().map_err(|error| malformed(&error))? {
+            Event::Start(start) => {
+                let element = element(&reader, &start)?;
+                tree.open(element)?;
+            }
+            Event::Empty(start) => {
+                let element = element(&reader, &start)?;
+                tree.open(element)?;
+                tree.close()?;
+            }
+            Event::End(_) => tree.close()?,
+            Event::Text(text) => {
+                tree.text(&text.xml10_content())?;
+            }
+            Event::CData(text) => {
+                tree.text(&text.xml10_content())?;
+            }
+            Event::GeneralRef(reference) => {
+                let character = reference.resolve_char_ref().map_err(|error| malformed(&error))?;
+                if let Some(character) = character {
+                    tree.text(character.encode_utf8(&mut [0; 4]))?;
+                    continue;
+                }
+                let Some(known) = resolve_predefined_entity(&reference) else {
+                    return Err(malformed(&"it refers to an entity that XML does not have"));
+                };
+                tree.text(known)?;
+            }
+            Event::DocType(_) => {
+                return Err(malformed(&"it has a document type, which is never read"));
+            }
+            Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
+            Event::Eof => return tree.root(),
+        }
+    }
+}
+
+fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, Refusal> {
+    let (namespace, name) = reader.resolver().resolve_element(start.name());
+    let mut element = Element {
+        namespace: namespace_of(&namespace)?,
+        name: name.as_ref().into(),
+        ..Element::default()
+    };
+    for (count, attribute) in start.attributes().enumerate() {
+        if count == ATTRIBUTES_MAX {
+            return Err(beyond(&format!("{ATTRIBUTES_MAX} attributes of one element")));
+        }
+        let attribute = attribute.map_err(|error| malformed(&error))?;
+        if attribute.key.as_namespace_binding().is_some() {
+            continue;
+        }
+        let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
+        let namespace = namespace_of(&namespace)?;
+        let value = attribute.normalized_value(XmlVersion::Implicit1_0);
+        let value = value.map_err(|error| malformed(&error))?.into_owned();
+        if &*namespace == INSTANCE && name.as_ref() == "type" {
+            element.kind =
+                Some(value.split_once(':').map_or(&*value, |(_, local)| local).trim().into());
+        }
+        element.attributes.push(Attribute { namespace, name: name.as_ref().into(), value });
+    }
+    Ok(element)
+}
+
+fn namespace_of(resolved: &ResolveResult<'_>) -> Result<Box<str>, Refusal> {
+    match resolved {
+        ResolveResult::Bound(Namespace(name)) if name.len() > NAMESPACE_BYTES_MAX => {
+            Err(beyond(&format!("{NAMESPACE_BYTES_MAX} bytes in the name of a namespace")))
+        }
+        ResolveResult::Bound(Namespace(name)) => Ok((*name).into()),
+        ResolveResult::Unbound => Ok("".into()),
+        ResolveResult::Unknown(_) => Err(malformed(&"it has a prefix that is not declared")),
+    }
+}
+
+/// The elements that are open, and the root when it is closed.
+#[derive(Default)]
+struct Tree {
+    open: Vec<Element>,
+    root: Option<Element>,
+    count: usize,
+}
+
+impl Tree {
+    fn open(&mut self, element: Element) -> Result<(), Refusal> {
+        if self.root.is_some() {
+            return Err(malformed(&"it has a second root"));
+        }
+        self.count += 1;
+        if self.count > ELEMENTS_MAX {
+            return Err(beyond(&format!("{ELEMENTS_MAX} elements")));
+        }
+        if self.open.len() == DEPTH_MAX {
+            return Err(beyond(&format!("{DEPTH_MAX} elements inside each other")));
+        }
+        self.open.push(element);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Refusal> {
+        let Some(element) = self.open.pop() else {
+            return Err(malformed(&"an element ends that did not begin"));
+        };
+        match self.open.last_mut() {
+            Some(parent) => parent.children.push(element),
+            None => self.root = Some(element),
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Refusal> {
+        match self.open.last_mut() {
+            Some(element) => element.text.push_str(text),
+            None if text.trim().is_empty() => {}
+            None => return Err(malformed(&"there is text beside the root")),
+        }
+        Ok(())
+    }
+
+    fn root(self) -> Result<Element, Refusal> {
+        if !self.open.is_empty() {
+            return Err(malformed(&"it ends before its elements do"));
+        }
+        self.root.ok_or_else(|| malformed(&"it is empty"))
+    }
+}
+
+fn malformed(error: &impl std::fmt::Display) -> Refusal {
+    Refusal::parser("the body is not the XML expected", error)
+}
+
+fn beyond(bound: &str) -> Refusal {
+    Refusal::argument(format!("the body is refused: it has more than {bound}"))
+}
+
+impl Element {
+    /// The first child of this name.
+    pub(in crate::atom) fn child(&self, namespace: &str, name: &str) -> Option<&Self> {
+        self.children.iter().find(|child| child.is(namespace, name))
+    }
+
+    /// Whether it has this name.
+    pub(in crate::atom) fn is(&self, namespace: &str, name: &str) -> bool {
+        &*self.namespace == namespace && &*self.name == name
+    }
+
+    /// Whether it says that it has no value.
+    pub(in crate::atom) fn is_nil(&self) -> bool {
+        let nil = |it: &&Attribute| &*it.namespace == INSTANCE && &*it.name == "nil";
+        self.attributes.iter().find(nil).is_some_and(|it| matches!(it.value.trim(), "true" | "1"))
+    }
+}

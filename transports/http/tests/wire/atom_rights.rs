@@ -1,0 +1,230 @@
+//! Who may administer over Atom, by which token.
+
+use std::sync::Arc;
+
+use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
+use peeklock_core::contract::{Action, Authorizer, Right, Rights};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::atom::{VERSION, entry, refusal, text, texts};
+use super::client::Answer;
+use super::security::{guarded, matrix};
+use super::server::{Plan, Server};
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+/// Every operation with what it is an action of; the body has to be read by none that is refused.
+const OPERATIONS: [(&str, Action); 17] = [
+    ("PUT /o?", Action::Create),
+    ("PUT /o?\nIf-Match: *", Action::Update),
+    ("GET /o?", Action::Describe),
+    ("DELETE /o?", Action::Delete),
+    ("GET /$Resources/queues?", Action::List),
+    ("GET /$Resources/topics?", Action::List),
+    ("GET /$namespaceinfo?", Action::Describe),
+    ("PUT /t/subscriptions/s?", Action::Create),
+    ("PUT /t/subscriptions/s?\nIf-Match: *", Action::Update),
+    ("GET /t/subscriptions/s?", Action::Describe),
+    ("DELETE /t/subscriptions/s?", Action::Delete),
+    ("GET /t/subscriptions?", Action::List),
+    ("GET /t/subscriptions/s/rules?", Action::ReadRules),
+    ("GET /t/subscriptions/s/rules/r?", Action::ReadRules),
+    ("PUT /t/subscriptions/s/rules/r?", Action::ChangeRules),
+    ("PUT /t/subscriptions/s/rules/r?\nIf-Match: *", Action::ChangeRules),
+    ("DELETE /t/subscriptions/s/rules/r?", Action::ChangeRules),
+];
+
+/// ADM-11, SEC-05, SEC-08, CNT-12: every operation is allowed by exactly the rights of the one table, and refused alike whether there is
+/// such an entity.
+#[tokio::test]
+async fn every_operation_takes_the_rights_of_the_table() {
+    let (server, _) = guarded().await;
+    for (operation, action) in OPERATIONS {
+        for (rights, is_allowed) in matrix(action) {
+            let head = format!("{operation}\nAuthorization: {rights},secret-part");
+            let answer = server.ask(&head.replacen('?', &format!("?{VERSION}"), 1), "").await;
+            assert_eq!(answer.status != 401, is_allowed, "{head}: {}", answer.text());
+            if !is_allowed {
+                assert_eq!(refusal(&answer), (401, "40100".to_owned()));
+                assert!(!answer.text().contains("secret-part"));
+            }
+        }
+    }
+    server.stop().await;
+}
+
+async fn signed() -> Server {
+    let policies = Policies::new();
+    let mut plan = Plan::new();
+    let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
+    plan.authorizer = Arc::new(authorizer) as Arc<dyn Authorizer>;
+    plan.policies = Some(policies);
+    let server = plan.start().await;
+    server.broker.create_queue("o", QueueUpdate::default()).await.unwrap();
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
+    for owner in ["", "o", "q"] {
+        let properties = PolicyUpdate {
+            rights: Some(Rights::ALL),
+            primary_key: KeyText::parse(KEY).ok(),
+            ..PolicyUpdate::default()
+        };
+        let name = format!("all{owner}");
+        server.broker.create_policy(owner, &name, properties).await.unwrap();
+    }
+    server
+}
+
+/// Asks while time passes, for what is refused waits (SEC-26).
+async fn ask(server: &Server, head: &str, body: &str) -> Answer {
+    let passing = async {
+        loop {
+            server.clock.advance(TimeSpan::from_ms(100));
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = server.ask(head, body) => answer,
+        () = passing => unreachable!("time does not end"),
+    }
+}
+
+fn token(name: &str, audience: &str) -> String {
+    sign(name, KEY, audience, Timestamp::NEVER)
+}
+
+/// ADM-10, SEC-13: a token is for the namespace once for all, or for the address of each request, and then for that alone.
+#[tokio::test]
+async fn a_token_may_be_for_the_address_of_its_request() {
+    let server = signed().await;
+    for path in [
+        "o",
+        "$Resources/queues",
+        "$Resources/topics",
+        "$namespaceinfo",
+        "t/Subscriptions",
+        "t/Subscriptions/s",
+        "t/Subscriptions/s/Rules",
+        "t/Subscriptions/s/Rules/$Default",
+    ] {
+        let own = format!("http://{}/{path}?{VERSION}", server.address).to_lowercase();
+        let elsewhere = format!("http://{}/elsewhere", server.address);
+        for (audience, expected) in
+            [(own.as_str(), 200), ("https://bus.example:443", 200), (elsewhere.as_str(), 401)]
+        {
+            let head = format!("GET /{path}?{VERSION}\nAuthorization: {}", token("all", audience));
+            let answer = ask(&server, &head, "").await;
+            assert_eq!(answer.status, expected, "{path} {audience}: {}", answer.text());
+        }
+    }
+    // That of a list is for no entity in it, that of a rule for nothing else of its subscription.
+    for (audience, path) in [
+        ("sb://x/$resources/queues", "o"),
+        ("sb://x/$resources/queues", "$namespaceinfo"),
+        ("sb://x/t/subscriptions/s/rules/r", "t/subscriptions/s"),
+        ("sb://x/t/subscriptions/s/rules/r", "t/subscriptions/s/rules"),
+        ("sb://x/t/subscriptions", "t"),
+    ] {
+        let head = format!("GET /{path}?{VERSION}\nAuthorization: {}", token("all", audience));
+        assert_eq!(ask(&server, &head, "").await.status, 401, "{audience} {path}");
+    }
+    server.stop().await;
+}
+
+/// ADM-12, HTP-18, FWD-05, SEC-07: a destination takes the right on it, by a token of its own or by the main one.
+#[tokio::test]
+async fn a_destination_takes_a_token() {
+    let server = signed().await;
+    let main = token("allo", "sb://x/o");
+    for (header, element) in [
+        ("ServiceBusSupplementaryAuthorization", "ForwardTo"),
+        ("ServiceBusDlqSupplementaryAuthorization", "ForwardDeadLetteredMessagesTo"),
+    ] {
+        let body = entry("QueueDescription", &format!("<{element}>q</{element}>"));
+        let clear = entry("QueueDescription", "");
+        let put = async |more: &str, main: &str, body: &str| {
+            let head = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {main}{more}");
+            ask(&server, &head, body).await.status
+        };
+        assert_eq!(put("", &main, &body).await, 401, "the main token is for its own queue");
+        let wrong = format!("\n{header}: {}", token("allo", "sb://x/o"));
+        assert_eq!(put(&wrong, &main, &body).await, 401);
+        let other = header.replace("ServiceBus", "ServiceBusOther");
+        assert_eq!(
+            put(&format!("\n{other}: {}", token("allq", "sb://x/q")), &main, &body).await,
+            401
+        );
+        for audience in ["q", "sb://x/q", "https://x:5300/Q", "localhost:5300"] {
+            let right = format!("\n{header}: {}", token("allq", audience));
+            assert_eq!(put(&right, &main, &body).await, 200, "{audience}");
+            assert_eq!(put("", &main, &clear).await, 200);
+        }
+        assert_eq!(
+            put(&wrong, &token("all", "sb://x"), &body).await,
+            200,
+            "the main token suffices"
+        );
+        assert_eq!(put("", &main, &clear).await, 200);
+    }
+    // Nothing is told of a destination without the right.
+    let body = entry("QueueDescription", "<ForwardTo>absent</ForwardTo>");
+    let head = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {main}");
+    assert_eq!(ask(&server, &head, &body).await.status, 401);
+    let head = head.replace(&main, &token("all", "sb://x"));
+    assert_eq!(ask(&server, &head, &body).await.status, 400);
+    server.stop().await;
+}
+
+/// ADM-39, SEC-01, SEC-03: the policies of an entity are its authorization rules: created, told with their keys, changed and removed.
+#[tokio::test]
+async fn authorization_rules_are_policies() {
+    let server = signed().await;
+    let main = token("all", "sb://x");
+    let put = async |rules: &str, more: &str| {
+        let head = format!("PUT /p?{VERSION}\nAuthorization: {main}{more}");
+        ask(&server, &head, &entry("QueueDescription", rules)).await
+    };
+    let rule = |name: &str, rights: &[Right], key: &str| {
+        let rights: String =
+            rights.iter().map(|it| format!("<AccessRights>{}</AccessRights>", it.name())).collect();
+        format!(
+            "<AuthorizationRule i:type=\"SharedAccessAuthorizationRule\"><ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>\
+            <Rights>{rights}</Rights><KeyName>{name}</KeyName><PrimaryKey>{key}</PrimaryKey></AuthorizationRule>"
+        )
+    };
+    let list = |rules: &str| format!("<AuthorizationRules>{rules}</AuthorizationRules>");
+    for (rules, said) in [
+        (rule("m", &[Right::Manage], KEY), "Manage"),
+        (rule("m", &[], KEY), "at least one"),
+        (rule("", &[Right::Send], KEY), "KeyName"),
+        (rule("m", &[Right::Send], "secret-part"), "44 characters"),
+    ] {
+        let refused = put(&list(&rules), "").await;
+        assert_eq!(refused.status, 400);
+        assert!(
+            refused.text().contains(said) && !refused.text().contains("secret-part"),
+            "{}",
+            refused.text()
+        );
+    }
+    let created =
+        put(&list(&(rule("sender", &[Right::Send], KEY) + &rule("admin", &Right::ALL, ""))), "")
+            .await;
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert_eq!(texts(&created, "KeyName"), ["admin", "sender"]);
+    assert_eq!(texts(&created, "AccessRights").len(), 4);
+    assert!(texts(&created, "PrimaryKey").contains(&KEY.to_owned()));
+    let sent = format!("POST /p/messages\nAuthorization: {}", token("sender", "sb://x/p"));
+    assert_eq!(ask(&server, &sent, "a").await.status, 201);
+    // Not said, they stay; said, they are replaced.
+    assert_eq!(texts(&put("", "\nIf-Match: *").await, "KeyName").len(), 2);
+    let replaced = put(&list(&rule("sender", &[Right::Listen], KEY)), "\nIf-Match: *").await;
+    assert_eq!(text(&replaced, "AccessRights"), "Listen");
+    assert_eq!(ask(&server, &sent, "a").await.status, 401);
+    assert_eq!(texts(&put(&list(""), "\nIf-Match: *").await, "KeyName"), Vec::<String>::new());
+    server.stop().await;
+}

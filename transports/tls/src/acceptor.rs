@@ -1,0 +1,148 @@
+//! The handshake: bounded in time and number, and answered in a way that people understand where it is none.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificate;
+use crate::source::Tls;
+use crate::stream::Stream;
+
+/// The first byte of a handshake (RFC 8446 5.1).
+const HANDSHAKE: u8 = 22;
+/// Of what is no handshake so much is read, so that its sender sees the answer.
+const UNREAD_BYTES_MAX: usize = 16 << 10;
+/// What speaks HTTP where TLS is spoken is told so.
+const USE_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                       Content-Length: 66\r\nConnection: close\r\n\r\n\
+                       this listener speaks TLS: use https:// or wss:// and not http, ws\n";
+
+/// What a listener speaks inside TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// HTTP or WebSocket: ALPN offers `http/1.1`.
+    Http,
+    /// Anything else: nothing is agreed on by ALPN.
+    Other,
+}
+
+/// Makes streams of sockets for one listener. Clones share what is in use.
+#[derive(Clone, Debug)]
+pub struct Acceptor {
+    tls: Arc<Tls>,
+    protocol: Protocol,
+}
+
+/// Why a socket was closed before anything was said on it.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// What it began with is no TLS.
+    #[error("the client speaks no TLS")]
+    NotTls,
+    /// It took too long (TLS-03).
+    #[error("the handshake took longer than `tls.handshake_timeout`")]
+    Late,
+    /// Others needed its place (TLS-03).
+    #[error("the handshake was the oldest of `tls.handshake_count_max`, and others waited")]
+    MadeRoom,
+    /// The two sides found nothing in common, or the client's certificate is not good (TLS-01, TLS-04).
+    #[error("the handshake failed: {0}")]
+    Failed(#[source] io::Error),
+}
+
+impl Refused {
+    /// The causes by which they are counted.
+    #[must_use]
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::NotTls => "not_tls",
+            Self::Late => "late",
+            Self::MadeRoom => "made_room",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl Acceptor {
+    pub(crate) const fn new(tls: Arc<Tls>, protocol: Protocol) -> Self {
+        Self { tls, protocol }
+    }
+
+    /// A stream over a socket: the socket itself where no acceptor is configured, and else TLS on it. What comes to
+    /// nothing is counted and logged here, and closed.
+    ///
+    /// # Errors
+    /// With why it comes to nothing. Never waits longer than `tls.handshake_timeout`.
+    pub async fn accept_on(
+        configured: Option<&Self>,
+        socket: TcpStream,
+    ) -> Result<Stream, Refused> {
+        let Some(acceptor) = configured else { return Ok(Stream::plain(socket)) };
+        let peer = socket.peer_addr().ok();
+        let accepted = acceptor.accept(socket).await;
+        if let Err(refused) = &accepted {
+            peeklock_core::telemetry::count_refused_handshake(refused.cause());
+            tracing::debug!(?peer, %refused, "no connection");
+        }
+        accepted
+    }
+
+    async fn accept(&self, socket: TcpStream) -> Result<Stream, Refused> {
+        let place = self.tls.handshakes.enter();
+        let time = self.tls.config.handshake_timeout;
+        tokio::select! {
+            biased;
+            () = place.needed() => Err(Refused::MadeRoom),
+            agreed = tokio::time::timeout(time, self.agree(socket)) => {
+                agreed.unwrap_or(Err(Refused::Late))
+            }
+        }
+    }
+
+    async fn agree(&self, mut socket: TcpStream) -> Result<Stream, Refused> {
+        let mut first = [0];
+        let count = socket.peek(&mut first).await.map_err(Refused::Failed)?;
+        if count == 0 {
+            return Err(Refused::Failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if first != [HANDSHAKE] {
+            if self.protocol == Protocol::Http {
+                // Whoever does not read the answer has gone.
+                tell(&mut socket).await.ok();
+            }
+            return Err(Refused::NotTls);
+        }
+        let acceptor = TlsAcceptor::from(self.tls.server_config(self.protocol));
+        let stream = acceptor.accept(socket).await.map_err(Refused::Failed)?;
+        let (_, connection) = stream.get_ref();
+        let shown = connection.peer_certificates().and_then(<[_]>::first);
+        let identity = shown
+            .map(certificate::identity)
+            .transpose()
+            .map_err(|error| Refused::Failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        Ok(Stream::secure(stream, identity))
+    }
+}
+
+/// Tells a client of HTTP what is spoken here. What it has sent is read, or the answer could be lost with it.
+async fn tell(socket: &mut TcpStream) -> io::Result<()> {
+    let mut unread = vec![0; UNREAD_BYTES_MAX];
+    socket.readable().await?;
+    socket.try_read(&mut unread)?;
+    socket.write_all(USE_TLS.as_bytes()).await?;
+    socket.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::USE_TLS;
+
+    #[test]
+    fn the_answer_has_its_length() {
+        let (head, body) = USE_TLS.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
+    }
+}

@@ -1,0 +1,205 @@
+//! The side of a client: whom it trusts, and what it says when it does not.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{
+    AlertDescription, CertificateError, ClientConfig, Error, InvalidMessage, RootCertStore, crypto,
+};
+
+use crate::files::{File, FileError, certificates_in, key_in, read};
+
+/// Whom a client trusts, and who it is. Clones share what was read of the system.
+#[derive(Clone, Default)]
+pub struct ClientTls {
+    authorities: Arc<[CertificateDer<'static>]>,
+    identity: Option<Arc<Identity>>,
+    config: Arc<OnceLock<Result<Arc<ClientConfig>, Error>>>,
+}
+
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// Why there is no TLS with the other side. The text names the way out where there is a usual one.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The certificate of the other side was signed by nobody who is trusted here.
+    #[error(
+        "the certificate of {0} was signed by an authority that is not trusted here; name the authority's \
+         certificate with --ca or PEEKLOCK_CA (in a program with `ClientOptions::tls`), or let this machine trust \
+         it (`peeklock tls trust` tells how)"
+    )]
+    UnknownAuthority(Box<str>),
+    /// The certificate of the other side is not for the name by which it was reached.
+    #[error("{detail}; reach the broker by a name of its certificate, or give that one this name")]
+    WrongName {
+        /// What the certificate is for.
+        detail: Box<str>,
+    },
+    /// The certificate of the other side is not good for another reason.
+    #[error("the certificate of {host} is not good: {detail}")]
+    BadCertificate {
+        /// The other side.
+        host: Box<str>,
+        /// What is wrong.
+        detail: Box<str>,
+    },
+    /// The other side speaks something else.
+    #[error("{0} does not speak TLS there; use ws:// and not wss://, or another port")]
+    NotTls(Box<str>),
+    /// The other side wants a certificate of the client, and has got none that is good there.
+    #[error("{0} lets in who shows a certificate that it trusts, and none was shown")]
+    CertificateWanted(Box<str>),
+    /// The other side has ended the connection instead of an answer.
+    #[error(
+        "{0} closed the connection before TLS was agreed on; it may speak none there: try ws:// and not wss://"
+    )]
+    Closed(Box<str>),
+    /// The host is neither a name nor an address.
+    #[error("`{0}` is neither the name of a host nor an address")]
+    NotAHost(Box<str>),
+    /// TLS failed in another way, or the connection did.
+    #[error("no TLS with {host}: {source}")]
+    Failed {
+        /// The other side.
+        host: Box<str>,
+        /// What happened.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ClientTls {
+    /// Trusts the authorities of the system, which are read when they are first needed.
+    #[must_use]
+    pub fn of_system() -> Self {
+        Self::default()
+    }
+
+    /// The same, and these authorities too.
+    #[must_use]
+    pub fn trusting(self, authorities: impl IntoIterator<Item = CertificateDer<'static>>) -> Self {
+        let authorities = self.authorities.iter().cloned().chain(authorities).collect();
+        Self { authorities, identity: self.identity, config: Arc::default() }
+    }
+
+    /// The same with a certificate to show to who asks for one, and its key, from files in PEM form.
+    ///
+    /// # Errors
+    /// When they cannot be read. Whether they fit each other is found out by the first connection.
+    pub fn with_identity(
+        self,
+        certificate: &std::path::Path,
+        key: &std::path::Path,
+    ) -> Result<Self, FileError> {
+        let chain = read(certificate, File::Certificate)?;
+        let chain = certificates_in(&chain, certificate, File::Certificate)?;
+        let key = key_in(&read(key, File::Key)?, key)?;
+        let identity = Some(Arc::new(Identity { chain, key }));
+        Ok(Self { authorities: self.authorities, identity, config: Arc::default() })
+    }
+
+    /// TLS over a socket to this host: a name, or an address, of IPv6 with or without brackets. The certificate of the
+    /// other side is always verified, and its name too (TLS-06).
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn connect(
+        &self,
+        host: &str,
+        socket: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, ConnectError> {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let name = ServerName::try_from(bare.to_owned())
+            .map_err(|_| ConnectError::NotAHost(host.into()))?;
+        let config = self.config.get_or_init(|| {
+            client_config(&self.authorities, self.identity.as_deref().map(Identity::parts))
+                .map(Arc::new)
+        });
+        let failed = |error| explain(host, error);
+        let config = config.clone().map_err(|error| failed(io::Error::other(error)))?;
+        TlsConnector::from(config).connect(name, socket).await.map_err(failed)
+    }
+
+    /// What went wrong on a stream that [`Self::connect`] has made: TLS 1.3 tells a client only after the handshake that
+    /// its certificate is not good.
+    #[must_use]
+    pub fn explain(host: &str, error: io::Error) -> ConnectError {
+        explain(host, error)
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls")
+            .field("authorities", &self.authorities.len())
+            .field("has_identity", &self.identity.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    fn parts(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (self.chain.clone(), self.key.clone_key())
+    }
+}
+
+/// How a client of HTTP or WebSocket speaks TLS: it trusts the authorities of the system, and these.
+///
+/// # Errors
+/// When an authority, or the certificate and key to show, cannot be used.
+pub fn client_config(
+    authorities: &[CertificateDer<'static>],
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+) -> Result<ClientConfig, Error> {
+    let system = rustls_native_certs::load_native_certs();
+    for error in system.errors {
+        tracing::warn!(%error, "certificates of the system cannot be read");
+    }
+    let mut roots = RootCertStore::empty();
+    // Some that systems have are not fit for use, which harms nobody.
+    roots.add_parsable_certificates(system.certs);
+    for certificate in authorities {
+        roots.add(certificate.clone())?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn explain(host: &str, source: io::Error) -> ConnectError {
+    let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match tls {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            ConnectError::UnknownAuthority(host.into())
+        }
+        Some(Error::InvalidCertificate(
+            error @ (CertificateError::NotValidForName
+            | CertificateError::NotValidForNameContext { .. }),
+        )) => ConnectError::WrongName { detail: error.to_string().into() },
+        Some(Error::InvalidCertificate(error)) => {
+            ConnectError::BadCertificate { host: host.into(), detail: error.to_string().into() }
+        }
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            ConnectError::NotTls(host.into())
+        }
+        Some(Error::AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::UnknownCA,
+        )) => ConnectError::CertificateWanted(host.into()),
+        None if source.kind() == io::ErrorKind::UnexpectedEof => ConnectError::Closed(host.into()),
+        _ => ConnectError::Failed { host: host.into(), source },
+    }
+}

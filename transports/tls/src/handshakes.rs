@@ -1,0 +1,92 @@
+//! Handshakes that are under way, of which there is a bound: beyond it the oldest makes room. Who is who they say is
+//! done in a few round trips; who keeps half a handshake open is the oldest soon.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// All of them, by age.
+pub(crate) struct Handshakes {
+    count_max: usize,
+    under_way: Mutex<UnderWay>,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    next: u64,
+    by_age: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// The place of one, until this is dropped.
+pub(crate) struct Place {
+    all: Arc<Handshakes>,
+    key: u64,
+    told: Arc<Notify>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(count_max: usize) -> Arc<Self> {
+        Arc::new(Self { count_max: count_max.max(1), under_way: Mutex::default() })
+    }
+
+    /// A place for one that begins.
+    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+        let told = Arc::new(Notify::new());
+        let mut under_way = self.lock();
+        while under_way.by_age.len() >= self.count_max {
+            let Some((_, oldest)) = under_way.by_age.pop_first() else { break };
+            oldest.notify_one();
+        }
+        let key = under_way.next;
+        under_way.next += 1;
+        under_way.by_age.insert(key, Arc::clone(&told));
+        drop(under_way);
+        Place { all: Arc::clone(self), key, told }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, UnderWay> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Waits until somebody else needs it.
+    pub(crate) async fn needed(&self) {
+        self.told.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.all.lock().by_age.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn is_needed(place: &Place) -> bool {
+        pin!(place.needed()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// TLS-03: beyond the bound the oldest handshake makes room, and none that is younger.
+    #[test]
+    fn the_oldest_makes_room() {
+        let handshakes = Handshakes::new(2);
+        let (first, second) = (handshakes.enter(), handshakes.enter());
+        assert!(!is_needed(&first) && !is_needed(&second));
+        let third = handshakes.enter();
+        assert!(is_needed(&first) && !is_needed(&second) && !is_needed(&third));
+        drop(second);
+        let fourth = handshakes.enter();
+        assert!(!is_needed(&third) && !is_needed(&fourth), "one had ended");
+        drop((first, third, fourth));
+        assert!(handshakes.lock().by_age.is_empty());
+    }
+}

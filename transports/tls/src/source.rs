@@ -1,0 +1,273 @@
+//! The pair in use, and how it is replaced while connections go on.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use peeklock_core::time::Timestamp;
+use ring::digest::{Context, SHA256};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto};
+
+use crate::acceptor::{Acceptor, Protocol};
+use crate::certificate::Certificate;
+use crate::config::{ClientCertificates, TlsConfig};
+use crate::files::{File, FileError, certificates_in, key_in, read};
+use crate::handshakes::Handshakes;
+
+/// How long before its end a certificate is spoken of.
+const SOON_DAYS: i64 = 14;
+
+/// The certificate of a broker with its key, read from files, for all its listeners.
+pub struct Tls {
+    pub(crate) config: TlsConfig,
+    pub(crate) handshakes: Arc<Handshakes>,
+    in_use: RwLock<Arc<InUse>>,
+    /// What was read last, good or not: what has not changed is not judged again.
+    seen: Mutex<Contents>,
+}
+
+/// What looking at the files has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reloaded {
+    /// They have not changed since they were looked at last.
+    Unchanged,
+    /// What they have now is in use, for connections from now on.
+    Changed,
+}
+
+struct InUse {
+    http: Arc<ServerConfig>,
+    other: Arc<ServerConfig>,
+    certificate: Certificate,
+    contents: [u8; 32],
+}
+
+/// The bytes of the files, by their digest.
+type Contents = Option<[u8; 32]>;
+
+/// The files as they are now.
+struct Read {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    authorities: Option<Vec<u8>>,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When one cannot be read, or they do not fit each other. A certificate that has expired is told in the log, and
+    /// used.
+    pub fn open(config: TlsConfig) -> Result<Arc<Self>, FileError> {
+        let read = Read::of(&config)?;
+        let in_use = InUse::new(&config, &read)?;
+        in_use.tell_end();
+        tell_readable_key(&config.key_file);
+        Ok(Arc::new(Self {
+            handshakes: Handshakes::new(config.handshake_count_max),
+            in_use: RwLock::new(Arc::new(in_use)),
+            seen: Mutex::new(Some(read.contents())),
+            config,
+        }))
+    }
+
+    /// Reads the files again, and uses what they have if it has changed and can be used (TLS-02). Connections that are
+    /// open go on with what they have begun with.
+    ///
+    /// # Errors
+    /// When what has changed cannot be used: what is in use stays. Told once for each change.
+    pub fn reload(&self) -> Result<Reloaded, FileError> {
+        let mut seen = self.seen();
+        let read = match Read::of(&self.config) {
+            Ok(read) => read,
+            // A file that is being replaced may be away for a moment: it is told when it stays away.
+            Err(error) => {
+                return if seen.take().is_some() { Err(error) } else { Ok(Reloaded::Unchanged) };
+            }
+        };
+        let contents = read.contents();
+        if *seen == Some(contents) {
+            return Ok(Reloaded::Unchanged);
+        }
+        *seen = Some(contents);
+        // A file that was away, and is there again as it was.
+        if self.in_use().contents == contents {
+            return Ok(Reloaded::Unchanged);
+        }
+        let newer = InUse::new(&self.config, &read)?;
+        if newer.certificate.not_after <= now() {
+            let detail =
+                format!("has a certificate that has expired, at {}", newer.certificate.not_after);
+            return Err(FileError::unusable(
+                &self.config.certificate_file,
+                File::Certificate,
+                detail,
+            ));
+        }
+        newer.tell_end();
+        *self.in_use.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(newer);
+        Ok(Reloaded::Changed)
+    }
+
+    /// The certificate in use.
+    #[must_use]
+    pub fn certificate(&self) -> Certificate {
+        self.in_use().certificate.clone()
+    }
+
+    /// What a listener makes streams with.
+    #[must_use]
+    pub fn acceptor(self: &Arc<Self>, protocol: Protocol) -> Acceptor {
+        Acceptor::new(Arc::clone(self), protocol)
+    }
+
+    pub(crate) fn server_config(&self, protocol: Protocol) -> Arc<ServerConfig> {
+        let in_use = self.in_use();
+        Arc::clone(match protocol {
+            Protocol::Http => &in_use.http,
+            Protocol::Other => &in_use.other,
+        })
+    }
+
+    fn in_use(&self) -> Arc<InUse> {
+        Arc::clone(&self.in_use.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Contents> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Read {
+    fn of(config: &TlsConfig) -> Result<Self, FileError> {
+        let authorities = match &config.client_certificates {
+            ClientCertificates::Ignored => None,
+            ClientCertificates::Optional(path) | ClientCertificates::Required(path) => {
+                Some(read(path, File::Authorities)?)
+            }
+        };
+        Ok(Self {
+            certificate: read(&config.certificate_file, File::Certificate)?,
+            key: read(&config.key_file, File::Key)?,
+            authorities,
+        })
+    }
+
+    fn contents(&self) -> [u8; 32] {
+        let mut context = Context::new(&SHA256);
+        let authorities = self.authorities.as_deref().unwrap_or_default();
+        for bytes in [&self.certificate[..], &self.key, authorities] {
+            context.update(&(bytes.len() as u64).to_be_bytes());
+            context.update(bytes);
+        }
+        let mut contents = [0; 32];
+        contents.copy_from_slice(context.finish().as_ref());
+        contents
+    }
+}
+
+impl InUse {
+    fn new(config: &TlsConfig, read: &Read) -> Result<Self, FileError> {
+        let path = &config.certificate_file;
+        let unusable = |detail: String| FileError::unusable(path, File::Certificate, detail);
+        let chain = certificates_in(&read.certificate, path, File::Certificate)?;
+        let key = key_in(&read.key, &config.key_file)?;
+        let certificate = match chain.first() {
+            Some(first) => {
+                Certificate::of_der(first).map_err(|error| unusable(format!("has a {error}")))?
+            }
+            None => return Err(unusable("has no certificate".to_owned())),
+        };
+        let builder =
+            ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .map_err(|error| unusable(format!("cannot be used: {error}")))?;
+        let builder = match &config.client_certificates {
+            ClientCertificates::Ignored => builder.with_no_client_auth(),
+            ClientCertificates::Optional(path) | ClientCertificates::Required(path) => {
+                let is_required =
+                    matches!(config.client_certificates, ClientCertificates::Required(_));
+                let roots = authorities(read.authorities.as_deref().unwrap_or_default(), path)?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(roots),
+                    Arc::new(crypto::ring::default_provider()),
+                );
+                let verifier =
+                    if is_required { verifier } else { verifier.allow_unauthenticated() };
+                let verifier = verifier.build().map_err(|error| {
+                    FileError::unusable(path, File::Authorities, format!("cannot be used: {error}"))
+                })?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let other = builder.with_single_cert(chain, key).map_err(|error| {
+            unusable(format!("and `{}` are no pair: {error}", config.key_file.display()))
+        })?;
+        let mut http = other.clone();
+        http.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            http: Arc::new(http),
+            other: Arc::new(other),
+            certificate,
+            contents: read.contents(),
+        })
+    }
+
+    /// Says when it will be, or was, too late.
+    fn tell_end(&self) {
+        let Certificate { subject, not_after, not_before, .. } = &self.certificate;
+        let now = now();
+        let soon = now.plus(peeklock_core::time::TimeSpan::from_days(SOON_DAYS));
+        if *not_after <= now {
+            tracing::error!(subject, %not_after, "the certificate has expired: clients refuse it");
+        } else if *not_before > now {
+            tracing::error!(subject, %not_before, "the certificate is not good yet: clients refuse it");
+        } else if *not_after <= soon {
+            tracing::warn!(subject, %not_after, "the certificate expires soon");
+        } else {
+            tracing::info!(subject, %not_after, "certificate in use");
+        }
+    }
+}
+
+fn authorities(text: &[u8], path: &Path) -> Result<RootCertStore, FileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates_in(text, path, File::Authorities)? {
+        roots.add(certificate).map_err(|error| {
+            FileError::unusable(
+                path,
+                File::Authorities,
+                format!("has no authority that can be used: {error}"),
+            )
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Who has the key can stand in for the broker.
+#[cfg(unix)]
+fn tell_readable_key(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
+    if mode & 0o007 != 0 {
+        let path = path.display();
+        tracing::warn!(%path, "everybody on this machine can read the private key: chmod o= {path}");
+    }
+}
+
+#[cfg(not(unix))]
+const fn tell_readable_key(_: &Path) {}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX / 100_000))
+}

@@ -1,0 +1,120 @@
+//! The development authority.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use peeklock_tls::authority::{Authority, AuthorityError, Made};
+use rcgen::{CertificateParams, Issuer, KeyPair};
+
+use super::pair::{Server, config, directory, run, shown, talk, trusting_file};
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// TLS-05: it is made on first use, for the names of this machine and those given; its keys are its owner's.
+#[test]
+fn an_authority_is_made_on_first_use() {
+    run(async {
+        let authority = Authority::at(directory("development").join("data/tls"));
+        assert!(authority.kept().unwrap().is_none());
+        let made = authority.prepare(&names(&["Bus.Test", "10.0.0.7", "[fd00::7]"])).unwrap();
+        assert_eq!(made, Made::Authority);
+        assert_eq!(authority.prepare(&names(&["bus.test"])).unwrap(), Made::Nothing);
+        assert_eq!(mode(authority.directory()), 0o700);
+        for (file, expected) in [
+            ("authority.pem", 0o644),
+            ("authority.key", 0o600),
+            ("server.pem", 0o644),
+            ("server.key", 0o600),
+        ] {
+            assert_eq!(mode(&authority.directory().join(file)), expected, "{file}");
+        }
+        assert_eq!(std::fs::read_dir(authority.directory()).unwrap().count(), 4);
+        let kept = authority.kept().unwrap().unwrap();
+        assert_eq!(kept.certificate.issuer, kept.authority.subject);
+        assert_eq!(kept.certificate.dns_names, ["localhost", "bus.test"]);
+        let server = Server::start(authority.config()).await;
+        let client = trusting_file(&authority.authority_file());
+        for host in ["localhost", "127.0.0.1", "::1", "[::1]", "bus.test", "10.0.0.7", "fd00::7"] {
+            let mut stream = client.connect(host, server.socket().await).await.unwrap();
+            talk(&mut stream).await.unwrap();
+        }
+        assert!(client.connect("other.test", server.socket().await).await.is_err());
+    });
+}
+
+/// TLS-05: who has the authority's key can make certificates for its own names, and for no others.
+#[test]
+fn an_authority_vouches_for_its_own_names_alone() {
+    run(async {
+        let authority = Authority::at(directory("constrained"));
+        authority.prepare(&names(&["bus.test"])).unwrap();
+        let text = |file: &str| std::fs::read_to_string(authority.directory().join(file)).unwrap();
+        let key = KeyPair::from_pem(&text("authority.key")).unwrap();
+        let issuer = Issuer::from_ca_cert_pem(&text("authority.pem"), key).unwrap();
+        let client = trusting_file(&authority.authority_file());
+        for (name, is_trusted) in [
+            ("bus.test", true),
+            ("bank.test", false),
+            ("bus.test.evil", false),
+            ("10.0.0.7", false),
+        ] {
+            let directory = directory("constrained-files");
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            let certificate = params.signed_by(&key, &issuer).unwrap();
+            std::fs::write(directory.join("server.pem"), certificate.pem()).unwrap();
+            std::fs::write(directory.join("server.key"), key.serialize_pem()).unwrap();
+            let server = Server::start(config(&directory)).await;
+            let connected = client.connect(name, server.socket().await).await;
+            assert_eq!(connected.is_ok(), is_trusted, "{name}");
+        }
+    });
+}
+
+/// TLS-05: another name wants another authority, and says so; what is lost of the certificate is made by the same one.
+#[test]
+fn what_is_missing_is_made_by_the_same_authority() {
+    run(async {
+        let authority = Authority::at(directory("renewed"));
+        authority.prepare(&[]).unwrap();
+        let before = authority.kept().unwrap().unwrap();
+        let error = authority.prepare(&names(&["bus.test"])).unwrap_err();
+        assert!(matches!(&error, AuthorityError::OtherNames { name, .. } if name == "bus.test"));
+        assert!(error.to_string().contains("--force"), "{error}");
+        for wrong in ["", "a b", "-a", "a..b", "*.test", "http://a"] {
+            let error = authority.prepare(&names(&[wrong])).unwrap_err();
+            assert!(matches!(error, AuthorityError::NotAName(_)), "{wrong}");
+        }
+        let many = vec!["a.test".to_owned(); 65];
+        assert!(matches!(authority.prepare(&many), Err(AuthorityError::TooMany(65))));
+
+        for file in ["server.pem", "server.key"] {
+            std::fs::remove_file(authority.directory().join(file)).unwrap();
+            assert_eq!(authority.prepare(&[]).unwrap(), Made::Certificate);
+        }
+        let after = authority.kept().unwrap().unwrap();
+        assert_eq!(after.authority, before.authority);
+        assert_ne!(after.certificate, before.certificate);
+        let server = Server::start(authority.config()).await;
+        let client = trusting_file(&authority.authority_file());
+        let mut stream = server.connect(&client).await.unwrap();
+        talk(&mut stream).await.unwrap();
+
+        authority.replace(&names(&["bus.test"])).unwrap();
+        assert_ne!(authority.kept().unwrap().unwrap().authority, before.authority);
+        server.tls.reload().unwrap();
+        assert!(server.connect(&client).await.is_err(), "the other one is not trusted yet");
+        let client = trusting_file(&authority.authority_file());
+        shown(&server.connect(&client).await.unwrap());
+
+        std::fs::write(authority.authority_file(), "nonsense").unwrap();
+        let error = authority.prepare(&[]).unwrap_err().to_string();
+        assert!(error.contains("authority.pem") && error.contains("--force"), "{error}");
+    });
+}

@@ -1,0 +1,135 @@
+//! Certificates of clients.
+
+use std::path::Path;
+
+use peeklock_tls::{ClientCertificates, ClientTls, Refused, TlsConfig};
+use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue};
+
+use super::pair::{
+    Issuer, Server, authority, config, directory, issued, run, talk, trusting, write_pair,
+};
+
+/// A client with a certificate by an authority.
+fn client(
+    directory: &Path,
+    server: &Issuer,
+    issuer: &Issuer,
+    change: impl FnOnce(&mut CertificateParams),
+) -> ClientTls {
+    let (certificate, key) = issued(issuer, |params| {
+        params.subject_alt_names.clear();
+        change(params);
+    });
+    let files = ["client.pem", "client.key"].map(|file| directory.join(file));
+    std::fs::write(&files[0], certificate).unwrap();
+    std::fs::write(&files[1], key).unwrap();
+    trusting(server).with_identity(&files[0], &files[1]).unwrap()
+}
+
+fn named(parts: &[(DnType, &str)]) -> impl Fn(&mut CertificateParams) {
+    let mut name = DistinguishedName::new();
+    for (kind, value) in parts {
+        name.push(kind.clone(), DnValue::Utf8String((*value).to_owned()));
+    }
+    move |params| params.distinguished_name = name.clone()
+}
+
+/// The settings of a listener that trusts an authority of clients.
+fn asking(directory: &Path, clients: &Issuer, is_required: bool) -> TlsConfig {
+    let file = directory.join("clients.pem");
+    std::fs::write(&file, clients.pem()).unwrap();
+    let mut config = config(directory);
+    config.client_certificates = if is_required {
+        ClientCertificates::Required(file)
+    } else {
+        ClientCertificates::Optional(file)
+    };
+    config
+}
+
+/// TLS-04: the subject of a verified certificate is in the principal, as RFC 4514 writes it, and the certificate too.
+#[test]
+fn a_certificate_says_who_its_client_is() {
+    run(async {
+        let directory = directory("identity");
+        let (ours, theirs) = (authority("ours"), authority("theirs"));
+        write_pair(&directory, &ours, |_| {});
+        let mut server = Server::start(asking(&directory, &theirs, false)).await;
+        let subjects = [
+            (vec![(DnType::CommonName, "shop")], "CN=shop"),
+            (
+                vec![
+                    (DnType::CountryName, "DE"),
+                    (DnType::OrganizationName, "Acme, Inc."),
+                    (DnType::CommonName, "#shop"),
+                ],
+                "CN=\\#shop,O=Acme\\, Inc.,C=DE",
+            ),
+            (vec![(DnType::CommonName, "a,CN=root")], "CN=a\\,CN=root"),
+            (vec![(DnType::CustomDnType(vec![1, 2, 3]), "a")], "1.2.3=#0C0161"),
+            (vec![], ""),
+        ];
+        for (parts, expected) in subjects {
+            let client = client(&directory, &ours, &theirs, named(&parts));
+            talk(&mut server.connect(&client).await.unwrap()).await.unwrap();
+            let identity = server.next().await.unwrap().unwrap();
+            assert_eq!(&*identity.subject, expected);
+            let shown = peeklock_tls::certificates(&directory.join("client.pem")).unwrap();
+            assert_eq!(&identity.certificate[..], &shown[0][..]);
+        }
+        // Who shows none is nobody in particular.
+        talk(&mut server.connect(&trusting(&ours)).await.unwrap()).await.unwrap();
+        assert!(server.next().await.unwrap().is_none());
+    });
+}
+
+/// TLS-04: a certificate by somebody else, or that has expired, is refused and not passed over.
+#[test]
+fn a_certificate_that_is_not_good_is_refused() {
+    run(async {
+        let directory = directory("strangers");
+        let (ours, theirs) = (authority("ours"), authority("theirs"));
+        write_pair(&directory, &ours, |_| {});
+        let mut server = Server::start(asking(&directory, &theirs, false)).await;
+        let stranger = client(&directory, &ours, &authority("strangers"), |_| {});
+        let expired = |params: &mut CertificateParams| {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        };
+        let late = client(&directory, &ours, &theirs, expired);
+        for client in [stranger, late] {
+            // TLS 1.3 tells a client after the handshake.
+            if let Ok(mut stream) = server.connect(&client).await {
+                assert!(talk(&mut stream).await.is_err());
+            }
+            assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+        }
+    });
+}
+
+/// TLS-04: where a certificate is required, who shows none is refused, and is told why.
+#[test]
+fn a_required_certificate_is_asked_for() {
+    run(async {
+        let directory = directory("required");
+        let (ours, theirs) = (authority("ours"), authority("theirs"));
+        write_pair(&directory, &ours, |_| {});
+        let mut server = Server::start(asking(&directory, &theirs, true)).await;
+        let mut stream = server.connect(&trusting(&ours)).await.unwrap();
+        let error = talk(&mut stream).await.unwrap_err();
+        let text = ClientTls::explain("localhost", error).to_string();
+        assert!(text.contains("shows a certificate"), "{text}");
+        assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+        let client = client(&directory, &ours, &theirs, named(&[(DnType::CommonName, "shop")]));
+        talk(&mut server.connect(&client).await.unwrap()).await.unwrap();
+        assert_eq!(&*server.next().await.unwrap().unwrap().subject, "CN=shop");
+
+        // Whom clients are trusted by can change as well (TLS-02).
+        let others = authority("others");
+        std::fs::write(directory.join("clients.pem"), others.pem()).unwrap();
+        server.tls.reload().unwrap();
+        if let Ok(mut stream) = server.connect(&client).await {
+            assert!(talk(&mut stream).await.is_err());
+        }
+        assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+    });
+}

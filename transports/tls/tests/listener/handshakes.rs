@@ -1,0 +1,91 @@
+//! Half handshakes.
+
+use std::time::Duration;
+
+use peeklock_tls::Refused;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::pair::{Server, authority, config, directory, run, talk, trusting, write_pair};
+
+/// The head of a handshake record, whose content does not come.
+const HALF: [u8; 6] = [22, 3, 1, 2, 0, 1];
+
+async fn is_closed(mut socket: TcpStream) -> bool {
+    let mut rest = Vec::new();
+    // It may be reset: what was sent is not read.
+    socket.read_to_end(&mut rest).await.is_err() || rest.is_empty()
+}
+
+/// TLS-03: half a handshake, and a connection that says nothing, end in time.
+#[test]
+fn half_a_handshake_ends_in_time() {
+    run(async {
+        let directory = directory("late");
+        write_pair(&directory, &authority("ours"), |_| {});
+        let mut config = config(&directory);
+        config.handshake_timeout = Duration::from_millis(50);
+        let mut server = Server::start(config).await;
+        for bytes in [&[][..], &HALF[..1], &HALF] {
+            let mut socket = server.socket().await;
+            socket.write_all(bytes).await.unwrap();
+            assert!(matches!(server.next().await, Err(Refused::Late)), "{bytes:?}");
+            assert!(is_closed(socket).await);
+        }
+    });
+}
+
+/// TLS-03: of more handshakes than there may be the oldest ends, and who comes with a whole one is served beside any number
+/// of halves.
+#[test]
+fn half_handshakes_keep_nobody_out() {
+    run(async {
+        let directory = directory("many");
+        let issuer = authority("ours");
+        write_pair(&directory, &issuer, |_| {});
+        let mut config = config(&directory);
+        config.handshake_timeout = Duration::from_secs(3_600);
+        config.handshake_count_max = 4;
+        let mut server = Server::start(config).await;
+        let mut halves = Vec::new();
+        for _ in 0..12 {
+            let mut socket = server.socket().await;
+            socket.write_all(&HALF).await.unwrap();
+            halves.push(socket);
+        }
+        for _ in 0..8 {
+            assert!(matches!(server.next().await, Err(Refused::MadeRoom)));
+        }
+        let mut stream = server.connect(&trusting(&issuer)).await.unwrap();
+        talk(&mut stream).await.unwrap();
+        assert!(matches!(server.next().await, Err(Refused::MadeRoom)), "it needed a place");
+        assert!(server.next().await.unwrap().is_none());
+        for half in halves.drain(..9) {
+            assert!(is_closed(half).await);
+        }
+        // The others have their time still.
+        for half in &halves {
+            let pending = half.try_read(&mut [0]).unwrap_err();
+            assert_eq!(pending.kind(), std::io::ErrorKind::WouldBlock);
+        }
+    });
+}
+
+/// TLS-03: what claims to be long, or is no hello, is refused without being waited for.
+#[test]
+fn nonsense_is_refused() {
+    run(async {
+        let directory = directory("nonsense");
+        write_pair(&directory, &authority("ours"), |_| {});
+        let mut server = Server::start(config(&directory)).await;
+        // A record longer than records are; a message of 16 MiB; a message of a kind that there is not.
+        let long = [22, 3, 1, 0xff, 0xff, 1];
+        let huge = [&[22, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff][..], &[0; 64]].concat();
+        let kind = [22, 3, 1, 0, 4, 99, 0, 0, 0];
+        for bytes in [&long[..], &huge, &kind] {
+            let mut socket = server.socket().await;
+            socket.write_all(bytes).await.unwrap();
+            assert!(matches!(server.next().await, Err(Refused::Failed(_))), "{bytes:?}");
+        }
+    });
+}

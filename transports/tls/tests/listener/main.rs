@@ -1,0 +1,15 @@
+//! Sockets, certificates, and both sides of TLS on them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod authority;
+mod client_certificates;
+mod handshakes;
+mod pair;
+mod reload;
+mod trust;

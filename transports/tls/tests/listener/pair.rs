@@ -1,0 +1,150 @@
+//! A listener that answers every byte with itself, its files, and clients.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::contract::TlsIdentity;
+use peeklock_tls::{
+    Acceptor, CertificateDer, ClientTls, ConnectError, Protocol, Refused, Tls, TlsConfig,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::client::TlsStream;
+
+/// A test that takes longer than this hangs.
+const TEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Runs a test body with a guard against hanging.
+pub fn run(body: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
+}
+
+/// A directory of a test.
+pub fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tls").join(name);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+pub type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+/// An authority for everything.
+pub fn authority(name: &str) -> Issuer {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Writes a certificate for `localhost` by an authority, and its key.
+pub fn write_pair(directory: &Path, issuer: &Issuer, change: impl FnOnce(&mut CertificateParams)) {
+    let (certificate, key) = issued(issuer, change);
+    std::fs::write(directory.join("server.pem"), certificate).unwrap();
+    std::fs::write(directory.join("server.key"), key).unwrap();
+}
+
+/// A certificate for `localhost` by an authority, and its key.
+pub fn issued(issuer: &Issuer, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+/// The settings of these files.
+pub fn config(directory: &Path) -> TlsConfig {
+    TlsConfig::of_files(directory.join("server.pem"), directory.join("server.key"))
+}
+
+/// A listener.
+pub struct Server {
+    pub tls: Arc<Tls>,
+    pub address: SocketAddr,
+    /// What each socket has come to: who its client is, or why there is no stream.
+    pub accepted: mpsc::UnboundedReceiver<Result<Option<TlsIdentity>, Refused>>,
+}
+
+impl Server {
+    pub async fn start(config: TlsConfig) -> Self {
+        Self::of(Tls::open(config).unwrap(), Protocol::Http).await
+    }
+
+    pub async fn of(tls: Arc<Tls>, protocol: Protocol) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = tls.acceptor(protocol);
+        let (sender, accepted) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let (acceptor, sender) = (acceptor.clone(), sender.clone());
+                tokio::spawn(async move { serve(acceptor, socket, sender).await });
+            }
+        });
+        Self { tls, address, accepted }
+    }
+
+    /// A plain socket to it.
+    pub async fn socket(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    pub async fn connect(&self, client: &ClientTls) -> Result<TlsStream<TcpStream>, ConnectError> {
+        client.connect("localhost", self.socket().await).await
+    }
+
+    /// What the next socket has come to.
+    pub async fn next(&mut self) -> Result<Option<TlsIdentity>, Refused> {
+        self.accepted.recv().await.unwrap()
+    }
+}
+
+async fn serve(
+    acceptor: Acceptor,
+    socket: TcpStream,
+    sender: mpsc::UnboundedSender<Result<Option<TlsIdentity>, Refused>>,
+) {
+    let mut stream = match Acceptor::accept_on(Some(&acceptor), socket).await {
+        Ok(stream) => stream,
+        Err(refused) => return sender.send(Err(refused)).unwrap(),
+    };
+    sender.send(Ok(stream.principal().tls)).unwrap();
+    let mut bytes = [0; 64];
+    while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+        stream.write_all(&bytes[..count]).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+}
+
+/// A client that trusts an authority, and nobody else that is there.
+pub fn trusting(issuer: &Issuer) -> ClientTls {
+    ClientTls::of_system().trusting([issuer.der().clone()])
+}
+
+/// The same, of a file.
+pub fn trusting_file(path: &Path) -> ClientTls {
+    ClientTls::of_system().trusting(peeklock_tls::certificates(path).unwrap())
+}
+
+/// Says something and hears it again.
+pub async fn talk(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    stream.write_all(b"hello").await?;
+    let mut heard = [0; 5];
+    stream.read_exact(&mut heard).await?;
+    assert_eq!(&heard, b"hello");
+    Ok(())
+}
+
+/// The certificate that the other side has shown.
+pub fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+}

@@ -1,0 +1,113 @@
+//! Files that change while a listener is served.
+
+use peeklock_tls::{File, Reloaded, Tls, Watch};
+
+use super::pair::{
+    Server, authority, config, directory, issued, run, shown, talk, trusting, write_pair,
+};
+
+/// TLS-02: another pair is used for connections from now on; those that are open go on.
+#[test]
+fn another_pair_is_used_for_new_connections() {
+    run(async {
+        let directory = directory("reload");
+        let issuer = authority("ours");
+        write_pair(&directory, &issuer, |_| {});
+        let server = Server::start(config(&directory)).await;
+        let client = trusting(&issuer);
+        let mut before = server.connect(&client).await.unwrap();
+        assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged);
+
+        write_pair(&directory, &issuer, |_| {});
+        assert_eq!(server.tls.reload().unwrap(), Reloaded::Changed);
+        assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged);
+        let mut after = server.connect(&client).await.unwrap();
+        assert_ne!(shown(&before), shown(&after));
+        talk(&mut before).await.unwrap();
+        talk(&mut after).await.unwrap();
+    });
+}
+
+/// TLS-02: what cannot be used leaves the pair in use, and is told once for each change.
+#[test]
+fn a_pair_that_cannot_be_used_leaves_the_one_before() {
+    run(async {
+        let directory = directory("bad-reload");
+        let issuer = authority("ours");
+        write_pair(&directory, &issuer, |_| {});
+        let server = Server::start(config(&directory)).await;
+        let client = trusting(&issuer);
+        let first = shown(&server.connect(&client).await.unwrap());
+        let (certificate, key) =
+            ["server.pem", "server.key"].map(|file| directory.join(file)).into();
+        let good = [&certificate, &key].map(|file| std::fs::read(file).unwrap());
+        let (other, other_key) = issued(&issuer, |_| {});
+        let (expired, expired_key) = issued(&issuer, |params| {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        });
+        for (texts, file, word) in [
+            ([&other, ""], File::Key, "no private key"),
+            (["", &other_key], File::Certificate, "no certificates"),
+            (["nonsense", "nonsense"], File::Certificate, "no certificates"),
+            ([&other, &expired_key], File::Certificate, "no pair"),
+            ([&expired, &expired_key], File::Certificate, "expired"),
+        ] {
+            std::fs::write(&certificate, texts[0]).unwrap();
+            std::fs::write(&key, texts[1]).unwrap();
+            let error = server.tls.reload().unwrap_err();
+            assert_eq!(error.file(), file, "{error}");
+            assert!(error.to_string().contains(word), "{word}: {error}");
+            assert!(!error.to_string().contains("PRIVATE"), "{error}");
+            assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged, "it is told once");
+            assert_eq!(shown(&server.connect(&client).await.unwrap()), first);
+        }
+        std::fs::remove_file(&key).unwrap();
+        assert!(server.tls.reload().is_err());
+        assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged);
+        // What is there again as it was is no news.
+        std::fs::write(&certificate, &good[0]).unwrap();
+        std::fs::write(&key, &good[1]).unwrap();
+        assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged);
+        std::fs::write(&certificate, &other).unwrap();
+        std::fs::write(&key, &other_key).unwrap();
+        assert_eq!(server.tls.reload().unwrap(), Reloaded::Changed);
+        assert_ne!(shown(&server.connect(&client).await.unwrap()), first);
+    });
+}
+
+/// TLS-02: files are looked at without being asked to.
+#[test]
+fn changed_files_are_found() {
+    run(async {
+        let directory = directory("watch");
+        let issuer = authority("ours");
+        write_pair(&directory, &issuer, |_| {});
+        let server = Server::start(config(&directory)).await;
+        let before = server.tls.certificate().fingerprint;
+        let watch = Watch::start(&server.tls).unwrap();
+        write_pair(&directory, &issuer, |_| {});
+        while server.tls.certificate().fingerprint == before {
+            tokio::task::yield_now().await;
+            std::thread::yield_now();
+        }
+        drop(watch);
+    });
+}
+
+/// TLS-02: what cannot be used is refused at the start, with the file that is wrong.
+#[test]
+fn a_start_without_a_pair_is_refused() {
+    let directory = directory("start");
+    let issuer = authority("ours");
+    let open = || Tls::open(config(&directory)).map(drop).unwrap_err();
+    let error = open();
+    assert_eq!(error.file(), File::Certificate);
+    assert!(error.to_string().contains("server.pem"), "{error}");
+    write_pair(&directory, &issuer, |_| {});
+    Tls::open(config(&directory)).unwrap();
+    std::fs::write(directory.join("server.key"), "x".repeat(2 << 20)).unwrap();
+    assert!(open().to_string().contains("more than 1048576 bytes"));
+    let (_, key) = issued(&issuer, |_| {});
+    std::fs::write(directory.join("server.key"), key).unwrap();
+    assert!(open().to_string().contains("no pair"));
+}

@@ -1,0 +1,164 @@
+// What a client shows of itself: a token that it was given, one that a function gives, or one that is signed here with
+// the key of a connection string. The last two are asked for again before the token ends, so a connection lasts as long
+// as its key (SEC-10, SEC-11, SEC-15).
+
+import { argument, PeeklockError } from "./error.js";
+
+const STRING_CHARS_MAX = 16 << 10;
+/** Where a broker listens for WebSocket unless it is told otherwise. */
+const PORT = 5301;
+/** A token is renewed when so much of its time is left. */
+const LEFT = 0.25;
+/** How long after one that was no better another token is asked for. */
+const AGAIN_MS = 30_000;
+const KEYS = [
+  "endpoint",
+  "sharedaccesskeyname",
+  "sharedaccesskey",
+  "sharedaccesssignature",
+  "entitypath",
+  "usedevelopmentemulator",
+];
+
+const encoder = new TextEncoder();
+
+/** Whether a text says where a broker is and who somebody is there, and is no URL. */
+export const isConnectionString = (text) => /^\s*(endpoint|shared\w+|entitypath|usedevelopmentemulator)\s*=/i.test(text);
+
+/** A connection string (SEC-18 to SEC-21). Nothing that it says of one that is wrong has a secret. */
+export class ConnectionString {
+  #key;
+  #token;
+
+  constructor(text) {
+    const refuse = (what) => argument(`the connection string ${what}`);
+    if (text.length > STRING_CHARS_MAX) {
+      throw refuse("is longer than 16 KiB");
+    }
+    const found = new Map();
+    for (const pair of text.split(";").map((part) => part.trim())) {
+      if (pair === "") {
+        continue;
+      }
+      const at = pair.indexOf("=");
+      if (at < 0) {
+        throw refuse("has a part that is no Key=Value");
+      }
+      const key = pair.slice(0, at).trim().toLowerCase();
+      if (!KEYS.includes(key)) {
+        continue;
+      }
+      if (found.has(key)) {
+        throw refuse(`has ${key} twice`);
+      }
+      found.set(key, pair.slice(at + 1).trim());
+    }
+    const [endpoint, policy, key, signature, entityPath, emulator] = KEYS.map((name) => found.get(name));
+    if (endpoint === undefined) {
+      throw refuse("has no Endpoint, such as Endpoint=sb://localhost:5301");
+    }
+    const hasKey = policy && key && signature === undefined;
+    const hasToken = policy === undefined && key === undefined && signature;
+    if (!hasKey && !hasToken) {
+      throw refuse("wants SharedAccessKeyName and SharedAccessKey, or SharedAccessSignature alone");
+    }
+    if (emulator !== undefined && !/^(true|false)$/i.test(emulator)) {
+      throw refuse("has a UseDevelopmentEmulator that is not true or false");
+    }
+    const authority = /^sb:\/\/((?:\[[0-9a-f:.]+\]|[^\s/?#@:[\]]+)(?::([1-9][0-9]{0,4}))?)\/?$/i.exec(endpoint);
+    if (!authority || Number(authority[2] ?? PORT) > 65_535) {
+      throw refuse("wants an Endpoint of the form sb://HOST or sb://HOST:PORT");
+    }
+    this.#key = hasKey ? key : undefined;
+    this.#token = hasToken ? signature : undefined;
+    /** Host and port. */
+    this.authority = authority[2] ? authority[1] : `${authority[1]}:${PORT}`;
+    this.policy = policy;
+    /** The entity that it is restricted to. */
+    this.entityPath = entityPath || undefined;
+    /** Without TLS only if it says so. */
+    this.url = `${emulator?.toLowerCase() === "true" ? "ws" : "wss"}://${this.authority}/`;
+  }
+
+  /** Whether it can sign another token when one has ended. */
+  get renews() {
+    return this.#key !== undefined;
+  }
+
+  /** Throws for another entity than its own (SEC-20). */
+  checkEntity(path) {
+    const only = this.entityPath?.toLowerCase();
+    const asked = String(path).replace(/^\/+|\/+$/g, "").toLowerCase();
+    if (only !== undefined && asked !== "" && asked !== only && !asked.startsWith(`${only}/`)) {
+      throw argument(`the connection string is for \`${this.entityPath}\` alone (EntityPath), not for \`${path}\``);
+    }
+  }
+
+  /** A token that is good until an instant in milliseconds since 1970. */
+  async token(untilMs) {
+    if (this.#token !== undefined) {
+      return this.#token;
+    }
+    const { subtle } = globalThis.crypto ?? {};
+    if (!subtle) {
+      const detail = "tokens are signed on pages of https:// and localhost only; give in a token as the option `token`";
+      throw new PeeklockError("Unauthorized", detail);
+    }
+    const resource = encodeURIComponent(`sb://${this.authority}/${this.entityPath ?? ""}`);
+    const expiry = Math.floor(untilMs / 1000);
+    const algorithm = { name: "HMAC", hash: "SHA-256" };
+    const key = await subtle.importKey("raw", encoder.encode(this.#key), algorithm, false, ["sign"]);
+    const signed = new Uint8Array(await subtle.sign("HMAC", key, encoder.encode(`${resource}\n${expiry}`)));
+    const signature = encodeURIComponent(btoa(String.fromCharCode(...signed)));
+    const policy = encodeURIComponent(this.policy);
+    return `SharedAccessSignature sr=${resource}&sig=${signature}&se=${expiry}&skn=${policy}`;
+  }
+}
+
+/** What to show, and when to show a newer one. */
+export class Credential {
+  #source;
+  #spanMs;
+  #expiresMs;
+  #notBefore = 0;
+
+  /** `source`: a token, a function that gives one, or a connection string; `tokenSeconds`: how long what is signed is good. */
+  constructor(source, tokenSeconds) {
+    this.#source = source;
+    this.#spanMs = tokenSeconds * 1000;
+  }
+
+  /** A token that is good from now on, by the broker's clock. */
+  async token(nowMs) {
+    const source = this.#source;
+    const isSigned = source instanceof ConnectionString;
+    if (!isSigned && typeof source !== "function") {
+      return source;
+    }
+    const token = isSigned ? await source.token(nowMs + this.#spanMs) : await source();
+    const expiresMs = isSigned && !source.renews ? undefined : expiryOf(token);
+    if (!isSigned && expiresMs !== undefined) {
+      this.#spanMs = Math.max(0, expiresMs - nowMs);
+      // A function that gives the same token again is not asked all the time.
+      this.#notBefore = this.#expiresMs !== undefined && expiresMs <= this.#expiresMs ? nowMs + AGAIN_MS : 0;
+    }
+    this.#expiresMs = expiresMs;
+    return token;
+  }
+
+  /** Whether a newer one is due; also where the last one turns out to be good for too long, as the broker's clock says. */
+  isDue(nowMs) {
+    if (this.#expiresMs === undefined || nowMs < this.#notBefore) {
+      return false;
+    }
+    const leftMs = this.#expiresMs - nowMs;
+    const isSigned = this.#source instanceof ConnectionString;
+    return leftMs <= LEFT * this.#spanMs || (isSigned && leftMs > this.#spanMs);
+  }
+}
+
+/** When a token ends, if it says so, in milliseconds since 1970. */
+function expiryOf(token) {
+  const found = /[ &]se=([0-9]+)/.exec(String(token));
+  return found ? Number(found[1]) * 1000 : undefined;
+}

@@ -1,0 +1,95 @@
+//! What a client shows of itself: a token that it was given, or tokens that it signs with the key of a connection
+//! string, each before the one before it ends (TLS-08).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_auth_sas::ConnectionString;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::ClientOptions;
+
+/// How often it is looked whether a newer token is due.
+const LOOK_EACH_MAX: Duration = Duration::from_secs(30);
+const LOOK_EACH_MIN: Duration = Duration::from_millis(50);
+
+/// What a client shows.
+pub(super) struct Credential {
+    given: Option<Arc<str>>,
+    string: Option<Arc<ConnectionString>>,
+    time: TimeSpan,
+    /// When a newer token is due, by the broker's clock.
+    renew_at: Option<Timestamp>,
+}
+
+impl Credential {
+    pub(super) fn of(options: &ClientOptions) -> Self {
+        let ms = i64::try_from(options.token_time.as_millis()).unwrap_or(i64::MAX / 100_000);
+        Self {
+            given: options.token.clone(),
+            string: options.connection_string.clone(),
+            // A token ends at a whole second.
+            time: TimeSpan::from_ms(ms.max(1_000)),
+            renew_at: None,
+        }
+    }
+
+    /// A token that is good from now on.
+    pub(super) fn token(&mut self, now: Timestamp) -> Option<String> {
+        let Some(string) = &self.string else { return self.given.as_deref().map(str::to_owned) };
+        let three_quarters = TimeSpan::from_ticks(self.time.ticks() / 4 * 3);
+        self.renew_at = string.renews().then(|| now.plus(three_quarters));
+        Some(string.token(now.plus(self.time)))
+    }
+
+    /// Whether another one is due. So it is as well when the last one turns out to be good for too long, since it was
+    /// signed before the broker's clock was known.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.renew_at.is_some_and(|at| now >= at || at > now.plus(self.time))
+    }
+
+    /// How often to look whether another one is due; never, if none will be.
+    pub(super) fn look_each(&self) -> Option<Duration> {
+        self.string.as_ref().filter(|string| string.renews())?;
+        Some((self.time.to_std() / 16).clamp(LOOK_EACH_MIN, LOOK_EACH_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(string: &str, seconds: u64) -> Credential {
+        let connection_string = Some(Arc::new(ConnectionString::parse(string).unwrap()));
+        let token_time = Duration::from_secs(seconds);
+        Credential::of(&ClientOptions { connection_string, token_time, ..ClientOptions::default() })
+    }
+
+    /// TLS-08: a token is renewed when a quarter of its time is left, and when the broker's clock was not known.
+    #[test]
+    fn a_newer_token_is_due_before_the_last_one_ends() {
+        let mut credential =
+            credential("Endpoint=sb://a;SharedAccessKeyName=b;SharedAccessKey=c", 3_600);
+        let now = Timestamp::from_unix_ms(1_000_000_000);
+        let at = |seconds| now.plus(TimeSpan::from_seconds(seconds));
+        let first = credential.token(now).unwrap();
+        assert!(first.contains("&se=1003600&"), "{first}");
+        assert!(!credential.is_due(at(2_699)) && credential.is_due(at(2_700)));
+        let earlier = Timestamp::from_unix_ms(1_000_000_000 - 10_000_000);
+        assert!(credential.is_due(earlier), "it would be good for hours");
+        assert!(credential.token(at(2_700)).unwrap().contains("&se=1006300&"));
+        assert!(!credential.is_due(at(2_700)));
+    }
+
+    /// TLS-08: a token that somebody else has signed is shown as it is.
+    #[test]
+    fn a_token_that_was_given_is_not_renewed() {
+        let signed = "SharedAccessSignature sr=a&sig=b&se=1&skn=c";
+        let mut credential =
+            credential(&format!("Endpoint=sb://a;SharedAccessSignature={signed}"), 60);
+        let now = Timestamp::from_unix_ms(1_000_000_000);
+        assert_eq!(credential.token(now).as_deref(), Some(signed));
+        assert!(!credential.is_due(now.plus(TimeSpan::from_days(9))));
+        assert_eq!(credential.look_each(), None);
+    }
+}
