@@ -31,7 +31,7 @@ pub use peeklock_store::content_ref;
 // How it is driven.
 pub mod actor;
 pub mod clock;
-pub mod inbound;
+pub mod edge;
 pub mod permits;
 pub mod request;
 pub mod shell;

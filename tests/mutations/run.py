@@ -176,7 +176,7 @@ FORWARDING = [
      "self.dead_letter_transfer(sequence, reason, description, ctx, step);\n        self.transfers.settle_in(exit, ctx.stage);", "self.dead_letter_transfer(sequence, reason, description, ctx, step);\n        let _ = exit;"),
     ("a forwarder's message does not overtake one that its entity refused", "FWD-10", "src/actor/transfer.rs",
      "if not_taking.contains(&place) {", "if not_taking.contains(&place) && false {"),
-    ("an id that a broker made stays no duplicate on its way", "DUP-14", "src/inbound.rs",
+    ("an id that a broker made stays no duplicate on its way", "DUP-14", "src/edge.rs",
      "        if never_duplicate {\n            message.envelope", "        if never_duplicate && false {\n            message.envelope"),
 ]
 
