@@ -89,9 +89,7 @@ impl Turn {
             Change::OfTopic(change) => self.count_of_topic(change),
         }
     }
-}
 
-impl Turn {
     /// Adds what another machine has done in the same turn.
     fn add(&mut self, other: &Self) {
         self.changes += other.changes;
