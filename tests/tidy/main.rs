@@ -166,7 +166,7 @@ fn the_shell_knows_no_actix_no_threads_and_no_clock() {
 const CLIENT_OF_THE_PROCESS: &str = "transports/client/src/in_process.rs";
 
 /// What below `transports` is no transport, but a part that several of them share.
-const SHARED_BY_TRANSPORTS: [&str; 4] = ["client", "json", "link", "tls"];
+const SHARED_BY_TRANSPORTS: [&str; 5] = ["client", "json", "link", "listen", "tls"];
 
 #[test]
 fn no_transport_knows_another() {

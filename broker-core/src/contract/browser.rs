@@ -3,9 +3,61 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::broker::Broker;
+
+/// Whom a listener knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The transport, whose section of the configuration has the names below.
+    pub transport: &'static str,
+    /// `allowed_hosts`: names beside IP literals and `localhost`.
+    pub hosts: &'a [String],
+    /// `allowed_origins`: origins beside the listener's own.
+    pub origins: &'a [String],
+}
+
+/// What a request names that its listener does not know. Its text is for the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Foreign {
+    /// Another `Host`, or none, or several.
+    #[error(
+        "the Host of the request is not an IP address, `localhost` or one of the setting \
+         `{0}.allowed_hosts`"
+    )]
+    Host(&'static str),
+    /// Another `Origin`.
+    #[error(
+        "the Origin of the request is neither this listener nor one of the setting \
+         `{0}.allowed_origins`"
+    )]
+    Origin(&'static str),
+}
+
+impl Known<'_> {
+    /// Refuses a foreign `Host` while anonymous access is on, and a foreign `Origin` always. `host` is the one that the
+    /// request names; an origin is none if it is no text.
+    ///
+    /// # Errors
+    /// With what is foreign.
+    pub fn check<'a>(
+        &self,
+        broker: &Broker,
+        host: Option<&str>,
+        mut origins: impl Iterator<Item = Option<&'a str>>,
+    ) -> Result<(), Foreign> {
+        if broker.allows_anonymous() && !host.is_some_and(|host| is_known_host(host, self.hosts)) {
+            return Err(Foreign::Host(self.transport));
+        }
+        let is_known = |origin| is_known_origin(origin, host, self.origins);
+        if origins.all(|origin| origin.is_some_and(is_known)) {
+            return Ok(());
+        }
+        Err(Foreign::Origin(self.transport))
+    }
+}
+
 /// Whether a `Host` is an IP address, `localhost`, or one of those allowed, with or without its port.
-#[must_use]
-pub fn is_known_host(host: &str, allowed_hosts: &[String]) -> bool {
+fn is_known_host(host: &str, allowed_hosts: &[String]) -> bool {
     let Some((name, _)) = split_host(host) else { return false };
     let is_literal = name.parse::<IpAddr>().is_ok()
         || name
@@ -18,8 +70,7 @@ pub fn is_known_host(host: &str, allowed_hosts: &[String]) -> bool {
 }
 
 /// Whether an `Origin` is one of those allowed, or that of the listener itself, as `Host` names it.
-#[must_use]
-pub fn is_known_origin(origin: &str, host: Option<&str>, allowed_origins: &[String]) -> bool {
+fn is_known_origin(origin: &str, host: Option<&str>, allowed_origins: &[String]) -> bool {
     let is_allowed = |allowed: &String| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin);
     allowed_origins.iter().any(is_allowed) || host.is_some_and(|host| is_same_origin(origin, host))
 }

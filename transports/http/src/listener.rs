@@ -15,6 +15,7 @@ use actix_web::{App, web};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_listen::Listener;
 use peeklock_tls::Acceptor;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -64,19 +65,19 @@ impl Transport for HttpTransport {
         self: Box<Self>,
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
-        let address = self.config.address;
-        let failed =
-            |source| TransportError { transport: NAME, address: address.to_string(), source };
-        refuse_open_listener(&broker, &self.config).map_err(failed)?;
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let site = Arc::new(Site::new(broker, self.config));
+        let config = self.config;
+        let listener =
+            Listener { transport: NAME, address: config.address, i_know: config.i_know };
+        let failed = |source| listener.failed(source);
+        let socket = listener.bind(&broker)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let site = Arc::new(Site::new(broker, config));
         let (started, start) = oneshot::channel();
         let thread = {
             let site = Arc::clone(&site);
             std::thread::Builder::new()
                 .name("peeklock-http".to_owned())
-                .spawn(move || run(&site, listener, started))
+                .spawn(move || run(&site, socket, started))
                 .map_err(failed)?
         };
         let ended = || failed(io::Error::other("the listener's thread ended"));
@@ -84,18 +85,6 @@ impl Transport for HttpTransport {
         tracing::info!(transport = NAME, %address, "listening");
         Ok(Box::new(Running { site, address, handle, thread }))
     }
-}
-
-/// SEC-17: who listens beyond loopback without authentication must say so.
-fn refuse_open_listener(broker: &Broker, config: &HttpConfig) -> io::Result<()> {
-    if config.address.ip().is_loopback() || config.i_know || !broker.allows_anonymous() {
-        return Ok(());
-    }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "anonymous access is on and the address is not loopback; configure a policy, or set \
-         `security.i_know = true` to serve everybody who can reach it",
-    ))
 }
 
 /// The listener's thread: serves until it is stopped.
@@ -172,9 +161,9 @@ impl RunningTransport for Running {
 
     async fn stop(self: Box<Self>, grace: Duration) {
         self.handle.pause().await;
-        self.site.begin_stop();
-        if tokio::time::timeout(grace, self.site.quiet()).await.is_err() {
-            let requests = self.site.in_progress();
+        self.site.begin_stop(grace);
+        if tokio::time::timeout(grace, self.site.requests.quiet()).await.is_err() {
+            let requests = self.site.requests.count();
             tracing::warn!(transport = NAME, requests, "grace is over, requests are cut");
         }
         self.handle.stop(true).await;

@@ -2,7 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, header};
-use peeklock_core::contract::browser::{is_known_host, is_known_origin};
+use peeklock_core::contract::browser::{Foreign, Known};
 use peeklock_core::error::Rejection;
 
 use crate::error::Refusal;
@@ -10,27 +10,17 @@ use crate::site::Site;
 
 /// Refuses a foreign `Host` while anonymous access is on, and a foreign `Origin` always.
 pub(crate) fn check(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
-    let host = host(request);
-    if site.broker.allows_anonymous()
-        && !host.is_some_and(|host| is_known_host(host, &site.config.allowed_hosts))
-    {
-        let detail = "the Host of the request is not an IP address, `localhost` or one of the \
-                      setting `http.allowed_hosts`";
-        return Err(Refusal::from(Rejection::unauthorized(detail))
-            .with_status(StatusCode::MISDIRECTED_REQUEST)
-            .closing());
-    }
-    let mut origins = request.headers().get_all(header::ORIGIN);
-    if origins.all(|origin| {
-        origin
-            .to_str()
-            .is_ok_and(|origin| is_known_origin(origin, host, &site.config.allowed_origins))
-    }) {
-        return Ok(());
-    }
-    let detail = "the Origin of the request is neither this listener nor one of the setting \
-                  `http.allowed_origins`";
-    Err(Refusal::from(Rejection::unauthorized(detail)).with_status(StatusCode::FORBIDDEN).closing())
+    let config = &site.config;
+    let known =
+        Known { transport: "http", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
+    let origins = request.headers().get_all(header::ORIGIN).map(|origin| origin.to_str().ok());
+    known.check(&site.broker, host(request), origins).map_err(|foreign| {
+        let status = match foreign {
+            Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            Foreign::Origin(_) => StatusCode::FORBIDDEN,
+        };
+        Refusal::from(Rejection::unauthorized(foreign.to_string())).with_status(status).closing()
+    })
 }
 
 /// The one host that the request names, in its target or in its header; none if they differ.

@@ -29,7 +29,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
     let failed = site.broker.failure().is_some();
     match probe {
         Probe::Live => Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n")),
-        Probe::Ready if failed || site.is_stopping() => {
+        Probe::Ready if failed || site.requests.is_stopping() => {
             // Why stands in the broker's log; here it would tell strangers about the machine.
             let detail = if failed { "the broker has failed" } else { "the broker is stopping" };
             Err(Refusal::from(Rejection::internal(detail))
@@ -47,7 +47,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
                 store,
                 durable,
                 entities: site.broker.entity_count(),
-                requests_in_progress: site.in_progress(),
+                requests_in_progress: site.requests.count(),
             };
             Ok(HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health))
         }

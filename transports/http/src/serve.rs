@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     site: web::Data<Site>,
 ) -> HttpResponse {
     let site = site.into_inner();
-    let _in_progress = site.enter();
+    let _tracked = site.requests.track();
     let connection = request.conn_data::<Rc<Connection>>().map(Rc::clone);
     if let Some(refusal) = connection.as_ref().and_then(|connection| connection.take_refusal()) {
         let response = refusal.respond(&site, place(None));
@@ -50,7 +50,7 @@ pub(crate) async fn serve(
     let access = access(&site, &request, route.as_ref());
     let exchange = Exchange { site, request, access };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    if exchange.site.is_stopping() {
+    if exchange.site.requests.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let unread = may_be_unread(&exchange.request, &response).then_some(payload);
@@ -175,7 +175,7 @@ impl Exchange {
         tokio::select! {
             biased;
             outcome = entity.call(command) => Ok(outcome?),
-            () = self.site.stop_begun() => Ok(Outcome::Received(Vec::new())),
+            _ = self.site.requests.stop_begun() => Ok(Outcome::Received(Vec::new())),
         }
     }
 

@@ -1,10 +1,12 @@
 //! What all requests of one listener share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_link::Pool;
-use tokio::sync::{Semaphore, watch};
+use peeklock_listen::Tracker;
+use tokio::sync::Semaphore;
 
 use crate::config::HttpConfig;
 use crate::places::Places;
@@ -25,12 +27,9 @@ pub(crate) struct Site {
     pub(crate) explaining: Semaphore,
     /// The connections.
     pub(crate) places: Arc<Places>,
-    in_progress: watch::Sender<usize>,
-    stopping: watch::Sender<bool>,
+    /// The requests that are being served.
+    pub(crate) requests: Tracker,
 }
-
-/// A request in progress, until this is dropped.
-pub(crate) struct InProgress(Arc<Site>);
 
 impl Site {
     pub(crate) fn new(broker: Broker, config: HttpConfig) -> Self {
@@ -41,15 +40,8 @@ impl Site {
             explaining: Semaphore::new(EXPLAINING_MAX),
             places: Places::new(config.connection_count_max.max(1)),
             config,
-            in_progress: watch::Sender::new(0),
-            stopping: watch::Sender::new(false),
+            requests: Tracker::default(),
         }
-    }
-
-    /// Counts a request until the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>) -> InProgress {
-        self.in_progress.send_modify(|count| *count += 1);
-        InProgress(Arc::clone(self))
     }
 
     /// How URLs of this listener begin.
@@ -57,38 +49,9 @@ impl Site {
         if self.config.tls.is_some() { "https" } else { "http" }
     }
 
-    /// How many requests are being served.
-    pub(crate) fn in_progress(&self) -> usize {
-        *self.in_progress.borrow()
-    }
-
-    /// Waits until no request is being served.
-    pub(crate) async fn quiet(&self) {
-        let mut in_progress = self.in_progress.subscribe();
-        // The sender lives as long as this site.
-        drop(in_progress.wait_for(|count| *count == 0).await);
-    }
-
     /// Ends the receives that wait, and connections that are idle.
-    pub(crate) fn begin_stop(&self) {
-        self.stopping.send_replace(true);
+    pub(crate) fn begin_stop(&self, grace: Duration) {
+        self.requests.begin_stop(grace);
         self.places.wake_all();
-    }
-
-    /// Whether the listener is being stopped.
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
-    }
-
-    /// Waits until the listener is being stopped.
-    pub(crate) async fn stop_begun(&self) {
-        let mut stopping = self.stopping.subscribe();
-        drop(stopping.wait_for(|stopping| *stopping).await);
-    }
-}
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        self.0.in_progress.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_link::Pool;
-use tokio::sync::{Semaphore, mpsc, watch};
+use peeklock_listen::{Tracked, Tracker};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_tungstenite::WebSocketStream;
 
 use crate::config::WebSocketConfig;
@@ -28,9 +28,9 @@ pub(crate) struct Site {
     pub(crate) inbound: Arc<Pool>,
     /// Rules that are being explained: what comes of it is large, and known only when it is there.
     pub(crate) explaining: Arc<Semaphore>,
+    /// Conversations, those that have lost their socket included.
+    pub(crate) tracker: Tracker,
     conversations: Mutex<HashMap<u64, Entry>>,
-    count: watch::Sender<usize>,
-    stopping: watch::Sender<Option<Duration>>,
     next: AtomicU64,
     lost: AtomicU64,
 }
@@ -65,6 +65,7 @@ pub(crate) struct Handover {
 pub(crate) struct Place {
     site: Arc<Site>,
     key: u64,
+    _tracked: Tracked,
 }
 
 impl Site {
@@ -74,9 +75,8 @@ impl Site {
             inbound: Pool::new(config.inbound_bytes_max),
             explaining: Arc::new(Semaphore::new(EXPLAINING_MAX)),
             config,
+            tracker: Tracker::default(),
             conversations: Mutex::default(),
-            count: watch::Sender::new(0),
-            stopping: watch::Sender::new(None),
             next: AtomicU64::new(1),
             lost: AtomicU64::new(0),
         }
@@ -103,10 +103,8 @@ impl Site {
         }
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         conversations.insert(key, Entry { resume_token, encoding, calls, lost: None });
-        let count = conversations.len();
         drop(conversations);
-        self.count.send_replace(count);
-        Some(Place { site: Arc::clone(self), key })
+        Some(Place { site: Arc::clone(self), key, _tracked: self.tracker.track() })
     }
 
     /// Hands a socket to the conversation of this token; gives it back if there is none.
@@ -130,28 +128,6 @@ impl Site {
         }
     }
 
-    /// How many conversations there are.
-    pub(crate) fn conversation_count(&self) -> usize {
-        *self.count.borrow()
-    }
-
-    /// Waits until there is no conversation.
-    pub(crate) async fn quiet(&self) {
-        let mut count = self.count.subscribe();
-        // The sender lives as long as this site.
-        drop(count.wait_for(|count| *count == 0).await);
-    }
-
-    /// Tells all conversations to end within this time.
-    pub(crate) fn begin_stop(&self, grace: Duration) {
-        self.stopping.send_replace(Some(grace));
-    }
-
-    /// Tells when the listener is being stopped.
-    pub(crate) fn stopping(&self) -> watch::Receiver<Option<Duration>> {
-        self.stopping.subscribe()
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
         self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,10 +144,6 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut conversations = self.site.lock();
-        conversations.remove(&self.key);
-        let count = conversations.len();
-        drop(conversations);
-        self.site.count.send_replace(count);
+        self.site.lock().remove(&self.key);
     }
 }

@@ -22,12 +22,13 @@ use peeklock_link::pending::place;
 use peeklock_link::{
     Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Seat,
 };
+use peeklock_listen::Tracked;
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
 use super::login::Shown;
 use super::node::{Asker, Asking, Managing, Node, Told};
-use super::site::{Place, Site};
+use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
 use super::turn::TICK;
 use super::work::{Acquiring, Work};
@@ -93,7 +94,7 @@ pub(super) struct Sent {
 pub(super) struct Conversation {
     pub(super) site: Arc<Site>,
     pub(super) broker: Broker,
-    _place: Place,
+    _tracked: Tracked,
     /// What its client has shown before it said anything: where it comes from, its certificate.
     pub(super) who: Principal,
     /// What counts where no token was put.
@@ -160,7 +161,7 @@ impl Conversation {
         let window_bytes = config.outbound_bytes_max;
         let outlet = Arc::clone(&mailbox) as Arc<_>;
         Self {
-            _place: site.enter(),
+            _tracked: site.connections.track(),
             access: broker.access(who.clone()),
             shown: Vec::new(),
             is_known: false,

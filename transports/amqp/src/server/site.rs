@@ -1,16 +1,15 @@
 //! What all connections of one listener share.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Budget;
 use peeklock_link::Pool;
-use tokio::sync::watch;
+use peeklock_listen::Tracker;
 
 use super::config::AmqpConfig;
 
-/// One listener: its broker, its settings, how many connections it has.
+/// One listener: its broker, its settings, its connections.
 pub(super) struct Site {
     pub(super) broker: Broker,
     pub(super) config: AmqpConfig,
@@ -20,12 +19,8 @@ pub(super) struct Site {
     pub(super) large_inbound: Arc<Pool>,
     /// The one content that is large and was not sent whole.
     pub(super) large_outbound: Budget,
-    count: watch::Sender<usize>,
-    stopping: watch::Sender<Option<Duration>>,
+    pub(super) connections: Tracker,
 }
-
-/// The place of a connection, until this is dropped.
-pub(super) struct Place(Arc<Site>);
 
 impl Site {
     pub(super) fn new(broker: Broker, config: AmqpConfig) -> Self {
@@ -35,42 +30,7 @@ impl Site {
             large_inbound: Pool::new(1),
             large_outbound: Budget::new(1),
             config,
-            count: watch::Sender::new(0),
-            stopping: watch::Sender::new(None),
+            connections: Tracker::default(),
         }
-    }
-
-    /// A place for a connection.
-    pub(super) fn enter(self: &Arc<Self>) -> Place {
-        self.count.send_modify(|count| *count += 1);
-        Place(Arc::clone(self))
-    }
-
-    /// How many connections there are.
-    pub(super) fn connection_count(&self) -> usize {
-        *self.count.borrow()
-    }
-
-    /// Waits until there is no connection.
-    pub(super) async fn quiet(&self) {
-        let mut count = self.count.subscribe();
-        // The sender lives as long as this site.
-        drop(count.wait_for(|count| *count == 0).await);
-    }
-
-    /// Tells all connections to end within this time.
-    pub(super) fn begin_stop(&self, grace: Duration) {
-        self.stopping.send_replace(Some(grace));
-    }
-
-    /// Tells when the listener is being stopped.
-    pub(super) fn stopping(&self) -> watch::Receiver<Option<Duration>> {
-        self.stopping.subscribe()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.count.send_modify(|count| *count -= 1);
     }
 }

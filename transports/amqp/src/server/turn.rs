@@ -2,7 +2,7 @@
 
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl Conversation {
     /// Serves a socket to its end; of which this was read already.
     pub(super) async fn run<S: Socket>(mut self, mut stream: S, first: &[u8]) {
         self.input.extend_from_slice(first);
-        let mut stopping = self.site.stopping();
+        let mut stop = pin!(self.site.connections.stop_begun());
         let mut is_stopping = false;
         let mut is_told = false;
         let mut buffer = vec![0; READ_BYTES];
@@ -65,17 +65,9 @@ impl Conversation {
                 };
             }
             self.set_timer();
-            let stop = async {
-                if is_stopping {
-                    std::future::pending::<()>().await;
-                }
-                let grace = stopping.wait_for(Option::is_some).await.map(|grace| *grace);
-                // The sender lives as long as the site.
-                grace.ok().flatten().unwrap_or_default()
-            };
             let turn = tokio::select! {
                 biased;
-                grace = stop => Turn::Stop(grace),
+                grace = &mut stop, if !is_stopping => Turn::Stop(grace),
                 turn = poll_fn(|context| self.poll_turn(&mut stream, &mut buffer, context)) => turn,
             };
             match turn {

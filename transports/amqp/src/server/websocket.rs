@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{Sink as _, Stream as _};
-use peeklock_core::contract::browser::{is_known_host, is_known_origin, split_host};
+use peeklock_core::contract::browser::{Known, split_host};
+use peeklock_listen::upgrade;
 use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -62,7 +63,7 @@ pub(super) async fn accept<S: Socket>(
     let mut by_proxy = false;
     #[expect(clippy::result_large_err, reason = "the library's type")]
     let judge = |request: &Request, response: Response| {
-        by_proxy = is_by_proxy(request);
+        by_proxy = upgrade::is_by_proxy(request);
         judge(site, request, response)
     };
     let mut stream = accept_hdr_async_with_config(below, judge, Some(config)).await.ok()?;
@@ -78,44 +79,24 @@ fn judge(
     mut response: Response,
 ) -> Result<Response, ErrorResponse> {
     let config = &site.config;
-    let host = host(request);
-    if site.broker.allows_anonymous()
-        && !host.is_some_and(|host| is_known_host(host, &config.allowed_hosts))
-    {
-        return Err(refuse(
-            StatusCode::MISDIRECTED_REQUEST,
-            "the Host of the request is not an IP address, `localhost` or one of the setting \
-             `amqp.allowed_hosts`",
-        ));
-    }
-    let mut origins = request.headers().get_all(header::ORIGIN).iter();
-    if !origins.all(|origin| {
-        origin.to_str().is_ok_and(|origin| is_known_origin(origin, host, &config.allowed_origins))
-    }) {
-        return Err(refuse(
-            StatusCode::FORBIDDEN,
-            "the Origin of the request is neither this listener nor one of the setting \
-             `amqp.allowed_origins`",
-        ));
-    }
+    let known =
+        Known { transport: "amqp", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
+    let host = upgrade::host(request, is_same_name);
+    upgrade::check(known, &site.broker, host, request)?;
     // Python puts a slash of its own before it.
     let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
     if !path.trim_matches('/').eq_ignore_ascii_case(PATH) {
-        return Err(refuse(
+        return Err(upgrade::refuse(
             StatusCode::NOT_FOUND,
             "this port is for AMQP, and at the path /$servicebus/websocket for AMQP over WebSocket; \
              Peeklock's own WebSocket and HTTP have ports of their own, 5301 and 5300 unless configured \
              otherwise",
         ));
     }
-    let offered = request.headers().get_all(header::SEC_WEBSOCKET_PROTOCOL);
-    let name = offered
-        .iter()
-        .filter_map(|names| names.to_str().ok())
-        .flat_map(|names| names.split(',').map(str::trim))
+    let name = upgrade::subprotocols(request)
         .find(|name| SUBPROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)));
     let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) else {
-        return Err(refuse(
+        return Err(upgrade::refuse(
             StatusCode::BAD_REQUEST,
             "none of the subprotocols offered is known; offer amqp or AMQPWSB10",
         ));
@@ -124,33 +105,13 @@ fn judge(
     Ok(response)
 }
 
-/// The one host that the request names. Java writes it into the target with a port and into `Host` without
-/// (AMQP-18), so that ports are not compared.
-fn host(request: &Request) -> Option<&str> {
-    let mut headers = request.headers().get_all(header::HOST).iter();
-    let host = headers.next().and_then(|host| host.to_str().ok());
-    if headers.next().is_some() {
-        return None;
-    }
-    let Some(target) = request.uri().authority() else { return host };
-    let (target, _) = split_host(target.as_str())?;
-    host.filter(|host| split_host(host).is_some_and(|(name, _)| name.eq_ignore_ascii_case(target)))
-}
-
-/// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
-fn is_by_proxy(request: &Request) -> bool {
-    let headers = request.headers();
-    headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for")
-}
-
-fn refuse(status: StatusCode, text: &str) -> ErrorResponse {
-    let mut response = ErrorResponse::new(Some(format!("{text}\n")));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(text.len() + 1));
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
+/// Whether two hosts have one name. Java writes it into the target with a port and into `Host` without (AMQP-18), so that
+/// ports are not compared.
+fn is_same_name(left: &str, right: &str) -> bool {
+    let (Some((left, _)), Some((right, _))) = (split_host(left), split_host(right)) else {
+        return false;
+    };
+    left.eq_ignore_ascii_case(right)
 }
 
 impl<S: Socket> Socket for WebSocket<S> {

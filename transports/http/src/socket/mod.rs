@@ -220,7 +220,7 @@ impl Socket {
         let is_idle = matches!(self.phase, Phase::Head(None));
         if matches!(self.phase, Phase::Head(_)) {
             let is_told = self.place.is_told(context);
-            if is_idle && (is_told || self.site.is_stopping()) {
+            if is_idle && (is_told || self.site.requests.is_stopping()) {
                 self.phase = Phase::Ended;
                 return Poll::Ready(());
             }

@@ -100,12 +100,7 @@ impl Conversation {
             let reason = format!("QuotaExceeded, TrackingId:{}", error.tracking_id());
             return close(&mut handover.socket, &Close::new(code::TRY_LATER, reason)).await;
         };
-        let mut stopping = site.stopping();
-        let stop = async move {
-            let grace = stopping.wait_for(Option::is_some).await.map(|grace| *grace);
-            // The sender lives as long as the site.
-            grace.ok().flatten().unwrap_or_default()
-        };
+        let stop = site.tracker.stop_begun();
         let hello = &handover.hello;
         let grace = hello
             .grace_seconds
