@@ -5,8 +5,10 @@ mod entity;
 mod policies;
 mod queues;
 mod topics;
+mod update;
 
 pub use self::entity::Entity;
+pub use self::update::Update;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -260,7 +262,7 @@ impl Broker {
     }
 
     /// What an entity forwards to must be there when it is created or updated (FWD-02).
-    fn check_destinations(&self, destinations: [&Option<Box<str>>; 2]) -> Result<(), Rejection> {
+    fn check_destinations(&self, destinations: [Option<&str>; 2]) -> Result<(), Rejection> {
         for text in destinations.into_iter().flatten() {
             match Destination::parse(text)? {
                 Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {

@@ -52,5 +52,5 @@ pub mod policies;
 pub use peeklock_store::testing;
 
 pub use access::{Access, KeysIn};
-pub use broker::{Broker, Entity, Namespace, Stalled};
+pub use broker::{Broker, Entity, Namespace, Stalled, Update};
 pub use builder::{BrokerBuilder, StartError};

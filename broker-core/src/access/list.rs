@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::held::Held;
 use super::{Access, question};
+use crate::broker::Update;
 use crate::command::{Described, DescribedSubscription, DescribedTopic};
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::description::EntityKind;
+use crate::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
 
 impl Access {
@@ -64,11 +65,7 @@ impl Access {
     /// # Errors
     /// `Unauthorized`.
     pub async fn queues(&self, skip: usize, top: usize) -> Result<Vec<Described>, BrokerError> {
-        let mut queues = Vec::new();
-        for path in self.queue_paths(skip, top).await? {
-            queues.extend(there(self.broker.describe_queue(&path).await)?);
-        }
-        Ok(queues)
+        self.described::<QueueUpdate>(self.queue_paths(skip, top).await?).await
     }
 
     /// Topics with descriptions and counts; as [`Access::queue_paths`].
@@ -80,11 +77,7 @@ impl Access {
         skip: usize,
         top: usize,
     ) -> Result<Vec<DescribedTopic>, BrokerError> {
-        let mut topics = Vec::new();
-        for path in self.topic_paths(skip, top).await? {
-            topics.extend(there(self.broker.describe_topic(&path).await)?);
-        }
-        Ok(topics)
+        self.described::<TopicUpdate>(self.topic_paths(skip, top).await?).await
     }
 
     /// The subscriptions of a topic with descriptions and counts; as [`Access::subscription_paths`].
@@ -97,11 +90,23 @@ impl Access {
         skip: usize,
         top: usize,
     ) -> Result<Vec<DescribedSubscription>, BrokerError> {
-        let mut subscriptions = Vec::new();
-        for path in self.subscription_paths(topic, skip, top).await? {
-            subscriptions.extend(there(self.broker.describe_subscription(&path).await)?);
+        self.described::<SubscriptionUpdate>(self.subscription_paths(topic, skip, top).await?).await
+    }
+
+    /// Descriptions and counts, of those that were not deleted meanwhile.
+    async fn described<U: Update>(
+        &self,
+        paths: Vec<Arc<str>>,
+    ) -> Result<Vec<U::Described>, BrokerError> {
+        let mut found = Vec::with_capacity(paths.len());
+        for path in paths {
+            match self.broker.describe::<U>(&path).await {
+                Ok(described) => found.push(described),
+                Err(error) if error.condition() == Condition::EntityNotFound => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(subscriptions)
+        Ok(found)
     }
 
     /// What of a kind may be read, in order, a page of it. `container` is the namespace or a topic: the right
@@ -140,14 +145,5 @@ impl Access {
     fn reads_all(&self, held: &Held) -> Result<(), Rejection> {
         let may = |action| held.check(action, || self.broker.now());
         may(Action::Describe).or_else(|_| may(Action::List))
-    }
-}
-
-/// What was described, unless it was deleted meanwhile.
-fn there<T>(described: Result<T, BrokerError>) -> Result<Option<T>, BrokerError> {
-    match described {
-        Ok(described) => Ok(Some(described)),
-        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }

@@ -56,7 +56,7 @@ impl Access {
         read_at: Option<Timestamp>,
     ) -> Result<Described, BrokerError> {
         let path = self.allow(Action::Update, path).await?;
-        self.broker.update_queue_by(self, &path, properties, read_at).await
+        self.broker.update(self, &path, properties, read_at).await
     }
 
     /// Creates a topic.
@@ -92,7 +92,7 @@ impl Access {
         read_at: Option<Timestamp>,
     ) -> Result<DescribedTopic, BrokerError> {
         let path = self.allow(Action::Update, path).await?;
-        self.broker.update_topic(&path, properties, read_at).await
+        self.broker.update(self, &path, properties, read_at).await
     }
 
     /// Creates a subscription, for who may create it and forward to the destinations that it names.
@@ -135,7 +135,7 @@ impl Access {
         read_at: Option<Timestamp>,
     ) -> Result<DescribedSubscription, BrokerError> {
         let path = self.allow(Action::Update, path).await?;
-        self.broker.update_subscription_by(self, &path, properties, read_at).await
+        self.broker.update(self, &path, properties, read_at).await
     }
 
     /// Deletes an entity of that kind with everything in it.

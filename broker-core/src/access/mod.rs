@@ -22,6 +22,7 @@ pub(crate) mod held;
 pub(crate) mod lapse;
 mod list;
 mod manage;
+mod patch;
 mod policies;
 pub(crate) mod question;
 

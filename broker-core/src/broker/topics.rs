@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use super::queues::newly;
-use super::{Broker, Entity};
-use crate::access::Access;
+use super::Broker;
+use super::update::Update as _;
 use crate::actor::namespace::{Create, CreateSubscription, Root};
 use crate::command::{
     Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
     TopicCommand,
 };
-use crate::condition::Condition;
 use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
 use crate::path::{
@@ -49,11 +47,7 @@ impl Broker {
     /// # Errors
     /// `EntityNotFound`.
     pub async fn describe_topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
-        let entity = self.manageable(path, EntityKind::Topic)?;
-        match entity.manage(Command::Describe).await? {
-            Outcome::TopicDescribed(described) => Ok(*described),
-            other => Err(unexpected(&entity, &other)),
-        }
+        self.describe::<TopicUpdate>(path).await
     }
 
     /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
@@ -67,24 +61,7 @@ impl Broker {
         properties: TopicUpdate,
         read_at: Option<Timestamp>,
     ) -> Result<DescribedTopic, BrokerError> {
-        let entity = self.manageable(path, EntityKind::Topic)?;
-        loop {
-            let current = self.describe_topic(path).await?;
-            let description = properties
-                .clone()
-                .apply_to(&current.description, &self.shared.settings.limits)
-                .map_err(|rejection| self.refuse(rejection, path))?;
-            let command = Command::OfTopic(TopicCommand::Update {
-                description: Box::new(description),
-                read_at: read_at.or(Some(current.updated_at)),
-            });
-            match entity.manage(command).await {
-                Ok(_) => return self.describe_topic(path).await,
-                // Somebody else was faster: without a version of the caller's, apply it to theirs.
-                Err(error) if is_outrun(&error, read_at) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.update(&self.full_access(), path, properties, read_at).await
     }
 
     /// The paths of all topics in case-insensitive order, `top` of them after `skip` (ENT-30).
@@ -122,11 +99,7 @@ impl Broker {
             return Err(refuse(Rejection::entity_not_found(topic)));
         };
         let description = properties.create(topic, name, settings).map_err(refuse)?;
-        self.check_destinations([
-            &description.forward_to,
-            &description.forward_dead_lettered_messages_to,
-        ])
-        .map_err(refuse)?;
+        self.check_destinations(SubscriptionUpdate::destinations(&description)).map_err(refuse)?;
         let (description, count) = (Box::new(description), rules.len() + 1);
         let mail = |answer| CreateSubscription { description, rules, answer };
         self.ask_namespace(count, mail).await.map_err(refuse)?;
@@ -141,11 +114,7 @@ impl Broker {
         &self,
         path: &str,
     ) -> Result<DescribedSubscription, BrokerError> {
-        let entity = self.manageable(path, EntityKind::Subscription)?;
-        match entity.manage(Command::Describe).await? {
-            Outcome::SubscriptionDescribed(described) => Ok(*described),
-            other => Err(unexpected(&entity, &other)),
-        }
+        self.describe::<SubscriptionUpdate>(path).await
     }
 
     /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
@@ -159,49 +128,7 @@ impl Broker {
         properties: SubscriptionUpdate,
         read_at: Option<Timestamp>,
     ) -> Result<DescribedSubscription, BrokerError> {
-        self.update_subscription_by(&self.full_access(), path, properties, read_at).await
-    }
-
-    /// The same for who may forward to the destinations that it gets (FWD-05).
-    pub(crate) async fn update_subscription_by(
-        &self,
-        access: &Access,
-        path: &str,
-        properties: SubscriptionUpdate,
-        read_at: Option<Timestamp>,
-    ) -> Result<DescribedSubscription, BrokerError> {
-        let entity = self.manageable(path, EntityKind::Subscription)?;
-        let refuse = |rejection| self.refuse(rejection, path);
-        loop {
-            let current = self.describe_subscription(path).await?;
-            let description = properties
-                .clone()
-                .apply_to(&current.description, &self.shared.settings.limits)
-                .map_err(refuse)?;
-            let before = &current.description;
-            let named = [
-                newly(&before.forward_to, &description.forward_to),
-                newly(
-                    &before.forward_dead_lettered_messages_to,
-                    &description.forward_dead_lettered_messages_to,
-                ),
-            ];
-            access.allow_forwarding_to(named).await?;
-            self.check_destinations([
-                &description.forward_to,
-                &description.forward_dead_lettered_messages_to,
-            ])
-            .map_err(refuse)?;
-            let command = Command::UpdateSubscription {
-                description: Box::new(description),
-                read_at: read_at.or(Some(current.updated_at)),
-            };
-            match entity.manage(command).await {
-                Ok(_) => return self.describe_subscription(path).await,
-                Err(error) if is_outrun(&error, read_at) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.update(&self.full_access(), path, properties, read_at).await
     }
 
     /// The paths of a topic's subscriptions in case-insensitive order, `top` of them after `skip`
@@ -334,11 +261,6 @@ impl Broker {
     }
 }
 
-/// Whether an update without a version of the caller's met another one.
-fn is_outrun(error: &BrokerError, read_at: Option<Timestamp>) -> bool {
-    read_at.is_none() && error.condition() == Condition::UpdateConflict
-}
-
 /// The topic and the name that a path of a subscription has.
 fn subscription_of(path: &str) -> Result<(Box<str>, Box<str>), Rejection> {
     match EntityAddress::parse(path)? {
@@ -356,8 +278,4 @@ fn subscription_of(path: &str) -> Result<(Box<str>, Box<str>), Rejection> {
             "`{path}` is not the path of a subscription, which is `<topic>/Subscriptions/<name>`"
         ))),
     }
-}
-
-fn unexpected(entity: &Entity, outcome: &Outcome) -> BrokerError {
-    entity.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")))
 }

@@ -13,7 +13,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
 
 use crate::client::unexpected;
-use crate::port::{Change, Managed, Management, Page, Port};
+use crate::port::{Managed, Management, Page, Patch, Port};
 
 /// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Admin {
         properties: QueueUpdate,
         cleared: Cleared,
     ) -> Result<Described, BrokerError> {
-        self.set_queue(path, properties, Change { cleared, read_at: None }).await
+        self.set_queue(path, properties, Patch { cleared, read_at: None }).await
     }
 
     /// Deletes a queue with everything in it (ENT-14).
@@ -166,9 +166,9 @@ impl Admin {
         &self,
         path: &str,
         properties: QueueUpdate,
-        change: Change,
+        patch: Patch,
     ) -> Result<Described, BrokerError> {
-        self.queue_of(path, Management::UpdateQueue(Box::new(properties), change)).await
+        self.queue_of(path, Management::UpdateQueue(Box::new(properties), patch)).await
     }
 
     async fn queue_of(&self, path: &str, asked: Management) -> Result<Described, BrokerError> {
@@ -206,11 +206,11 @@ impl Admin {
 }
 
 /// An update that replaces all that can be without a value.
-const REPLACE: Change = Change { cleared: Cleared::ALL, read_at: None };
+const REPLACE: Patch = Patch { cleared: Cleared::ALL, read_at: None };
 
 /// The same, of the description of an instant.
-const fn replace_of(read_at: Timestamp) -> Change {
-    Change { cleared: Cleared::ALL, read_at: Some(read_at) }
+const fn replace_of(read_at: Timestamp) -> Patch {
+    Patch { cleared: Cleared::ALL, read_at: Some(read_at) }
 }
 
 /// Whether what was asked for is there.

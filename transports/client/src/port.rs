@@ -17,13 +17,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::command::ReceiveMode;
+pub use peeklock_core::description::Patch;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 
 pub use self::deliveries::{Arrival, Deliveries, Verdict};
-pub use self::manage::{Change, Managed, Management, Page};
+pub use self::manage::{Managed, Management, Page};
 pub use self::request::{Answer, Request, Settlement};
 
 /// A future of a port.

@@ -2,15 +2,11 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
-use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::time::Timestamp;
 
 use crate::error::Refusal;
 use crate::serve::Exchange;
-
-/// An update without a version is tried against so many versions by others.
-const CONFLICTS_MAX: usize = 16;
 
 /// The version that the client has read; none if any will do.
 pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
@@ -25,26 +21,6 @@ pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal>
         None => {
             let detail = "If-Match is neither * nor the ETag of the entity, its quoted updatedAt";
             Err(Rejection::argument(detail).into())
-        }
-    }
-}
-
-/// What an update comes to. One without a version that met another one is tried again.
-pub(crate) async fn updated<T, F: Future<Output = Result<T, Refusal>>>(
-    version: Option<Timestamp>,
-    attempt: impl Fn() -> F,
-) -> Result<T, Refusal> {
-    let mut attempts = 1;
-    loop {
-        match attempt().await {
-            Err(error)
-                if error.is(Condition::UpdateConflict)
-                    && version.is_none()
-                    && attempts < CONFLICTS_MAX =>
-            {
-                attempts += 1;
-            }
-            answer => return answer,
         }
     }
 }

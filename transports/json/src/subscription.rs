@@ -119,18 +119,15 @@ pub struct SubscriptionRuntime {
 }
 
 impl SubscriptionProperties {
-    /// Keeps what an update does not name where the broker takes absence for a wish (ENT-17).
-    pub fn keep(&mut self, current: &DescribedSubscription) {
-        let keep = |field: &mut Option<Option<String>>, value: &Option<Box<str>>| {
-            field.get_or_insert_with(|| value.as_deref().map(str::to_owned));
-        };
-        let description = &current.description;
-        keep(&mut self.forward_to, &description.forward_to);
-        keep(
-            &mut self.forward_dead_lettered_messages_to,
-            &description.forward_dead_lettered_messages_to,
-        );
-        keep(&mut self.user_metadata, &description.user_metadata);
+    /// What an update takes the value of: what is named and has none.
+    #[must_use]
+    pub fn cleared(&self) -> Cleared {
+        let is_cleared = |field: &Option<Option<String>>| *field == Some(None);
+        Cleared {
+            forward_to: is_cleared(&self.forward_to),
+            forward_dead_lettered_messages_to: is_cleared(&self.forward_dead_lettered_messages_to),
+            user_metadata: is_cleared(&self.user_metadata),
+        }
     }
 
     /// As an update that replaces: what can be without a value and has none is cleared.

@@ -1,7 +1,7 @@
 //! Topics in JSON: what can be set, and what is shown.
 
 use peeklock_core::command::DescribedTopic;
-use peeklock_core::description::{EntityStatus, TopicDescription, TopicUpdate};
+use peeklock_core::description::{Cleared, EntityStatus, TopicDescription, TopicUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::TimeSpan;
@@ -105,10 +105,10 @@ pub struct TopicRuntime {
 }
 
 impl TopicProperties {
-    /// Keeps what an update does not name where the broker takes absence for a wish (ENT-17).
-    pub fn keep(&mut self, current: &DescribedTopic) {
-        let metadata = &current.description.user_metadata;
-        self.user_metadata.get_or_insert_with(|| metadata.as_deref().map(str::to_owned));
+    /// What an update takes the value of: what is named and has none.
+    #[must_use]
+    pub fn cleared(&self) -> Cleared {
+        Cleared { user_metadata: self.user_metadata == Some(None), ..Cleared::default() }
     }
 
     /// As an update that replaces: what can be without a value and has none is cleared.

@@ -1,4 +1,15 @@
-//! Which properties of an entity lose their value when it is changed in part.
+//! How an entity is changed in part, and which of its properties lose their value then.
+
+use crate::time::Timestamp;
+
+/// How the properties of an update are taken. What has no new value, and is not cleared, is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patch {
+    /// What has no new value and loses its own.
+    pub cleared: Cleared,
+    /// Only if the description is still of this instant (ENT-17).
+    pub read_at: Option<Timestamp>,
+}
 
 /// Properties of an entity that lose their value. A topic has the last of them only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

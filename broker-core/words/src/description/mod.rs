@@ -14,7 +14,7 @@ mod subscription;
 mod tests;
 mod topic;
 
-pub use cleared::Cleared;
+pub use cleared::{Cleared, Patch};
 pub use forwarding::Destination;
 pub use queue::{QueueDescription, QueueUpdate};
 pub use status::EntityStatus;

@@ -12,7 +12,7 @@ use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_core::time::Timestamp;
 
 use super::{Admin, REPLACE, exists, replace_of};
-use crate::port::{Change, Managed, Management, Page};
+use crate::port::{Managed, Management, Page, Patch};
 
 impl Admin {
     /// Creates a topic with all properties at their defaults (ENT-03).
@@ -88,16 +88,16 @@ impl Admin {
         properties: TopicUpdate,
         cleared: Cleared,
     ) -> Result<DescribedTopic, BrokerError> {
-        self.set_topic(path, properties, Change { cleared, read_at: None }).await
+        self.set_topic(path, properties, Patch { cleared, read_at: None }).await
     }
 
     async fn set_topic(
         &self,
         path: &str,
         properties: TopicUpdate,
-        change: Change,
+        patch: Patch,
     ) -> Result<DescribedTopic, BrokerError> {
-        self.topic_of(path, Management::UpdateTopic(Box::new(properties), change)).await
+        self.topic_of(path, Management::UpdateTopic(Box::new(properties), patch)).await
     }
 
     /// Deletes a topic with its subscriptions and everything in them (ENT-14).
@@ -212,16 +212,16 @@ impl Admin {
         properties: SubscriptionUpdate,
         cleared: Cleared,
     ) -> Result<DescribedSubscription, BrokerError> {
-        self.set_subscription(path, properties, Change { cleared, read_at: None }).await
+        self.set_subscription(path, properties, Patch { cleared, read_at: None }).await
     }
 
     async fn set_subscription(
         &self,
         path: &str,
         properties: SubscriptionUpdate,
-        change: Change,
+        patch: Patch,
     ) -> Result<DescribedSubscription, BrokerError> {
-        let update = Management::UpdateSubscription(Box::new(properties), change);
+        let update = Management::UpdateSubscription(Box::new(properties), patch);
         self.subscription_of(path, update).await
     }
 

@@ -1,21 +1,14 @@
 //! Management: what is asked about entities, asked of the broker.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use peeklock_core::Access;
-use peeklock_core::command::{Command, Described, DescribedSubscription, DescribedTopic, Outcome};
-use peeklock_core::condition::Condition;
+use peeklock_core::command::{Command, Outcome};
 use peeklock_core::contract::Action;
-use peeklock_core::description::{
-    Cleared, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate,
-};
+use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
 
-use crate::port::{Change, Managed, Management, Page};
-
-/// A change without a version is tried against so many versions by others.
-const CONFLICTS_MAX: usize = 16;
+use crate::port::{Managed, Management, Page};
 
 pub(super) async fn manage(
     access: &Access,
@@ -27,17 +20,15 @@ pub(super) async fn manage(
             Managed::Queue(Box::new(access.create_queue(path, *properties).await?))
         }
         Management::Queue => Managed::Queue(Box::new(access.describe_queue(path).await?)),
-        Management::UpdateQueue(properties, change) => {
-            let update = || update_queue(access, path, &properties, change);
-            Managed::Queue(Box::new(changed(change, update).await?))
+        Management::UpdateQueue(properties, patch) => {
+            Managed::Queue(Box::new(access.patch(path, &*properties, patch).await?))
         }
         Management::CreateTopic(properties) => {
             Managed::Topic(Box::new(access.create_topic(path, *properties).await?))
         }
         Management::Topic => Managed::Topic(Box::new(access.describe_topic(path).await?)),
-        Management::UpdateTopic(properties, change) => {
-            let update = || update_topic(access, path, &properties, change);
-            Managed::Topic(Box::new(changed(change, update).await?))
+        Management::UpdateTopic(properties, patch) => {
+            Managed::Topic(Box::new(access.patch(path, &*properties, patch).await?))
         }
         Management::CreateSubscription { name, properties, rules } => Managed::Subscription(
             Box::new(access.create_subscription(path, &name, *properties, rules).await?),
@@ -45,9 +36,8 @@ pub(super) async fn manage(
         Management::Subscription => {
             Managed::Subscription(Box::new(access.describe_subscription(path).await?))
         }
-        Management::UpdateSubscription(properties, change) => {
-            let update = || update_subscription(access, path, &properties, change);
-            Managed::Subscription(Box::new(changed(change, update).await?))
+        Management::UpdateSubscription(properties, patch) => {
+            Managed::Subscription(Box::new(access.patch(path, &*properties, patch).await?))
         }
         Management::Delete(kind) => {
             access.delete(path, kind).await?;
@@ -122,97 +112,6 @@ pub(super) async fn manage(
             Managed::PolicyKeys(Box::new(keys))
         }
     })
-}
-
-async fn update_queue(
-    access: &Access,
-    path: &str,
-    properties: &QueueUpdate,
-    change: Change,
-) -> Result<Described, BrokerError> {
-    let (mut properties, mut read_at) = (properties.clone(), change.read_at);
-    if change.cleared != Cleared::ALL {
-        let current = access.describe_queue(path).await?;
-        let (new, old) = (&mut properties, current.description);
-        let dead_letters = &mut new.forward_dead_lettered_messages_to;
-        keep(
-            change.cleared,
-            [&mut new.forward_to, dead_letters, &mut new.user_metadata],
-            [old.forward_to, old.forward_dead_lettered_messages_to, old.user_metadata],
-        );
-        read_at.get_or_insert(current.updated_at);
-    }
-    access.update_queue(path, properties, read_at).await
-}
-
-async fn update_topic(
-    access: &Access,
-    path: &str,
-    properties: &TopicUpdate,
-    change: Change,
-) -> Result<DescribedTopic, BrokerError> {
-    let (mut properties, mut read_at) = (properties.clone(), change.read_at);
-    if !change.cleared.user_metadata {
-        let current = access.describe_topic(path).await?;
-        let user_metadata = &mut properties.user_metadata;
-        let old = current.description.user_metadata;
-        *user_metadata = user_metadata.take().or(old);
-        read_at.get_or_insert(current.updated_at);
-    }
-    access.update_topic(path, properties, read_at).await
-}
-
-async fn update_subscription(
-    access: &Access,
-    path: &str,
-    properties: &SubscriptionUpdate,
-    change: Change,
-) -> Result<DescribedSubscription, BrokerError> {
-    let (mut properties, mut read_at) = (properties.clone(), change.read_at);
-    if change.cleared != Cleared::ALL {
-        let current = access.describe_subscription(path).await?;
-        let (new, old) = (&mut properties, current.description);
-        let dead_letters = &mut new.forward_dead_lettered_messages_to;
-        keep(
-            change.cleared,
-            [&mut new.forward_to, dead_letters, &mut new.user_metadata],
-            [old.forward_to, old.forward_dead_lettered_messages_to, old.user_metadata],
-        );
-        read_at.get_or_insert(current.updated_at);
-    }
-    access.update_subscription(path, properties, read_at).await
-}
-
-/// Absent properties keep their values, unless they are cleared: ForwardTo,
-/// ForwardDeadLetteredMessagesTo and UserMetadata.
-fn keep(cleared: Cleared, properties: [&mut Option<Box<str>>; 3], current: [Option<Box<str>>; 3]) {
-    let cleared =
-        [cleared.forward_to, cleared.forward_dead_lettered_messages_to, cleared.user_metadata];
-    for ((property, current), is_cleared) in properties.into_iter().zip(current).zip(cleared) {
-        if property.is_none() && !is_cleared {
-            *property = current;
-        }
-    }
-}
-
-/// What a change comes to. One without a version that met another one is tried again.
-async fn changed<T, F: Future<Output = Result<T, BrokerError>>>(
-    change: Change,
-    attempt: impl Fn() -> F,
-) -> Result<T, BrokerError> {
-    let mut attempts = 1;
-    loop {
-        match attempt().await {
-            Err(error)
-                if error.condition() == Condition::UpdateConflict
-                    && change.read_at.is_none()
-                    && attempts < CONFLICTS_MAX =>
-            {
-                attempts += 1;
-            }
-            answer => return answer,
-        }
-    }
 }
 
 async fn paths(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic, SessionFilter};
 use peeklock_core::description::{
-    Cleared, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate,
+    EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate,
 };
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
@@ -20,7 +20,7 @@ pub enum Management {
     /// Reads a queue (ENT-31). Answer: [`Managed::Queue`].
     Queue,
     /// Changes a queue. Answer: [`Managed::Queue`].
-    UpdateQueue(Box<QueueUpdate>, Change),
+    UpdateQueue(Box<QueueUpdate>, Patch),
     /// Reads queues of the namespace (ENT-30). Answer: [`Managed::Queues`].
     Queues(Page),
     /// Creates a topic (ENT-03). Answer: [`Managed::Topic`].
@@ -28,7 +28,7 @@ pub enum Management {
     /// Reads a topic (ENT-31). Answer: [`Managed::Topic`].
     Topic,
     /// Changes a topic. Answer: [`Managed::Topic`].
-    UpdateTopic(Box<TopicUpdate>, Change),
+    UpdateTopic(Box<TopicUpdate>, Patch),
     /// Reads topics of the namespace (ENT-30). Answer: [`Managed::Topics`].
     Topics(Page),
     /// Creates a subscription of the topic, with these rules or with `$Default` (TOP-12). Answer:
@@ -44,7 +44,7 @@ pub enum Management {
     /// Reads a subscription (ENT-31). Answer: [`Managed::Subscription`].
     Subscription,
     /// Changes a subscription. Answer: [`Managed::Subscription`].
-    UpdateSubscription(Box<SubscriptionUpdate>, Change),
+    UpdateSubscription(Box<SubscriptionUpdate>, Patch),
     /// Reads subscriptions of the topic (ENT-30). Answer: [`Managed::Subscriptions`].
     Subscriptions(Page),
     /// Deletes the entity, if it is of this kind (ENT-14). Answer: [`Managed::Done`].
@@ -91,15 +91,6 @@ pub enum Management {
     PolicyKeys(Box<str>),
     /// Puts another key in the place of one, or the one given (SEC-09). Answer: [`Managed::PolicyKeys`].
     RegenerateKey(Box<str>, WhichKey, Option<KeyText>),
-}
-
-/// How a description is changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Change {
-    /// What has no new value and loses its own.
-    pub cleared: Cleared,
-    /// Only if the description is still of this instant (ENT-17).
-    pub read_at: Option<Timestamp>,
 }
 
 /// A part of a list.

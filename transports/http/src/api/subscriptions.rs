@@ -7,9 +7,8 @@ use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::DescribedSubscription;
 use peeklock_core::contract::Action;
-use peeklock_core::description::EntityKind;
+use peeklock_core::description::{EntityKind, Patch};
 use peeklock_core::path::subscription_path;
-use peeklock_core::time::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -21,7 +20,7 @@ use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
-use crate::version::{located, updated, version, versioned};
+use crate::version::{located, version, versioned};
 use peeklock_json::{RuleForm, SubscriptionProperties, SubscriptionView};
 
 /// A page of a topic's subscriptions in case-insensitive order of their names.
@@ -131,23 +130,8 @@ pub(super) async fn update(
     let version = version(exchange)?;
     let (properties, _room): (SubscriptionProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    properties.to_update()?;
-    updated(version, || try_update(exchange, &path, &properties, version)).await
-}
-
-async fn try_update(
-    exchange: &Exchange,
-    path: &str,
-    properties: &SubscriptionProperties,
-    version: Option<Timestamp>,
-) -> Answer {
-    let access = &exchange.access;
-    let current = access.describe_subscription(path).await?;
-    let mut properties = properties.clone();
-    properties.keep(&current);
-    let read_at = version.unwrap_or(current.updated_at);
-    let update = properties.to_update()?;
-    let described = access.update_subscription(path, update, Some(read_at)).await?;
+    let patch = Patch { cleared: properties.cleared(), read_at: version };
+    let described = exchange.access.patch(&path, &properties.to_update()?, patch).await?;
     Ok(subscription(StatusCode::OK, described))
 }
 

@@ -5,8 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::command::DescribedTopic;
 use peeklock_core::contract::Action;
-use peeklock_core::description::EntityKind;
-use peeklock_core::time::Timestamp;
+use peeklock_core::description::{EntityKind, Patch};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,7 +15,7 @@ use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
 use crate::serve::Exchange;
-use crate::version::{located, updated, version, versioned};
+use crate::version::{located, version, versioned};
 use peeklock_json::{TopicProperties, TopicView};
 
 /// A page of topics in case-insensitive order of their paths.
@@ -84,21 +83,8 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     let version = version(exchange)?;
     let (properties, _room): (TopicProperties, _) =
         body::read_json(&exchange.site, &exchange.request, payload).await?;
-    updated(version, || try_update(exchange, &path, &properties, version)).await
-}
-
-async fn try_update(
-    exchange: &Exchange,
-    path: &str,
-    properties: &TopicProperties,
-    version: Option<Timestamp>,
-) -> Answer {
-    let access = &exchange.access;
-    let current = access.describe_topic(path).await?;
-    let mut properties = properties.clone();
-    properties.keep(&current);
-    let read_at = version.unwrap_or(current.updated_at);
-    let described = access.update_topic(path, properties.to_update()?, Some(read_at)).await?;
+    let patch = Patch { cleared: properties.cleared(), read_at: version };
+    let described = exchange.access.patch(&path, &properties.to_update()?, patch).await?;
     Ok(topic(StatusCode::OK, described))
 }
 

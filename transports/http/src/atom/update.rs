@@ -3,6 +3,8 @@
 
 use actix_web::http::StatusCode;
 use actix_web::web;
+use peeklock_core::Access;
+use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
@@ -14,7 +16,7 @@ use super::path::AtomRoute;
 use super::xml::Element;
 use crate::error::{Answer, Refusal};
 use crate::serve::Exchange;
-use crate::version::{updated, version};
+use crate::version::version;
 
 /// Changes what stands at an address, if the version that was stated is its own, or any will do.
 pub(super) async fn update(
@@ -121,4 +123,13 @@ async fn update_subscription(
     let read_at = Some(read_at.unwrap_or(current.updated_at));
     access.update_subscription(&path, properties, read_at).await?;
     get::subscription_at(exchange, topic, name, StatusCode::OK).await
+}
+
+/// What an update comes to. One without a version that met another one is tried again.
+async fn updated<T, F: Future<Output = Result<T, Refusal>>>(
+    read_at: Option<Timestamp>,
+    attempt: impl Fn() -> F,
+) -> Result<T, Refusal> {
+    let is_outrun = |refusal: &Refusal| refusal.is(Condition::UpdateConflict);
+    Access::attempt_update(read_at, is_outrun, attempt).await
 }

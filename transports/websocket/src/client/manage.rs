@@ -1,7 +1,7 @@
 //! Management: what is asked about entities, as operations of the protocol. A subscription is named by its
 //! path, `<topic>/Subscriptions/<name>`.
 
-use peeklock_client::port::{Change, Managed, Management, Page};
+use peeklock_client::port::{Managed, Management, Page, Patch};
 use peeklock_core::command::{ReceiveMode, SessionFilter};
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -37,16 +37,16 @@ pub(super) async fn manage(
 /// The operation that asks for it.
 fn operation(path: &str, asked: Management) -> Option<Operation> {
     let path = path.to_owned();
-    let version = |change: &Change| change.read_at.map(Instant);
+    let version = |patch: &Patch| patch.read_at.map(Instant);
     Some(match asked {
         Management::CreateQueue(properties) => {
             let properties = QueueProperties::from(&*properties);
             Operation::CreateQueue(CreateQueue { path, properties })
         }
         Management::Queue => Operation::GetQueue(PathOnly { path }),
-        Management::UpdateQueue(properties, change) => {
-            let version = version(&change);
-            let properties = QueueProperties::from(&*properties).clearing(change.cleared);
+        Management::UpdateQueue(properties, patch) => {
+            let version = version(&patch);
+            let properties = QueueProperties::from(&*properties).clearing(patch.cleared);
             Operation::UpdateQueue(UpdateQueue { path, properties, version })
         }
         Management::CreateTopic(properties) => {
@@ -54,10 +54,10 @@ fn operation(path: &str, asked: Management) -> Option<Operation> {
             Operation::CreateTopic(CreateTopic { path, properties })
         }
         Management::Topic => Operation::GetTopic(PathOnly { path }),
-        Management::UpdateTopic(properties, change) => {
-            let version = version(&change);
+        Management::UpdateTopic(properties, patch) => {
+            let version = version(&patch);
             let mut properties = TopicProperties::from(&*properties);
-            if change.cleared.user_metadata {
+            if patch.cleared.user_metadata {
                 properties = properties.replacing();
             }
             Operation::UpdateTopic(UpdateTopic { path, properties, version })
@@ -71,9 +71,9 @@ fn operation(path: &str, asked: Management) -> Option<Operation> {
             })
         }
         Management::Subscription => Operation::GetSubscription(PathOnly { path }),
-        Management::UpdateSubscription(properties, change) => {
-            let version = version(&change);
-            let properties = SubscriptionProperties::from(&*properties).clearing(change.cleared);
+        Management::UpdateSubscription(properties, patch) => {
+            let version = version(&patch);
+            let properties = SubscriptionProperties::from(&*properties).clearing(patch.cleared);
             Operation::UpdateSubscription(UpdateSubscription { path, properties, version })
         }
         Management::Delete(EntityKind::Queue) => Operation::DeleteQueue(PathOnly { path }),

@@ -1,8 +1,6 @@
 //! What management of entities has in common. Both encodings carry descriptions as JSON.
 
-use peeklock_core::condition::Condition;
-use peeklock_core::description::EntityKind;
-use peeklock_core::error::BrokerError;
+use peeklock_core::description::{Cleared, EntityKind, Patch};
 use serde::de::DeserializeOwned;
 
 use super::Notice;
@@ -10,9 +8,6 @@ use crate::connection::{Asked, Conversation, Done};
 use crate::error::FrameError;
 use crate::frame::bodies;
 use crate::frame::text::Instant;
-
-/// An update without a version is tried against so many versions by others.
-const CONFLICTS_MAX: usize = 16;
 
 bodies! {
     struct PathOnly {
@@ -91,22 +86,7 @@ impl Conversation {
     }
 }
 
-/// What an update comes to. One without a version that met another one is tried again.
-pub(super) async fn updated<F: Future<Output = Result<Notice, BrokerError>>>(
-    version: Option<Instant>,
-    attempt: impl Fn() -> F,
-) -> Result<Notice, BrokerError> {
-    let mut attempts = 1;
-    loop {
-        match attempt().await {
-            Err(error)
-                if error.condition() == Condition::UpdateConflict
-                    && version.is_none()
-                    && attempts < CONFLICTS_MAX =>
-            {
-                attempts += 1;
-            }
-            answer => return answer,
-        }
-    }
+/// How an update is taken that has read this version.
+pub(super) fn patch(cleared: Cleared, version: Option<Instant>) -> Patch {
+    Patch { cleared, read_at: version.map(|Instant(at)| at) }
 }

@@ -1,9 +1,8 @@
 //! Management of queues.
 
-use peeklock_core::contract::Action;
 use serde::{Deserialize, Serialize};
 
-use super::manage::{json_inside, updated};
+use super::manage::{json_inside, patch};
 use super::{ListQueues, Notice, PathOnly};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
@@ -53,21 +52,11 @@ impl Conversation {
     }
 
     pub(super) fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
-        update.properties.to_update()?;
+        let properties = update.properties.to_update()?;
+        let patch = patch(update.properties.cleared(), update.version);
         self.manage(asked, |access| async move {
-            access.allow(Action::Update, &update.path).await?;
-            updated(update.version, || async {
-                let current = access.describe_queue(&update.path).await?;
-                let mut properties = update.properties.clone();
-                properties.keep(&current);
-                let refuse = |rejection| access.broker().refuse(rejection, &update.path);
-                let properties = properties.to_update().map_err(refuse)?;
-                let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
-                let described =
-                    access.update_queue(&update.path, properties, Some(read_at)).await?;
-                Ok(Notice::Queue(Box::new(QueueView::from(described))))
-            })
-            .await
+            let described = access.patch(&update.path, &properties, patch).await?;
+            Ok(Notice::Queue(Box::new(QueueView::from(described))))
         })
     }
 

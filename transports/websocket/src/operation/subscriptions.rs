@@ -1,9 +1,8 @@
 //! Management of subscriptions.
 
-use peeklock_core::contract::Action;
 use serde::{Deserialize, Serialize};
 
-use super::manage::{json_inside, updated};
+use super::manage::{json_inside, patch};
 use super::{ListOf, Notice, PathOnly, RuleForm};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::text::Instant;
@@ -64,21 +63,11 @@ impl Conversation {
     }
 
     pub(super) fn update_subscription(&mut self, asked: Asked, update: UpdateSubscription) -> Done {
-        update.properties.to_update()?;
+        let properties = update.properties.to_update()?;
+        let patch = patch(update.properties.cleared(), update.version);
         self.manage(asked, |access| async move {
-            access.allow(Action::Update, &update.path).await?;
-            updated(update.version, || async {
-                let current = access.describe_subscription(&update.path).await?;
-                let mut properties = update.properties.clone();
-                properties.keep(&current);
-                let refuse = |rejection| access.broker().refuse(rejection, &update.path);
-                let properties = properties.to_update().map_err(refuse)?;
-                let read_at = update.version.map_or(current.updated_at, |Instant(at)| at);
-                let described =
-                    access.update_subscription(&update.path, properties, Some(read_at)).await?;
-                Ok(Notice::Subscription(Box::new(SubscriptionView::from(described))))
-            })
-            .await
+            let described = access.patch(&update.path, &properties, patch).await?;
+            Ok(Notice::Subscription(Box::new(SubscriptionView::from(described))))
         })
     }
 

@@ -1,0 +1,247 @@
+//! How a description is read and replaced: alike for queues, topics and subscriptions (ENT-17, ENT-31).
+
+use super::{Broker, Entity};
+use crate::access::Access;
+use crate::command::{
+    Command, Described, DescribedSubscription, DescribedTopic, Outcome, TopicCommand,
+};
+use crate::condition::Condition;
+use crate::description::{
+    Cleared, EntityKind, QueueDescription, QueueUpdate, SubscriptionDescription,
+    SubscriptionUpdate, TopicDescription, TopicUpdate,
+};
+use crate::error::{BrokerError, Rejection};
+use crate::limits::Limits;
+use crate::time::Timestamp;
+
+/// The properties that an update names, of one kind of entity, and what this kind has of its own.
+pub trait Update: Clone + Send + Sync {
+    /// The kind.
+    const KIND: EntityKind;
+    /// All properties of an entity of it.
+    type Description: Send + Sync;
+    /// Those, and its runtime part.
+    type Described: Send + Sync;
+
+    /// The answer to [`Command::Describe`]; back again if it is none of this kind.
+    ///
+    /// # Errors
+    /// With an answer of another kind.
+    fn described(answer: Outcome) -> Result<Self::Described, Outcome>;
+
+    /// The properties in force, and of which instant they are.
+    fn current(described: &Self::Described) -> (&Self::Description, Timestamp);
+
+    /// Takes what has no new value, and is not to lose its own, from what is in force.
+    fn keep(&mut self, cleared: Cleared, current: &Self::Description);
+
+    /// What is in force when this has replaced `current`.
+    ///
+    /// # Errors
+    /// For what an entity of this kind cannot have.
+    fn apply_to(
+        self,
+        current: &Self::Description,
+        limits: &Limits,
+    ) -> Result<Self::Description, Rejection>;
+
+    /// Where an entity of this description forwards messages to, and dead-lettered ones.
+    fn destinations(description: &Self::Description) -> [Option<&str>; 2];
+
+    /// Puts this description in place of the one that is of that instant.
+    fn replace(description: Self::Description, read_at: Timestamp) -> Command;
+}
+
+impl Broker {
+    /// A description and the runtime part, of an entity of this kind.
+    pub(crate) async fn describe<U: Update>(
+        &self,
+        path: &str,
+    ) -> Result<U::Described, BrokerError> {
+        let entity = self.manageable(path, U::KIND)?;
+        let answer = entity.manage(Command::Describe).await?;
+        U::described(answer).map_err(|other| unexpected(&entity, &other))
+    }
+
+    /// Replaces the properties named for who may forward to the destinations that the entity gets (FWD-05). With
+    /// `read_at`, only if the description is still of that instant.
+    pub(crate) async fn update<U: Update>(
+        &self,
+        access: &Access,
+        path: &str,
+        properties: U,
+        read_at: Option<Timestamp>,
+    ) -> Result<U::Described, BrokerError> {
+        let entity = self.manageable(path, U::KIND)?;
+        let refuse = |rejection| self.refuse(rejection, path);
+        loop {
+            let described = self.describe::<U>(path).await?;
+            let (current, updated_at) = U::current(&described);
+            let description = properties
+                .clone()
+                .apply_to(current, &self.shared.settings.limits)
+                .map_err(refuse)?;
+            let (before, after) = (U::destinations(current), U::destinations(&description));
+            access.allow_forwarding_to(newly(before, after)).await?;
+            self.check_destinations(after).map_err(refuse)?;
+            let command = U::replace(description, read_at.unwrap_or(updated_at));
+            match entity.manage(command).await {
+                Ok(_) => return self.describe::<U>(path).await,
+                // Somebody else was faster: without a version of the caller's, apply it to theirs.
+                Err(error)
+                    if read_at.is_none() && error.condition() == Condition::UpdateConflict => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The destinations that an update names and that were not there before.
+fn newly<'a>(before: [Option<&str>; 2], after: [Option<&'a str>; 2]) -> [Option<&'a str>; 2] {
+    let [messages, dead_letters] = before;
+    let [new_messages, new_dead_letters] = after;
+    [
+        new_messages.filter(|destination| messages != Some(*destination)),
+        new_dead_letters.filter(|destination| dead_letters != Some(*destination)),
+    ]
+}
+
+fn unexpected(entity: &Entity, outcome: &Outcome) -> BrokerError {
+    entity.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")))
+}
+
+impl Update for QueueUpdate {
+    const KIND: EntityKind = EntityKind::Queue;
+    type Description = QueueDescription;
+    type Described = Described;
+
+    fn described(answer: Outcome) -> Result<Described, Outcome> {
+        match answer {
+            Outcome::Described(described) => Ok(*described),
+            other => Err(other),
+        }
+    }
+
+    fn current(described: &Described) -> (&QueueDescription, Timestamp) {
+        (&described.description, described.updated_at)
+    }
+
+    fn keep(&mut self, cleared: Cleared, current: &QueueDescription) {
+        keep(&mut self.forward_to, cleared.forward_to, &current.forward_to);
+        keep(
+            &mut self.forward_dead_lettered_messages_to,
+            cleared.forward_dead_lettered_messages_to,
+            &current.forward_dead_lettered_messages_to,
+        );
+        keep(&mut self.user_metadata, cleared.user_metadata, &current.user_metadata);
+    }
+
+    fn apply_to(
+        self,
+        current: &QueueDescription,
+        limits: &Limits,
+    ) -> Result<QueueDescription, Rejection> {
+        Self::apply_to(self, current, limits)
+    }
+
+    fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
+        [
+            description.forward_to.as_deref(),
+            description.forward_dead_lettered_messages_to.as_deref(),
+        ]
+    }
+
+    fn replace(description: QueueDescription, read_at: Timestamp) -> Command {
+        Command::Update { description: Box::new(description), read_at: Some(read_at) }
+    }
+}
+
+impl Update for TopicUpdate {
+    const KIND: EntityKind = EntityKind::Topic;
+    type Description = TopicDescription;
+    type Described = DescribedTopic;
+
+    fn described(answer: Outcome) -> Result<DescribedTopic, Outcome> {
+        match answer {
+            Outcome::TopicDescribed(described) => Ok(*described),
+            other => Err(other),
+        }
+    }
+
+    fn current(described: &DescribedTopic) -> (&TopicDescription, Timestamp) {
+        (&described.description, described.updated_at)
+    }
+
+    fn keep(&mut self, cleared: Cleared, current: &TopicDescription) {
+        keep(&mut self.user_metadata, cleared.user_metadata, &current.user_metadata);
+    }
+
+    fn apply_to(
+        self,
+        current: &TopicDescription,
+        limits: &Limits,
+    ) -> Result<TopicDescription, Rejection> {
+        Self::apply_to(self, current, limits)
+    }
+
+    fn destinations(_: &TopicDescription) -> [Option<&str>; 2] {
+        [None, None]
+    }
+
+    fn replace(description: TopicDescription, read_at: Timestamp) -> Command {
+        let (description, read_at) = (Box::new(description), Some(read_at));
+        Command::OfTopic(TopicCommand::Update { description, read_at })
+    }
+}
+
+impl Update for SubscriptionUpdate {
+    const KIND: EntityKind = EntityKind::Subscription;
+    type Description = SubscriptionDescription;
+    type Described = DescribedSubscription;
+
+    fn described(answer: Outcome) -> Result<DescribedSubscription, Outcome> {
+        match answer {
+            Outcome::SubscriptionDescribed(described) => Ok(*described),
+            other => Err(other),
+        }
+    }
+
+    fn current(described: &DescribedSubscription) -> (&SubscriptionDescription, Timestamp) {
+        (&described.description, described.updated_at)
+    }
+
+    fn keep(&mut self, cleared: Cleared, current: &SubscriptionDescription) {
+        keep(&mut self.forward_to, cleared.forward_to, &current.forward_to);
+        keep(
+            &mut self.forward_dead_lettered_messages_to,
+            cleared.forward_dead_lettered_messages_to,
+            &current.forward_dead_lettered_messages_to,
+        );
+        keep(&mut self.user_metadata, cleared.user_metadata, &current.user_metadata);
+    }
+
+    fn apply_to(
+        self,
+        current: &SubscriptionDescription,
+        limits: &Limits,
+    ) -> Result<SubscriptionDescription, Rejection> {
+        Self::apply_to(self, current, limits)
+    }
+
+    fn destinations(description: &SubscriptionDescription) -> [Option<&str>; 2] {
+        [
+            description.forward_to.as_deref(),
+            description.forward_dead_lettered_messages_to.as_deref(),
+        ]
+    }
+
+    fn replace(description: SubscriptionDescription, read_at: Timestamp) -> Command {
+        Command::UpdateSubscription { description: Box::new(description), read_at: Some(read_at) }
+    }
+}
+
+fn keep(property: &mut Option<Box<str>>, is_cleared: bool, current: &Option<Box<str>>) {
+    if property.is_none() && !is_cleared {
+        property.clone_from(current);
+    }
+}
