@@ -126,8 +126,8 @@ impl Connection {
                 format!("connection has {count_max} links, which is the most: use another one"),
             ));
         }
-        let dynamic = attach.source.as_ref().is_some_and(|source| source.dynamic)
-            || matches!(&attach.target, Some(Target::Node(node)) if node.dynamic);
+        let dynamic = attach.source.as_ref().is_some_and(|source| source.node.dynamic)
+            || matches!(&attach.target, Some(Target::Node(target)) if target.node.dynamic);
         dynamic.then(|| {
             AmqpError::new(condition::NOT_IMPLEMENTED, "dynamic nodes are not offered: create one")
         })

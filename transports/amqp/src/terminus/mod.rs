@@ -1,19 +1,20 @@
 //! Ends of links (AMQP 3.5 and 4.5.1): source, target, coordinator.
 
 mod coordinator;
+mod node;
 mod source;
 mod target;
 
 use bytes::Bytes;
-use peeklock_words::amqp::write::{self, Sink};
-use peeklock_words::amqp::{Reader, Scalar, code};
+use peeklock_words::amqp::Reader;
+use peeklock_words::amqp::write::Sink;
 
 pub use self::coordinator::Coordinator;
+pub use self::node::Node;
 pub use self::source::Source;
 pub use self::target::NodeTarget;
 use crate::codec::fields::descriptor;
 use crate::codec::list::{List, read_list, write_list};
-use crate::codec::value::Raw;
 use crate::error::AmqpError;
 
 /// Where messages of a link go.
@@ -29,13 +30,13 @@ impl Source {
     /// A source with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
-        Self { address: Some(text(address)), ..Self::default() }
+        Self { node: Node::at(address), ..Self::default() }
     }
 
     /// The address, if it is text.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
-        self.address.as_ref().and_then(as_text)
+        self.node.address()
     }
 }
 
@@ -43,14 +44,14 @@ impl Target {
     /// A node with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
-        Self::Node(NodeTarget { address: Some(text(address)), ..NodeTarget::default() })
+        Self::Node(NodeTarget { node: Node::at(address), ..NodeTarget::default() })
     }
 
     /// The address, if it is text.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         match self {
-            Self::Node(node) => node.address.as_ref().and_then(as_text),
+            Self::Node(target) => target.node.address(),
             Self::Coordinator(_) => None,
         }
     }
@@ -71,25 +72,5 @@ impl Target {
             Self::Node(node) => write_list(sink, node),
             Self::Coordinator(coordinator) => write_list(sink, coordinator),
         }
-    }
-}
-
-fn text(address: &str) -> Raw {
-    Raw::encoded(|bytes| write::text(bytes, address))
-}
-
-fn as_text(address: &Raw) -> Option<&str> {
-    match address.scalar() {
-        Ok(Scalar::Text(text) | Scalar::Symbol(text)) => Some(text),
-        _ => None,
-    }
-}
-
-/// Writes an address, as null if there is none: an empty list would mean that there is no end at all
-/// (AMQP-12).
-fn address<S: Sink>(sink: &mut S, address: Option<&Raw>) {
-    match address {
-        Some(address) => sink.put(address.as_bytes()),
-        None => sink.put_byte(code::NULL),
     }
 }

@@ -6,23 +6,13 @@ use crate::codec::fields::FieldReader;
 use crate::codec::list::{List, put};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::error::AmqpError;
-use crate::terminus::address;
+use crate::terminus::Node;
 
 /// A source. What is not looked into is kept as it came, to be echoed (AMQP-34).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
-    /// The address, as it was written.
-    pub address: Option<Raw>,
-    /// What of it outlives the link.
-    pub durable: Option<u32>,
-    /// When it goes.
-    pub expiry_policy: Option<Box<str>>,
-    /// How many seconds after that.
-    pub timeout: Option<u32>,
-    /// Whether a node is to be made, which is not offered (AMQP-96).
-    pub dynamic: bool,
-    /// What kind of node.
-    pub dynamic_node_properties: Option<Map>,
+    /// Where they are.
+    pub node: Node,
     /// `move` or `copy` (AMQP-99).
     pub distribution_mode: Option<Box<str>>,
     /// Which messages (AMQP-70).
@@ -38,16 +28,11 @@ pub struct Source {
 impl List for Source {
     const DESCRIPTOR: u8 = 0x28;
     const NAME: &'static str = "source";
-    const FIELD_COUNT: usize = 11;
+    const FIELD_COUNT: usize = Node::FIELD_COUNT + 5;
 
     fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
         Ok(Self {
-            address: fields.raw("address")?,
-            durable: fields.uint("durable")?,
-            expiry_policy: fields.text("expiry-policy")?,
-            timeout: fields.uint("timeout")?,
-            dynamic: fields.boolean("dynamic")?.unwrap_or(false),
-            dynamic_node_properties: fields.map("dynamic-node-properties")?,
+            node: Node::read(fields)?,
             distribution_mode: fields.text("distribution-mode")?,
             filter: fields.map("filter")?,
             default_outcome: fields.raw("default-outcome")?,
@@ -57,12 +42,7 @@ impl List for Source {
     }
 
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
-        fields.field(Some(self.address.as_ref()), address);
-        fields.field(self.durable, write::uint);
-        fields.field(self.expiry_policy.as_deref(), write::symbol);
-        fields.field(self.timeout, write::uint);
-        fields.field(self.dynamic.then_some(true), write::boolean);
-        fields.field(self.dynamic_node_properties.as_ref().map(Map::as_bytes), put);
+        self.node.fields(fields);
         fields.field(self.distribution_mode.as_deref(), write::symbol);
         fields.field(self.filter.as_ref().map(Map::as_bytes), put);
         fields.field(self.default_outcome.as_ref().map(Raw::as_bytes), put);

@@ -10,7 +10,7 @@ use peeklock_amqp::link::{Answer, Delivery};
 use peeklock_amqp::performative::{
     Attach, Detach, Performative, ReceiverSettleMode, SenderSettleMode,
 };
-use peeklock_amqp::terminus::{Coordinator, NodeTarget, Source, Target};
+use peeklock_amqp::terminus::{Coordinator, Node, NodeTarget, Source, Target};
 
 use crate::client::{Client, credit, receiver, sender, tag, transfer};
 
@@ -204,10 +204,11 @@ fn a_link_that_is_attached_anew_is_stolen_from_its_older_handle() {
 #[test]
 fn what_is_not_offered_is_refused_as_not_implemented() {
     let (mut client, _) = Client::in_session(Config::default());
+    let node = Node { dynamic: true, ..Node::default() };
     let dynamic = [
-        Attach { source: Some(Source { dynamic: true, ..Source::default() }), ..receiver(0) },
+        Attach { source: Some(Source { node: node.clone(), ..Source::default() }), ..receiver(0) },
         Attach {
-            target: Some(Target::Node(NodeTarget { dynamic: true, ..NodeTarget::default() })),
+            target: Some(Target::Node(NodeTarget { node, ..NodeTarget::default() })),
             ..sender(1)
         },
     ];

@@ -88,14 +88,20 @@ fn any_state(random: &mut Random) -> DeliveryState {
     }
 }
 
-fn source(random: &mut Random) -> Source {
-    Source {
+fn node(random: &mut Random) -> Node {
+    Node {
         address: some(random, raw),
         durable: some(random, uint),
         expiry_policy: some(random, symbol),
         timeout: some(random, uint),
         dynamic: random.one_in(2),
         dynamic_node_properties: some(random, map),
+    }
+}
+
+fn source(random: &mut Random) -> Source {
+    Source {
+        node: node(random),
         distribution_mode: some(random, symbol),
         filter: some(random, map),
         default_outcome: some(random, raw),
@@ -108,15 +114,7 @@ fn target(random: &mut Random) -> Target {
     if random.one_in(4) {
         return Target::Coordinator(Coordinator { capabilities: some(random, symbols) });
     }
-    Target::Node(NodeTarget {
-        address: some(random, raw),
-        durable: some(random, uint),
-        expiry_policy: some(random, symbol),
-        timeout: some(random, uint),
-        dynamic: random.one_in(2),
-        dynamic_node_properties: some(random, map),
-        capabilities: some(random, symbols),
-    })
+    Target::Node(NodeTarget { node: node(random), capabilities: some(random, symbols) })
 }
 
 fn sender_mode(random: &mut Random) -> SenderSettleMode {
