@@ -1,7 +1,7 @@
 //! Words of the command line that several commands have.
 
-use clap::Args;
-use peeklock::description::EntityStatus;
+use clap::{Args, ValueEnum};
+use peeklock::description::{Cleared, EntityStatus};
 use peeklock::path::{EntityAddress, EntityName, SubQueue, dead_letter_path, subscription_path};
 use peeklock::time::{TimeSpan, Timestamp};
 
@@ -25,6 +25,23 @@ impl Source {
 
     pub const fn is_dead_letter(&self) -> bool {
         self.dead_letter
+    }
+}
+
+/// A property of a queue or subscription that can be without a value.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Clearable {
+    ForwardTo,
+    ForwardDeadLetteredMessagesTo,
+    UserMetadata,
+}
+
+/// What loses its value.
+pub fn cleared(named: &[Clearable]) -> Cleared {
+    Cleared {
+        forward_to: named.contains(&Clearable::ForwardTo),
+        forward_dead_lettered_messages_to: named.contains(&Clearable::ForwardDeadLetteredMessagesTo),
+        user_metadata: named.contains(&Clearable::UserMetadata),
     }
 }
 

@@ -1,11 +1,11 @@
 //! `peeklock policy delete`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
-use super::super::connect::{Common, Output, Patience};
-use super::super::terminal::{line, note};
+use super::super::connect::{Common, Patience};
+use super::super::deletion::Deletion;
+use super::super::terminal::line;
 use super::Named;
 
 pub const HELP: &str = concat!(
@@ -35,21 +35,16 @@ pub struct DeleteFlags {
 pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let Named { name, owner } = &flags.named;
-        let shown = format!("policy `{}` of {}", line(name), owner.shown());
+        let deletion = Deletion {
+            shown: format!("policy `{}` of {}", line(name), owner.shown()),
+            name,
+            if_exists: flags.if_exists,
+            output: flags.common.output,
+        };
         if !flags.yes {
-            let question = format!("Delete {shown}, and end what was granted by it?");
+            let question = format!("Delete {}, and end what was granted by it?", deletion.shown);
             session.confirm(&question).await?;
         }
-        match session.client.admin().delete_policy(owner.path(), name).await {
-            Err(error) if flags.if_exists && error.condition() == Condition::EntityNotFound => {
-                note(&format!("there is no {shown}"));
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-            Ok(()) if flags.common.output == Output::Table => {
-                session.out.say(&format!("{shown} deleted\n"))
-            }
-            Ok(()) => session.out.say(&format!("{}\n", serde_json::json!({ "deleted": name }))),
-        }
+        deletion.end(session, session.client.admin().delete_policy(owner.path(), name).await)
     })
 }

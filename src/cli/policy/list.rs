@@ -5,8 +5,8 @@ use peeklock::websocket::client::policy_to_json;
 
 use super::super::Failure;
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{Form, Writer};
-use super::super::terminal::{Cell, Table, Wrote, note};
+use super::super::listing::objects;
+use super::super::terminal::{Cell, Table, note};
 use super::{Owner, names};
 
 pub const HELP: &str = concat!(
@@ -31,10 +31,10 @@ pub struct ListFlags {
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let policies = session.client.admin().policies(flags.owner.path()).await?;
-        let form = match flags.common.output {
+        match flags.common.output {
             Output::Table if policies.is_empty() => {
                 note("there are no policies; `peeklock policy create shop --right send` makes one");
-                return Ok(());
+                Ok(())
             }
             Output::Table => {
                 let heads = ["POLICY", "RIGHTS", "CREATED", "UPDATED"];
@@ -47,17 +47,9 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                         Cell::Text(policy.updated_at.to_string()),
                     ]);
                 }
-                return session.out.say(&table.text(&session.out).0);
+                session.out.say(&table.text(&session.out).0)
             }
-            Output::Json => Form::Json,
-            Output::Ndjson => Form::Ndjson,
-        };
-        let mut writer = Writer::new(session.out, form);
-        for policy in &policies {
-            if writer.object(&policy_to_json(policy))? == Wrote::Gone {
-                return Ok(());
-            }
+            output => objects(session.out, output, policies.iter().map(policy_to_json)),
         }
-        writer.end()
     })
 }

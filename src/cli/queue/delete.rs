@@ -1,13 +1,13 @@
 //! `peeklock queue delete`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
-use super::super::connect::{Common, Output, Patience};
+use super::super::connect::{Common, Patience};
+use super::super::deletion::Deletion;
 use super::super::message::messages;
-use super::super::terminal::{line, note};
+use super::super::terminal::line;
 
 pub const HELP: &str = concat!(
     "\
@@ -39,32 +39,25 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let queue = &flags.queue;
-        let gone = |error: peeklock::error::BrokerError| {
-            if flags.if_exists && error.condition() == Condition::EntityNotFound {
-                note(&format!("there is no queue `{queue}`"));
-                return Ok(());
-            }
-            Err(Failure::from(error))
+        let deletion = Deletion {
+            shown: format!("queue `{}`", line(queue)),
+            name: queue,
+            if_exists: flags.if_exists,
+            output: flags.common.output,
         };
         if !flags.yes {
             let counts = match admin.queue(queue).await {
                 Ok(described) => described.counts,
-                Err(error) => return gone(error),
+                Err(error) => return deletion.end(session, Err(error)),
             };
             let question = format!(
-                "Delete queue `{queue}` with everything in it: {}, {} of them \
-                 dead-lettered?",
+                "Delete {} with everything in it: {}, {} of them dead-lettered?",
+                deletion.shown,
                 messages(counts.total()),
                 counts.dead_letter
             );
             session.confirm(&question).await?;
         }
-        if let Err(error) = admin.delete_queue(queue).await {
-            return gone(error);
-        }
-        if flags.common.output == Output::Table {
-            return session.out.say(&format!("queue `{}` deleted\n", line(queue)));
-        }
-        session.out.say(&format!("{}\n", serde_json::json!({ "deleted": queue })))
+        deletion.end(session, admin.delete_queue(queue).await)
     })
 }

@@ -7,8 +7,8 @@ use peeklock::websocket::client::{Client, queue_to_json};
 
 use super::super::Failure;
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{Form, Writer};
-use super::super::terminal::{Cell, Table, Wrote, note};
+use super::super::listing::{objects, pages};
+use super::super::terminal::{Cell, Table, note};
 
 pub const HELP: &str = concat!(
     "\
@@ -20,9 +20,6 @@ Examples:
     exit_codes!()
 );
 
-/// A broker that says there are always more is not believed for ever.
-const QUEUES_MAX: usize = 1_000_000;
-
 #[derive(Args)]
 pub struct ListFlags {
     #[command(flatten)]
@@ -32,41 +29,25 @@ pub struct ListFlags {
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let queues = all(&session.client).await?;
-        let form = match flags.common.output {
+        match flags.common.output {
             Output::Table if queues.is_empty() => {
                 note("there are no queues; `peeklock queue create orders` makes one");
-                return Ok(());
+                Ok(())
             }
             Output::Table => {
                 let mut table = table(session.out.colours);
                 queues.iter().for_each(|queue| table.row(row(queue)));
-                return session.out.say(&table.text(&session.out).0);
+                session.out.say(&table.text(&session.out).0)
             }
-            Output::Json => Form::Json,
-            Output::Ndjson => Form::Ndjson,
-        };
-        let mut writer = Writer::new(session.out, form);
-        for queue in &queues {
-            if writer.object(&queue_to_json(queue))? == Wrote::Gone {
-                return Ok(());
-            }
+            output => objects(session.out, output, queues.iter().map(queue_to_json)),
         }
-        writer.end()
     })
 }
 
 /// All queues, page by page.
 pub async fn all(client: &Client) -> Result<Vec<Described>, Failure> {
     let admin = client.admin();
-    let mut queues: Vec<Described> = Vec::new();
-    while queues.len() < QUEUES_MAX {
-        let page = admin.queues(queues.len()).await?;
-        if page.is_empty() {
-            break;
-        }
-        queues.extend(page);
-    }
-    Ok(queues)
+    pages(async |skip| admin.queues(skip).await).await
 }
 
 fn table(colours: bool) -> Table {

@@ -1,7 +1,5 @@
 //! `peeklock queue show`
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use indicatif::BinaryBytes;
 use peeklock::command::{Described, SessionCounts};
@@ -11,7 +9,7 @@ use peeklock::websocket::client::queue_to_json;
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
-use super::super::terminal::{Out, json, line};
+use super::super::terminal::{Out, object, sheet};
 use crate::config::span_text;
 
 pub const HELP: &str = concat!(
@@ -42,19 +40,13 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
 
 /// A queue in one of the forms.
 pub fn form(described: &Described, output: Output, out: &Out) -> String {
-    let text = queue_to_json(described);
     match output {
-        Output::Ndjson => format!("{}\n", json(&text)),
-        Output::Json => {
-            let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-            let pretty = serde_json::to_string_pretty(&value).unwrap_or(text);
-            format!("{}\n", json(&pretty))
-        }
-        Output::Table => table(described, out),
+        Output::Table => sheet(&rows(described), out),
+        output => object(&queue_to_json(described), output),
     }
 }
 
-fn table(described: &Described, out: &Out) -> String {
+fn rows(described: &Described) -> Vec<(&'static str, String)> {
     let Described { description, counts, .. } = described;
     let span = |span: TimeSpan| span_text(span);
     let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or("-").to_owned();
@@ -96,12 +88,5 @@ fn table(described: &Described, out: &Out) -> String {
         let SessionCounts { existing, locked } = sessions;
         rows.insert(6, ("sessions there", format!("{existing}, {locked} of them locked")));
     }
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let (bold, plain) = if out.colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
-    let mut shown = String::new();
-    for (name, value) in rows {
-        // Writing into a string cannot fail.
-        writeln!(shown, "{bold}{name:<width$}{plain}  {}", line(&value)).unwrap_or_default();
-    }
-    shown
+    rows
 }

@@ -1,11 +1,10 @@
 //! `peeklock queue update`
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use peeklock::description::QueueUpdate;
-use peeklock::websocket::client::Cleared;
 
 use super::super::Failure;
-use super::super::arguments::queue_of;
+use super::super::arguments::{Clearable, cleared, queue_of};
 use super::super::connect::{Common, Output, Patience};
 use super::super::terminal::line;
 use super::properties::Properties;
@@ -36,13 +35,6 @@ pub struct UpdateFlags {
     common: Common,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Clearable {
-    ForwardTo,
-    ForwardDeadLetteredMessagesTo,
-    UserMetadata,
-}
-
 pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     let update = flags.properties.update();
     if update == QueueUpdate::default() && flags.clear.is_empty() {
@@ -50,13 +42,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
             "nothing to change: give a property, such as --max-delivery-count 5",
         ));
     }
-    let cleared = Cleared {
-        forward_to: flags.clear.contains(&Clearable::ForwardTo),
-        forward_dead_lettered_messages_to: flags
-            .clear
-            .contains(&Clearable::ForwardDeadLetteredMessagesTo),
-        user_metadata: flags.clear.contains(&Clearable::UserMetadata),
-    };
+    let cleared = cleared(&flags.clear);
     flags.common.run(Patience::Limited, async |session| {
         let described = session.client.admin().change_queue(&flags.queue, update, cleared).await?;
         if flags.common.output == Output::Table {

@@ -1,12 +1,12 @@
 //! `peeklock rule delete`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::SubscriptionName;
-use super::super::connect::{Common, Output, Patience};
-use super::super::terminal::{line, note};
+use super::super::connect::{Common, Patience};
+use super::super::deletion::Deletion;
+use super::super::terminal::line;
 
 pub const HELP: &str = concat!(
     "\
@@ -37,17 +37,13 @@ pub struct DeleteFlags {
 pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let rule = &flags.rule;
-        match session.client.admin().delete_rule(&flags.of.path(), rule).await {
-            Ok(()) => {}
-            Err(error) if flags.if_exists && error.condition() == Condition::EntityNotFound => {
-                note(&format!("there is no rule `{rule}`"));
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        }
-        if flags.common.output == Output::Table {
-            return session.out.say(&format!("rule `{}` deleted\n", line(rule)));
-        }
-        session.out.say(&format!("{}\n", serde_json::json!({ "deleted": rule })))
+        let deletion = Deletion {
+            shown: format!("rule `{}`", line(rule)),
+            name: rule,
+            if_exists: flags.if_exists,
+            output: flags.common.output,
+        };
+        let admin = session.client.admin();
+        deletion.end(session, admin.delete_rule(&flags.of.path(), rule).await)
     })
 }

@@ -7,8 +7,8 @@ use peeklock::websocket::client::{Client, rule_to_json};
 use super::super::Failure;
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{Form, Writer};
-use super::super::terminal::{Cell, Out, Table, Wrote, note};
+use super::super::listing::{objects, pages};
+use super::super::terminal::{Cell, Out, Table, note};
 use super::filter::{shown, with_parameters};
 
 pub const HELP: &str = concat!(
@@ -21,9 +21,6 @@ Examples:
     exit_codes!()
 );
 
-/// A broker that says there are always more is not believed for ever.
-const RULES_MAX: usize = 1_000_000;
-
 #[derive(Args)]
 pub struct ListFlags {
     #[command(flatten)]
@@ -35,39 +32,21 @@ pub struct ListFlags {
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let rules = all(&session.client, &flags.of.path()).await?;
-        let form = match flags.common.output {
+        match flags.common.output {
             Output::Table if rules.is_empty() => {
                 note("no rules, so it gets nothing; `peeklock rule add` adds one");
-                return Ok(());
+                Ok(())
             }
-            Output::Table => {
-                return session.out.say(&table(&rules, &session.out));
-            }
-            Output::Json => Form::Json,
-            Output::Ndjson => Form::Ndjson,
-        };
-        let mut writer = Writer::new(session.out, form);
-        for rule in &rules {
-            if writer.object(&rule_to_json(rule))? == Wrote::Gone {
-                return Ok(());
-            }
+            Output::Table => session.out.say(&table(&rules, &session.out)),
+            output => objects(session.out, output, rules.iter().map(rule_to_json)),
         }
-        writer.end()
     })
 }
 
 /// All rules of a subscription, page by page.
 pub async fn all(client: &Client, path: &str) -> Result<Vec<RuleDescription>, Failure> {
     let admin = client.admin();
-    let mut rules: Vec<RuleDescription> = Vec::new();
-    while rules.len() < RULES_MAX {
-        let page = admin.rules(path, rules.len(), usize::MAX).await?;
-        if page.is_empty() {
-            break;
-        }
-        rules.extend(page);
-    }
-    Ok(rules)
+    pages(async |skip| admin.rules(path, skip, usize::MAX).await).await
 }
 
 /// Rules as a table; `rule show` has what is cut.

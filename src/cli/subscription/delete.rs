@@ -1,13 +1,13 @@
 //! `peeklock subscription delete`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::SubscriptionName;
-use super::super::connect::{Common, Output, Patience};
+use super::super::connect::{Common, Patience};
+use super::super::deletion::Deletion;
 use super::super::message::messages;
-use super::super::terminal::{line, note};
+use super::super::terminal::line;
 
 pub const HELP: &str = concat!(
     "\
@@ -37,32 +37,26 @@ pub struct DeleteFlags {
 pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
-        let path = flags.of.path();
-        let gone = |error: peeklock::error::BrokerError| {
-            if flags.if_exists && error.condition() == Condition::EntityNotFound {
-                note(&format!("there is no subscription `{path}`"));
-                return Ok(());
-            }
-            Err(Failure::from(error))
+        let path = &flags.of.path();
+        let deletion = Deletion {
+            shown: format!("subscription `{}`", line(path)),
+            name: path,
+            if_exists: flags.if_exists,
+            output: flags.common.output,
         };
         if !flags.yes {
-            let counts = match admin.subscription(&path).await {
+            let counts = match admin.subscription(path).await {
                 Ok(described) => described.counts,
-                Err(error) => return gone(error),
+                Err(error) => return deletion.end(session, Err(error)),
             };
             let question = format!(
-                "Delete subscription `{path}` with everything in it: {}, {} of them dead-lettered?",
+                "Delete {} with everything in it: {}, {} of them dead-lettered?",
+                deletion.shown,
                 messages(counts.total()),
                 counts.dead_letter
             );
             session.confirm(&question).await?;
         }
-        if let Err(error) = admin.delete_subscription(&path).await {
-            return gone(error);
-        }
-        if flags.common.output == Output::Table {
-            return session.out.say(&format!("subscription `{}` deleted\n", line(&path)));
-        }
-        session.out.say(&format!("{}\n", serde_json::json!({ "deleted": path })))
+        deletion.end(session, admin.delete_subscription(path).await)
     })
 }

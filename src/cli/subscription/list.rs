@@ -7,8 +7,8 @@ use peeklock::websocket::client::{Client, subscription_to_json};
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{Form, Writer};
-use super::super::terminal::{Cell, Out, Table, Wrote, note};
+use super::super::listing::{objects, pages};
+use super::super::terminal::{Cell, Out, Table, note};
 
 pub const HELP: &str = concat!(
     "\
@@ -19,9 +19,6 @@ Examples:
 ",
     exit_codes!()
 );
-
-/// A broker that says there are always more is not believed for ever.
-const SUBSCRIPTIONS_MAX: usize = 1_000_000;
 
 #[derive(Args)]
 pub struct ListFlags {
@@ -35,41 +32,25 @@ pub struct ListFlags {
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let subscriptions = all(&session.client, &flags.topic).await?;
-        let form = match flags.common.output {
+        match flags.common.output {
             Output::Table if subscriptions.is_empty() => {
                 let topic = &flags.topic;
                 note(&format!(
                     "`{topic}` has no subscriptions; `peeklock subscription create {topic} NAME` \
                      makes one"
                 ));
-                return Ok(());
+                Ok(())
             }
-            Output::Table => return session.out.say(&table(&subscriptions, &session.out)),
-            Output::Json => Form::Json,
-            Output::Ndjson => Form::Ndjson,
-        };
-        let mut writer = Writer::new(session.out, form);
-        for subscription in &subscriptions {
-            if writer.object(&subscription_to_json(subscription))? == Wrote::Gone {
-                return Ok(());
-            }
+            Output::Table => session.out.say(&table(&subscriptions, &session.out)),
+            output => objects(session.out, output, subscriptions.iter().map(subscription_to_json)),
         }
-        writer.end()
     })
 }
 
 /// All subscriptions of a topic, page by page.
 pub async fn all(client: &Client, topic: &str) -> Result<Vec<DescribedSubscription>, Failure> {
     let admin = client.admin();
-    let mut subscriptions: Vec<DescribedSubscription> = Vec::new();
-    while subscriptions.len() < SUBSCRIPTIONS_MAX {
-        let page = admin.subscriptions(topic, subscriptions.len()).await?;
-        if page.is_empty() {
-            break;
-        }
-        subscriptions.extend(page);
-    }
-    Ok(subscriptions)
+    pages(async |skip| admin.subscriptions(topic, skip).await).await
 }
 
 /// Subscriptions as a table.

@@ -1,11 +1,11 @@
 //! `peeklock subscription update`
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use peeklock::description::SubscriptionUpdate;
-use peeklock::websocket::client::{Cleared, subscription_to_json};
+use peeklock::websocket::client::subscription_to_json;
 
 use super::super::Failure;
-use super::super::arguments::SubscriptionName;
+use super::super::arguments::{Clearable, SubscriptionName, cleared};
 use super::super::connect::{Common, Output, Patience};
 use super::super::terminal::{line, object};
 use super::properties::Properties;
@@ -36,13 +36,6 @@ pub struct UpdateFlags {
     common: Common,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Clearable {
-    ForwardTo,
-    ForwardDeadLetteredMessagesTo,
-    UserMetadata,
-}
-
 pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     let update = flags.properties.update();
     if update == SubscriptionUpdate::default() && flags.clear.is_empty() {
@@ -51,13 +44,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
              changed with `peeklock rule`",
         ));
     }
-    let cleared = Cleared {
-        forward_to: flags.clear.contains(&Clearable::ForwardTo),
-        forward_dead_lettered_messages_to: flags
-            .clear
-            .contains(&Clearable::ForwardDeadLetteredMessagesTo),
-        user_metadata: flags.clear.contains(&Clearable::UserMetadata),
-    };
+    let cleared = cleared(&flags.clear);
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let described = admin.change_subscription(&flags.of.path(), update, cleared).await?;

@@ -1,12 +1,12 @@
 //! `peeklock topic delete`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
-use super::super::connect::{Common, Output, Patience};
-use super::super::terminal::{line, note};
+use super::super::connect::{Common, Patience};
+use super::super::deletion::Deletion;
+use super::super::terminal::line;
 
 pub const HELP: &str = concat!(
     "\
@@ -38,31 +38,26 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let topic = &flags.topic;
-        let gone = |error: peeklock::error::BrokerError| {
-            if flags.if_exists && error.condition() == Condition::EntityNotFound {
-                note(&format!("there is no topic `{topic}`"));
-                return Ok(());
-            }
-            Err(Failure::from(error))
+        let deletion = Deletion {
+            shown: format!("topic `{}`", line(topic)),
+            name: topic,
+            if_exists: flags.if_exists,
+            output: flags.common.output,
         };
         if !flags.yes {
             let described = match admin.topic(topic).await {
                 Ok(described) => described,
-                Err(error) => return gone(error),
+                Err(error) => return deletion.end(session, Err(error)),
             };
             let question = format!(
-                "Delete topic `{topic}` with everything in it: {} subscriptions, {} scheduled \
-                 messages, {} bytes?",
-                described.subscription_count, described.scheduled, described.size_bytes
+                "Delete {} with everything in it: {} subscriptions, {} scheduled messages, {} bytes?",
+                deletion.shown,
+                described.subscription_count,
+                described.scheduled,
+                described.size_bytes
             );
             session.confirm(&question).await?;
         }
-        if let Err(error) = admin.delete_topic(topic).await {
-            return gone(error);
-        }
-        if flags.common.output == Output::Table {
-            return session.out.say(&format!("topic `{}` deleted\n", line(topic)));
-        }
-        session.out.say(&format!("{}\n", serde_json::json!({ "deleted": topic })))
+        deletion.end(session, admin.delete_topic(topic).await)
     })
 }

@@ -7,8 +7,8 @@ use peeklock::websocket::client::{Client, topic_to_json};
 
 use super::super::Failure;
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{Form, Writer};
-use super::super::terminal::{Cell, Table, Wrote, note};
+use super::super::listing::{objects, pages};
+use super::super::terminal::{Cell, Table, note};
 
 pub const HELP: &str = concat!(
     "\
@@ -20,9 +20,6 @@ Examples:
     exit_codes!()
 );
 
-/// A broker that says there are always more is not believed for ever.
-const TOPICS_MAX: usize = 1_000_000;
-
 #[derive(Args)]
 pub struct ListFlags {
     #[command(flatten)]
@@ -32,42 +29,26 @@ pub struct ListFlags {
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let topics = all(&session.client).await?;
-        let form = match flags.common.output {
+        match flags.common.output {
             Output::Table if topics.is_empty() => {
                 note("there are no topics; `peeklock topic create orders` makes one");
-                return Ok(());
+                Ok(())
             }
             Output::Table => {
                 let heads = ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "DEAD", "SIZE"];
                 let mut table = Table::new(&heads, heads.len(), session.out.colours);
                 topics.iter().for_each(|topic| table.row(row(topic)));
-                return session.out.say(&table.text(&session.out).0);
+                session.out.say(&table.text(&session.out).0)
             }
-            Output::Json => Form::Json,
-            Output::Ndjson => Form::Ndjson,
-        };
-        let mut writer = Writer::new(session.out, form);
-        for topic in &topics {
-            if writer.object(&topic_to_json(topic))? == Wrote::Gone {
-                return Ok(());
-            }
+            output => objects(session.out, output, topics.iter().map(topic_to_json)),
         }
-        writer.end()
     })
 }
 
 /// All topics, page by page.
 pub async fn all(client: &Client) -> Result<Vec<DescribedTopic>, Failure> {
     let admin = client.admin();
-    let mut topics: Vec<DescribedTopic> = Vec::new();
-    while topics.len() < TOPICS_MAX {
-        let page = admin.topics(topics.len()).await?;
-        if page.is_empty() {
-            break;
-        }
-        topics.extend(page);
-    }
-    Ok(topics)
+    pages(async |skip| admin.topics(skip).await).await
 }
 
 fn row(topic: &DescribedTopic) -> Vec<Cell> {
