@@ -5,6 +5,7 @@ mod cli;
 mod config;
 mod emulator;
 mod files;
+mod http;
 mod memory;
 mod registry;
 mod server;

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use peeklock::contract::port;
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, exit};
@@ -165,7 +166,7 @@ pub fn url(text: &str) -> Result<String, String> {
     // The colons of an IPv6 address stand in brackets.
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     match after_address.split_once(':') {
-        None => Ok(format!("{scheme}://{host}:5301")),
+        None => Ok(format!("{scheme}://{host}:{}", port::WEBSOCKET)),
         Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => {
             Ok(format!("{scheme}://{host}"))
         }
@@ -189,6 +190,11 @@ mod tests {
 
     fn check(given: &str, expected: Option<&str>) {
         assert_eq!(url(given).ok().as_deref(), expected, "{given}");
+    }
+
+    #[test]
+    fn the_usual_broker_is_at_the_usual_port() {
+        check("ws://127.0.0.1", Some(DEFAULT_URL));
     }
 
     #[test]

@@ -7,14 +7,13 @@ use std::time::Duration;
 use clap::Args;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
 use hyper::{Request, header};
-use hyper_util::rt::TokioIo;
 use peeklock::tls::{ClientTls, certificates};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::{Failure, exit, say};
+use crate::http;
 
 pub const HELP: &str = "\
 Examples:
@@ -125,8 +124,7 @@ async fn ask_over(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Answer, String> {
     let text = |error: hyper::Error| error.to_string();
-    let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
-    let connection = tokio::spawn(connection);
+    let mut requests = http::open(stream).await.map_err(text)?;
     let request = Request::get("/readyz")
         .header(header::HOST, format!("{}:{}", place.host, place.port))
         .header(header::CONNECTION, "close")
@@ -135,7 +133,6 @@ async fn ask_over(
     let answer = requests.send_request(request).await.map_err(text)?;
     let is_ready = answer.status().is_success();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-    connection.abort();
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     Ok(Answer { is_ready, text: String::from_utf8_lossy(&body).into_owned() })
 }

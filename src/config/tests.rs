@@ -1,3 +1,5 @@
+use peeklock::contract::port;
+
 use super::*;
 
 /// Writes a file, reads the configuration with it, and removes it.
@@ -34,6 +36,16 @@ fn defaults_are_valid_and_loopback() {
     assert_eq!(loaded.settings, Settings::default());
     assert!(loaded.config.http.address.0.ip().is_loopback());
     assert!(loaded.rows().iter().all(|row| row.source.is_none()));
+}
+
+#[test]
+fn listeners_are_where_clients_look() {
+    let config = load("ports", "").unwrap().config;
+    let addresses = [config.http.address.0, config.websocket.address.0, config.amqp.address.0];
+    assert_eq!(
+        addresses.map(|address| address.port()),
+        [port::HTTP, port::WEBSOCKET, port::AMQP]
+    );
 }
 
 /// ADM-01, SEC-24: in the emulator's place the addresses are its own unless they are set, and nobody is anonymous whatever is set.

@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use peeklock::auth_sas::{ConnectionString, Endpoint};
+use peeklock::contract::port;
 use peeklock::policies::{KeyText, Policies, ROOT_POLICY};
 use peeklock::tls::Certificate;
 use tokio::task::AbortHandle;
@@ -21,13 +22,6 @@ use crate::config::Loaded;
 
 /// Its name in the data directory.
 pub const FILE: &str = "root.connection-string";
-
-/// Where the Azure SDKs look when a connection string names no port (AMQP-01).
-const AMQP_PORT: u16 = 5672;
-/// Where they look then with TLS.
-const AMQPS_PORT: u16 = 5671;
-/// Where this program's commands look then.
-const WEBSOCKET_PORT: u16 = 5301;
 
 /// Keeps the file up to date as long as this lives.
 pub struct Keeper(AbortHandle);
@@ -95,9 +89,9 @@ fn endpoints(
     certificate: Option<&Certificate>,
 ) -> Vec<Endpoint> {
     let [mut amqp, websocket] = [amqp, websocket].map(|address| endpoint(address, certificate));
-    let usual = if certificate.is_some() { AMQPS_PORT } else { AMQP_PORT };
+    let usual = if certificate.is_some() { port::AMQPS } else { port::AMQP };
     if amqp.host == websocket.host
-        && (amqp.port, websocket.port) == (Some(usual), Some(WEBSOCKET_PORT))
+        && (amqp.port, websocket.port) == (Some(usual), Some(port::WEBSOCKET))
     {
         amqp.port = None;
         return vec![amqp];

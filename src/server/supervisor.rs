@@ -14,13 +14,16 @@ const MORE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(15);
 
 /// Asks for more time as long as this lives, from a thread of its own: opening a store blocks.
-pub struct Patience(Option<Sender<()>>);
+pub struct Patience {
+    /// When this is gone the thread sees that nobody waits.
+    _end: Option<Sender<()>>,
+}
 
 impl Patience {
     /// Says what goes on, and asks for the time that it takes.
     pub fn during(what: &'static str) -> Self {
         if !is_supervised() {
-            return Self(None);
+            return Self { _end: None };
         }
         let (end, ended) = channel();
         let asking = std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
@@ -34,14 +37,7 @@ impl Patience {
         if let Err(error) = asking {
             tracing::warn!(%error, "no more time can be asked for of the service manager");
         }
-        Self(Some(end))
-    }
-}
-
-impl Drop for Patience {
-    fn drop(&mut self) {
-        // The thread sees that nobody is there.
-        drop(self.0.take());
+        Self { _end: Some(end) }
     }
 }
 

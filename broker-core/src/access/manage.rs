@@ -240,7 +240,8 @@ impl Access {
     }
 
     /// Looks whether there is an entity that may be forwarded to, as a management request asks before it creates what forwards
-    /// there. The place is 0 for that of messages, 1 for that of dead-lettered ones.
+    /// there. The place is 0 for that of messages, 1 for that of dead-lettered ones. Whether it is there is told only to who may
+    /// forward to it; nothing rests on that, and what creates or updates asks again, of what is remembered.
     ///
     /// # Errors
     /// `Unauthorized`; `EntityNotFound`.

@@ -5,6 +5,7 @@ pub mod authorizer;
 pub mod browser;
 pub mod epoch;
 pub mod forwarder;
+pub mod port;
 pub mod rights;
 pub mod transport;
 

@@ -9,7 +9,6 @@ use futures_util::future::try_join_all;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
@@ -17,6 +16,7 @@ use tokio::sync::Mutex;
 use crate::bench::BenchError;
 use crate::bench::latency::Latencies;
 use crate::bench::messages::Run;
+use crate::http;
 
 /// How long a receive waits for a message, in seconds.
 const WAIT_SECONDS: u32 = 30;
@@ -130,14 +130,7 @@ impl Connection {
     async fn open(authority: &Arc<str>) -> Result<Self, BenchError> {
         let stream = TcpStream::connect(&**authority).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
-        let (requests, connection) = handshake.await.map_err(failed)?;
-        tokio::spawn(async move {
-            // Ends when the requests end; what is wrong they are told.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-        });
+        let requests = http::open(stream).await.map_err(failed)?;
         Ok(Self { authority: Arc::clone(authority), requests })
     }
 

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use peeklock_core::contract::port;
 use peeklock_tls::Acceptor;
 
 /// Renders the metrics page; provided by a metrics plugin.
@@ -55,7 +56,7 @@ pub struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 5380)),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port::HTTP)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             public_url: None,

@@ -48,9 +48,6 @@ pub use self::text::{
     session_state_to_json, subscription_to_json, topic_to_json,
 };
 
-/// Where brokers listen unless they are told otherwise.
-const PORT: u16 = 5301;
-
 /// What a connection is made over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -160,6 +157,6 @@ pub async fn connect_by(
 #[must_use]
 pub fn url_of(string: &ConnectionString) -> String {
     let scheme = if string.use_development_emulator { "ws" } else { "wss" };
-    let port = string.endpoint.port.unwrap_or(PORT);
+    let port = string.endpoint.port.unwrap_or(peeklock_core::contract::port::WEBSOCKET);
     format!("{scheme}://{}:{port}", string.endpoint.host)
 }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use peeklock_core::contract::port;
 use peeklock_tls::Acceptor;
 
 /// The settings of the WebSocket transport.
@@ -51,7 +52,7 @@ pub struct WebSocketConfig {
 impl Default for WebSocketConfig {
     fn default() -> Self {
         Self {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 5301)),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port::WEBSOCKET)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             workers: 2,

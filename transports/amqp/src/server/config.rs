@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use peeklock_core::contract::port;
 use peeklock_tls::Acceptor;
 
 use crate::connection::Config;
@@ -52,7 +53,7 @@ pub struct AmqpConfig {
 impl Default for AmqpConfig {
     fn default() -> Self {
         Self {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 5672)),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port::AMQP)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             workers: 2,

@@ -1,0 +1,10 @@
+//! The ports of listeners that are told none, which are those where clients look that are told none either.
+
+/// HTTP: the REST data plane, administration, the JSON API.
+pub const HTTP: u16 = 5300;
+/// WebSocket, which the commands of the program speak.
+pub const WEBSOCKET: u16 = 5301;
+/// AMQP (AMQP-01).
+pub const AMQP: u16 = 5672;
+/// Where clients of AMQP look when they speak TLS. A listener has one port, and TLS does not change it.
+pub const AMQPS: u16 = 5671;
