@@ -8,7 +8,7 @@ use crate::actor::namespace::{Create, Root};
 use crate::command::Described;
 use crate::description::{EntityKind, QueueUpdate};
 use crate::error::{BrokerError, Rejection};
-use crate::path::{EntityAddress, SubQueue, validate_entity_path};
+use crate::path::{EntityAddress, EntityName, SubQueue, validate_entity_path};
 use crate::time::Timestamp;
 
 impl Broker {
@@ -25,11 +25,7 @@ impl Broker {
         properties: QueueUpdate,
     ) -> Result<Described, BrokerError> {
         let refuse = |rejection| self.refuse(rejection, path);
-        if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
-            let detail = format!("`{path}` is a sub-queue, it is there with its parent");
-            return Err(refuse(Rejection::invalid_operation(detail)));
-        }
-        let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
+        let name = self.name_of_new(path).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         self.check_destinations(QueueUpdate::destinations(&description)).map_err(refuse)?;
         let root = Root::Queue(description);
@@ -63,5 +59,14 @@ impl Broker {
     #[must_use]
     pub fn queue_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
         self.paths_of(EntityKind::Queue, "", skip, top)
+    }
+
+    /// The name that a queue or topic gets which is created at this path.
+    pub(super) fn name_of_new(&self, path: &str) -> Result<EntityName, Rejection> {
+        if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
+            let detail = format!("`{path}` is a sub-queue, it is there with its parent");
+            return Err(Rejection::invalid_operation(detail));
+        }
+        validate_entity_path(path, &self.shared.settings.limits)
     }
 }

@@ -12,8 +12,7 @@ use crate::command::{
 use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
 use crate::path::{
-    EntityAddress, EntityName, Node, PathKey, SubQueue, validate_entity_path,
-    validate_subscription_name,
+    EntityAddress, EntityName, Node, PathKey, SubQueue, validate_subscription_name,
 };
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
@@ -31,11 +30,7 @@ impl Broker {
         properties: TopicUpdate,
     ) -> Result<DescribedTopic, BrokerError> {
         let refuse = |rejection| self.refuse(rejection, path);
-        if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
-            let detail = format!("`{path}` is a sub-queue, it is there with its parent");
-            return Err(refuse(Rejection::invalid_operation(detail)));
-        }
-        let name = validate_entity_path(path, &self.shared.settings.limits).map_err(refuse)?;
+        let name = self.name_of_new(path).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         let root = Root::Topic(description);
         self.ask_namespace(1, |answer| Create { root, answer }).await.map_err(refuse)?;

@@ -32,8 +32,12 @@ pub trait Update: Clone + Send + Sync {
     /// The properties in force, and of which instant they are.
     fn current(described: &Self::Described) -> (&Self::Description, Timestamp);
 
-    /// Takes what has no new value, and is not to lose its own, from what is in force.
-    fn keep(&mut self, cleared: Cleared, current: &Self::Description);
+    /// The properties that an update takes as gone where it does not name them (ENT-17): ForwardTo,
+    /// ForwardDeadLetteredMessagesTo and UserMetadata, as far as this kind has them.
+    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3];
+
+    /// The same properties of a description.
+    fn optional_of(description: &Self::Description) -> [Option<&str>; 3];
 
     /// What is in force when this has replaced `current`.
     ///
@@ -45,11 +49,31 @@ pub trait Update: Clone + Send + Sync {
         limits: &Limits,
     ) -> Result<Self::Description, Rejection>;
 
-    /// Where an entity of this description forwards messages to, and dead-lettered ones.
-    fn destinations(description: &Self::Description) -> [Option<&str>; 2];
-
     /// Puts this description in place of the one that is of that instant.
     fn replace(description: Self::Description, read_at: Timestamp) -> Command;
+
+    /// Takes what has no new value, and is not to lose its own, from what is in force.
+    fn keep(&mut self, cleared: Cleared, current: &Self::Description) {
+        let Cleared { forward_to, forward_dead_lettered_messages_to, user_metadata } = cleared;
+        let cleared = [forward_to, forward_dead_lettered_messages_to, user_metadata];
+        let current = Self::optional_of(current);
+        for ((property, current), is_cleared) in
+            self.optional().into_iter().zip(current).zip(cleared)
+        {
+            if let Some(property) = property
+                && property.is_none()
+                && !is_cleared
+            {
+                *property = current.map(Into::into);
+            }
+        }
+    }
+
+    /// Where an entity of this description forwards messages to, and dead-lettered ones.
+    fn destinations(description: &Self::Description) -> [Option<&str>; 2] {
+        let [messages, dead_letters, _] = Self::optional_of(description);
+        [messages, dead_letters]
+    }
 }
 
 impl Broker {
@@ -126,14 +150,14 @@ impl Update for QueueUpdate {
         (&described.description, described.updated_at)
     }
 
-    fn keep(&mut self, cleared: Cleared, current: &QueueDescription) {
-        keep(&mut self.forward_to, cleared.forward_to, &current.forward_to);
-        keep(
-            &mut self.forward_dead_lettered_messages_to,
-            cleared.forward_dead_lettered_messages_to,
-            &current.forward_dead_lettered_messages_to,
-        );
-        keep(&mut self.user_metadata, cleared.user_metadata, &current.user_metadata);
+    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3] {
+        let dead_letters = &mut self.forward_dead_lettered_messages_to;
+        [Some(&mut self.forward_to), Some(dead_letters), Some(&mut self.user_metadata)]
+    }
+
+    fn optional_of(description: &QueueDescription) -> [Option<&str>; 3] {
+        let dead_letters = &description.forward_dead_lettered_messages_to;
+        [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
     }
 
     fn apply_to(
@@ -142,13 +166,6 @@ impl Update for QueueUpdate {
         limits: &Limits,
     ) -> Result<QueueDescription, Rejection> {
         Self::apply_to(self, current, limits)
-    }
-
-    fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
-        [
-            description.forward_to.as_deref(),
-            description.forward_dead_lettered_messages_to.as_deref(),
-        ]
     }
 
     fn replace(description: QueueDescription, read_at: Timestamp) -> Command {
@@ -172,8 +189,12 @@ impl Update for TopicUpdate {
         (&described.description, described.updated_at)
     }
 
-    fn keep(&mut self, cleared: Cleared, current: &TopicDescription) {
-        keep(&mut self.user_metadata, cleared.user_metadata, &current.user_metadata);
+    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3] {
+        [None, None, Some(&mut self.user_metadata)]
+    }
+
+    fn optional_of(description: &TopicDescription) -> [Option<&str>; 3] {
+        [None, None, description.user_metadata.as_deref()]
     }
 
     fn apply_to(
@@ -182,10 +203,6 @@ impl Update for TopicUpdate {
         limits: &Limits,
     ) -> Result<TopicDescription, Rejection> {
         Self::apply_to(self, current, limits)
-    }
-
-    fn destinations(_: &TopicDescription) -> [Option<&str>; 2] {
-        [None, None]
     }
 
     fn replace(description: TopicDescription, read_at: Timestamp) -> Command {
@@ -210,14 +227,14 @@ impl Update for SubscriptionUpdate {
         (&described.description, described.updated_at)
     }
 
-    fn keep(&mut self, cleared: Cleared, current: &SubscriptionDescription) {
-        keep(&mut self.forward_to, cleared.forward_to, &current.forward_to);
-        keep(
-            &mut self.forward_dead_lettered_messages_to,
-            cleared.forward_dead_lettered_messages_to,
-            &current.forward_dead_lettered_messages_to,
-        );
-        keep(&mut self.user_metadata, cleared.user_metadata, &current.user_metadata);
+    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3] {
+        let dead_letters = &mut self.forward_dead_lettered_messages_to;
+        [Some(&mut self.forward_to), Some(dead_letters), Some(&mut self.user_metadata)]
+    }
+
+    fn optional_of(description: &SubscriptionDescription) -> [Option<&str>; 3] {
+        let dead_letters = &description.forward_dead_lettered_messages_to;
+        [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
     }
 
     fn apply_to(
@@ -228,20 +245,7 @@ impl Update for SubscriptionUpdate {
         Self::apply_to(self, current, limits)
     }
 
-    fn destinations(description: &SubscriptionDescription) -> [Option<&str>; 2] {
-        [
-            description.forward_to.as_deref(),
-            description.forward_dead_lettered_messages_to.as_deref(),
-        ]
-    }
-
     fn replace(description: SubscriptionDescription, read_at: Timestamp) -> Command {
         Command::UpdateSubscription { description: Box::new(description), read_at: Some(read_at) }
-    }
-}
-
-fn keep(property: &mut Option<Box<str>>, is_cleared: bool, current: &Option<Box<str>>) {
-    if property.is_none() && !is_cleared {
-        property.clone_from(current);
     }
 }
