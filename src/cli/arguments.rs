@@ -40,7 +40,8 @@ pub enum Clearable {
 pub fn cleared(named: &[Clearable]) -> Cleared {
     Cleared {
         forward_to: named.contains(&Clearable::ForwardTo),
-        forward_dead_lettered_messages_to: named.contains(&Clearable::ForwardDeadLetteredMessagesTo),
+        forward_dead_lettered_messages_to: named
+            .contains(&Clearable::ForwardDeadLetteredMessagesTo),
         user_metadata: named.contains(&Clearable::UserMetadata),
     }
 }

@@ -42,10 +42,7 @@ fn defaults_are_valid_and_loopback() {
 fn listeners_are_where_clients_look() {
     let config = load("ports", "").unwrap().config;
     let addresses = [config.http.address.0, config.websocket.address.0, config.amqp.address.0];
-    assert_eq!(
-        addresses.map(|address| address.port()),
-        [port::HTTP, port::WEBSOCKET, port::AMQP]
-    );
+    assert_eq!(addresses.map(|address| address.port()), [port::HTTP, port::WEBSOCKET, port::AMQP]);
 }
 
 /// ADM-01, SEC-24: in the emulator's place the addresses are its own unless they are set, and nobody is anonymous whatever is set.

@@ -52,7 +52,9 @@ impl Access {
         let mut attempts = 1;
         loop {
             match attempt().await {
-                Err(error) if is_outrun(&error) && read_at.is_none() && attempts < CONFLICTS_MAX => {
+                Err(error)
+                    if is_outrun(&error) && read_at.is_none() && attempts < CONFLICTS_MAX =>
+                {
                     attempts += 1;
                 }
                 answer => return answer,

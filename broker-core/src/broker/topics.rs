@@ -11,9 +11,7 @@ use crate::command::{
 };
 use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
-use crate::path::{
-    EntityAddress, EntityName, Node, PathKey, SubQueue, validate_subscription_name,
-};
+use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_subscription_name};
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Refusal;
 use crate::room::{Taken, take};
+use crate::serve::Exchange;
 use crate::site::Site;
 use crate::socket::Connection;
 
@@ -58,12 +59,12 @@ struct Arriving<'a> {
 /// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken as it arrives: what is
 /// only announced takes none. Who is slow yields to who waits; who waits long is told to come back (DESIGN D6).
 pub(crate) async fn read(
-    site: &Site,
-    request: &HttpRequest,
+    exchange: &Exchange,
     payload: &mut web::Payload,
     what: &str,
     bytes_max: u64,
 ) -> Result<RequestBody, Refusal> {
+    let Exchange { site, request, .. } = exchange;
     refuse_encoding(request)?;
     if let Some(bytes) = announced(request)
         && bytes > bytes_max
@@ -73,7 +74,7 @@ pub(crate) async fn read(
         );
     }
     let mut seat = site.inbound.seat();
-    let mut arriving = Arriving::new(site, request, payload, what, bytes_max);
+    let mut arriving = Arriving::new(exchange, payload, what, bytes_max);
     let Some(first) = arriving.next(Some(&seat)).await? else {
         return Ok(RequestBody { bytes: Bytes::new(), seat });
     };
@@ -94,12 +95,11 @@ pub(crate) async fn read(
 /// Reads and drops the body of a request that needs none, so that the connection can go on, and so
 /// that the end of the connection is seen.
 pub(crate) async fn discard(
-    site: &Site,
-    request: &HttpRequest,
+    exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<(), Refusal> {
     let what = "body of a request that needs none";
-    let mut arriving = Arriving::new(site, request, payload, what, DISCARDED_BYTES_MAX);
+    let mut arriving = Arriving::new(exchange, payload, what, DISCARDED_BYTES_MAX);
     while let Some(chunk) = arriving.next(None).await? {
         arriving.taken(chunk.len());
     }
@@ -108,12 +108,12 @@ pub(crate) async fn discard(
 
 impl<'a> Arriving<'a> {
     fn new(
-        site: &'a Site,
-        request: &'a HttpRequest,
+        exchange: &'a Exchange,
         payload: &'a mut web::Payload,
         what: &'a str,
         bytes_max: u64,
     ) -> Self {
+        let Exchange { site, request, .. } = exchange;
         let (began, waited) = (Instant::now(), Duration::ZERO);
         let connection = request.conn_data();
         Self { site, connection, payload, what, bytes_max, bytes: 0, began, waited }
@@ -231,11 +231,11 @@ fn made_bytes(text: &[u8]) -> u64 {
 
 /// Reads a body as JSON; an empty one reads as an empty object.
 pub(crate) async fn read_json<T: DeserializeOwned>(
-    site: &Site,
-    request: &HttpRequest,
+    exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<(T, RequestBody), Refusal> {
-    let content_type = request.headers().get(header::CONTENT_TYPE);
+    let site = &exchange.site;
+    let content_type = exchange.request.headers().get(header::CONTENT_TYPE);
     let is_json = content_type.is_none_or(|value| {
         let value = value.to_str().unwrap_or_default();
         let media_type = value.split(';').next().unwrap_or_default().trim();
@@ -247,7 +247,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
             .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             .closing());
     }
-    let mut body = read(site, request, payload, "request body", json_bytes_max(site)).await?;
+    let mut body = read(exchange, payload, "request body", json_bytes_max(site)).await?;
     body.have_room_for_parts(site).await?;
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let value = serde_json::from_slice(text)

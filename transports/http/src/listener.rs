@@ -66,8 +66,7 @@ impl Transport for HttpTransport {
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let config = self.config;
-        let listener =
-            Listener { transport: NAME, address: config.address, i_know: config.i_know };
+        let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
         let failed = |source| listener.failed(source);
         let socket = listener.bind(&broker)?;
         let address = socket.local_addr().map_err(failed)?;

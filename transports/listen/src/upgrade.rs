@@ -43,7 +43,10 @@ pub fn host(request: &Request, is_same: impl Fn(&str, &str) -> bool) -> Option<&
 /// The names of the subprotocols that are offered, in their order.
 pub fn subprotocols(request: &Request) -> impl Iterator<Item = &str> {
     let offered = request.headers().get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    offered.filter_map(|names| names.to_str().ok()).flat_map(|names| names.split(',')).map(str::trim)
+    offered
+        .filter_map(|names| names.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .map(str::trim)
 }
 
 /// Whether a proxy says that it hands on what somebody else has asked (SEC-17).

@@ -38,8 +38,7 @@ impl Transport for AmqpTransport {
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let config = self.config;
-        let listener =
-            Listener { transport: NAME, address: config.address, i_know: config.i_know };
+        let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
         let socket = listener.bind(&broker)?;
         let threads = Threads {
             name: "peeklock-amqp",

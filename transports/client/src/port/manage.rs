@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic, SessionFilter};
-use peeklock_core::description::{
-    EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate,
-};
+use peeklock_core::description::{EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};

@@ -77,8 +77,7 @@ pub(super) async fn abandon(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    let (modification, _room): (Modification, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (modification, _room): (Modification, _) = body::read_json(exchange, payload).await?;
     let properties = overlay(modification.application_properties)?;
     settle(exchange, &entity, token, Settlement::Abandon { properties }).await
 }
@@ -94,8 +93,7 @@ pub(super) async fn defer(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    let (modification, _room): (Modification, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (modification, _room): (Modification, _) = body::read_json(exchange, payload).await?;
     let properties = overlay(modification.application_properties)?;
     settle(exchange, &entity, token, Settlement::Defer { properties }).await
 }
@@ -111,8 +109,7 @@ pub(super) async fn dead_letter(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    let (request, _room): (DeadLetter, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (request, _room): (DeadLetter, _) = body::read_json(exchange, payload).await?;
     let settlement = Settlement::dead_letter(
         request.reason.as_deref(),
         request.description.as_deref(),
@@ -146,7 +143,7 @@ pub(super) async fn renew(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::RenewLock, queue).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     match exchange.call(&entity, Command::RenewLock { token: parse(token)? }).await? {
         Outcome::Renewed(until) => {
             Ok(json(StatusCode::OK, &Renewed { locked_until_utc: until.to_string() }))
@@ -163,7 +160,7 @@ async fn settle_plainly(
     settlement: Settlement,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     settle(exchange, &entity, token, settlement).await
 }
 

@@ -141,8 +141,7 @@ impl From<Mode> for ReceiveMode {
     responses((status = 201, body = Accepted), (status = "default", body = Problem)))]
 pub(super) async fn send(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
     let entity = exchange.entity(Action::Send, queue).await?;
-    let (message, _room): (NewMessage, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (message, _room): (NewMessage, _) = body::read_json(exchange, payload).await?;
     let message = message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
     let message_id = message.content.message_id().map(std::borrow::Cow::into_owned);
@@ -164,8 +163,7 @@ pub(super) async fn send_batch(
     queue: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::Send, queue).await?;
-    let (batch, _room): (NewBatch, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (batch, _room): (NewBatch, _) = body::read_json(exchange, payload).await?;
     let messages = inbound_all(exchange, batch.messages, |_| {})?;
     accept(exchange, &entity, messages).await
 }
@@ -180,8 +178,7 @@ pub(super) async fn schedule(
     queue: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::Send, queue).await?;
-    let (schedule, _room): (NewSchedule, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (schedule, _room): (NewSchedule, _) = body::read_json(exchange, payload).await?;
     let at = instant("scheduledEnqueueTimeUtc", Some(&schedule.scheduled_enqueue_time_utc))?;
     let messages =
         inbound_all(exchange, schedule.messages, |message| message.scheduled_enqueue_time = at)?;
@@ -221,8 +218,7 @@ pub(super) async fn cancel_scheduled(
     queue: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::CancelScheduled, queue).await?;
-    let (numbers, _room): (Numbers, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (numbers, _room): (Numbers, _) = body::read_json(exchange, payload).await?;
     let sequences = sequences(numbers.sequence_numbers)?;
     match exchange.call(&entity, Command::CancelScheduled { sequences }).await? {
         Outcome::Done => Ok(no_content()),
@@ -263,7 +259,7 @@ async fn receive_request(
     exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<Receive, Refusal> {
-    let (request, _room) = body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (request, _room) = body::read_json(exchange, payload).await?;
     Ok(request)
 }
 
@@ -277,8 +273,7 @@ pub(super) async fn receive_deferred(
     queue: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::ReceiveDeferred, queue).await?;
-    let (request, _room): (ReceiveDeferred, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (request, _room): (ReceiveDeferred, _) = body::read_json(exchange, payload).await?;
     let mode = request.mode.unwrap_or_default().into();
     let room = exchange.room().await?;
     let command = Command::ReceiveDeferred {
@@ -324,8 +319,7 @@ pub(super) async fn delete_batch(
     queue: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::DeleteBatch, queue).await?;
-    let (request, _room): (DeleteBatch, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (request, _room): (DeleteBatch, _) = body::read_json(exchange, payload).await?;
     let command = Command::DeleteBatch {
         count_max: request.max_count.unwrap_or_else(|| delete_count_max(exchange)),
         enqueued_before: instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?,
@@ -342,8 +336,7 @@ pub(super) async fn delete_batch(
     responses((status = 200, body = Deleted), (status = "default", body = Problem)))]
 pub(super) async fn purge(exchange: &Exchange, payload: &mut web::Payload, queue: &str) -> Answer {
     let entity = exchange.entity(Action::DeleteBatch, queue).await?;
-    let (request, _room): (DeleteBatch, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (request, _room): (DeleteBatch, _) = body::read_json(exchange, payload).await?;
     if request.max_count.is_some() {
         return Err(Refusal::argument("maxCount is not for a purge, which deletes all"));
     }
@@ -373,8 +366,7 @@ pub(super) async fn delete_unlocked(
     queue: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::DeleteUnlocked, queue).await?;
-    let (request, _room): (DeleteBatch, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (request, _room): (DeleteBatch, _) = body::read_json(exchange, payload).await?;
     let command = Command::DeleteBatchUnlocked {
         count_max: request.max_count.unwrap_or_else(|| delete_count_max(exchange)),
         enqueued_before: instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?,
@@ -396,7 +388,7 @@ pub(super) async fn delete_deferred(
     number: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::DeleteDeferred, queue).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     let Ok(sequence) = number.parse().map(SequenceNumber) else {
         return Err(Refusal::argument("the sequence number has more than 64 bits"));
     };

@@ -94,7 +94,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Answer {
     let owner = exchange.allow(Action::ChangePolicies, owner).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     exchange.access.delete_policy(&owner, name).await?;
     Ok(no_content())
 }
@@ -112,7 +112,7 @@ pub(super) async fn keys(
     name: &str,
 ) -> Answer {
     let owner = exchange.allow(Action::ReadKeys, owner).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     Ok(told(&exchange.access.policy_keys(&owner, name).await?))
 }
 
@@ -127,16 +127,14 @@ pub(super) async fn regenerate(
     name: &str,
 ) -> Answer {
     let owner = exchange.allow(Action::ChangePolicies, owner).await?;
-    let (form, _room): (Regeneration, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (form, _room): (Regeneration, _) = body::read_json(exchange, payload).await?;
     let key = form.value.as_ref().map(KeyForm::to_key).transpose()?;
     let keys = exchange.access.regenerate_key(&owner, name, form.key.into(), key).await?;
     Ok(told(&keys))
 }
 
 async fn read(exchange: &Exchange, payload: &mut web::Payload) -> Result<PolicyUpdate, Refusal> {
-    let (form, _room): (PolicyProperties, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (form, _room): (PolicyProperties, _) = body::read_json(exchange, payload).await?;
     Ok(form.to_update()?)
 }
 

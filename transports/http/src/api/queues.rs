@@ -45,8 +45,7 @@ pub(super) async fn list(exchange: &Exchange) -> Answer {
     responses((status = 201, body = QueueView), (status = "default", body = Problem)))]
 pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     exchange.allow(Action::Create, path).await?;
-    let (properties, _room): (QueueProperties, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (properties, _room): (QueueProperties, _) = body::read_json(exchange, payload).await?;
     let update = properties.to_update()?;
     let described = exchange.access.create_queue(path, update).await?;
     let location = format!(
@@ -83,8 +82,7 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
 pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Update, path).await?;
     let version = version(exchange)?;
-    let (properties, _room): (QueueProperties, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (properties, _room): (QueueProperties, _) = body::read_json(exchange, payload).await?;
     let patch = Patch { cleared: properties.cleared(), read_at: version };
     let described = exchange.access.patch(&path, &properties.to_update()?, patch).await?;
     Ok(queue(StatusCode::OK, described))
@@ -96,7 +94,7 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Delete, path).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     exchange.access.delete(&path, EntityKind::Queue).await?;
     Ok(no_content())
 }

@@ -70,8 +70,7 @@ pub(super) async fn create(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::ChangeRules, path).await?;
-    let (form, _room): (RuleForm, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (form, _room): (RuleForm, _) = body::read_json(exchange, payload).await?;
     let rule = form.named(name)?.to_description()?;
     let rule = exchange.access.create_rule(&path, rule).await?;
     let response = json(StatusCode::CREATED, &RuleForm::from(&rule));
@@ -107,8 +106,7 @@ pub(super) async fn update(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::ChangeRules, path).await?;
-    let (form, _room): (RuleForm, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (form, _room): (RuleForm, _) = body::read_json(exchange, payload).await?;
     let rule = form.named(name)?.to_description()?;
     let rule = exchange.access.update_rule(&path, rule).await?;
     Ok(json(StatusCode::OK, &RuleForm::from(&rule)))
@@ -127,7 +125,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::ChangeRules, path).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     exchange.access.delete_rule(&path, name).await?;
     Ok(no_content())
 }
@@ -141,8 +139,7 @@ pub(super) async fn delete(
     responses((status = 200, body = Explained), (status = "default", body = Problem)))]
 pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::ReadRules, path).await?;
-    let (question, _room): (Question, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (question, _room): (Question, _) = body::read_json(exchange, payload).await?;
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
     // Until the answer has room.

@@ -82,8 +82,7 @@ pub(super) async fn create(
     name: &str,
 ) -> Answer {
     exchange.allow(Action::Create, &subscription_path(topic, name)).await?;
-    let (new, _room): (NewSubscription, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (new, _room): (NewSubscription, _) = body::read_json(exchange, payload).await?;
     let properties = new.properties.to_update()?;
     let rules = new.rules.unwrap_or_default();
     let rules = rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>()?;
@@ -129,7 +128,7 @@ pub(super) async fn update(
     let path = exchange.allow(Action::Update, &subscription_path(topic, name)).await?;
     let version = version(exchange)?;
     let (properties, _room): (SubscriptionProperties, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+        body::read_json(exchange, payload).await?;
     let patch = Patch { cleared: properties.cleared(), read_at: version };
     let described = exchange.access.patch(&path, &properties.to_update()?, patch).await?;
     Ok(subscription(StatusCode::OK, described))
@@ -147,7 +146,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::Delete, &subscription_path(topic, name)).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     exchange.access.delete(&path, EntityKind::Subscription).await?;
     Ok(no_content())
 }

@@ -47,8 +47,7 @@ pub(super) async fn list(exchange: &Exchange) -> Answer {
     responses((status = 201, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     exchange.allow(Action::Create, path).await?;
-    let (properties, _room): (TopicProperties, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (properties, _room): (TopicProperties, _) = body::read_json(exchange, payload).await?;
     let described = exchange.access.create_topic(path, properties.to_update()?).await?;
     let segment = encode_segment(&described.description.path);
     let location = format!("{}/$api/v1/topics/{segment}", exchange.base_url());
@@ -81,8 +80,7 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
 pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Update, path).await?;
     let version = version(exchange)?;
-    let (properties, _room): (TopicProperties, _) =
-        body::read_json(&exchange.site, &exchange.request, payload).await?;
+    let (properties, _room): (TopicProperties, _) = body::read_json(exchange, payload).await?;
     let patch = Patch { cleared: properties.cleared(), read_at: version };
     let described = exchange.access.patch(&path, &properties.to_update()?, patch).await?;
     Ok(topic(StatusCode::OK, described))
@@ -95,7 +93,7 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn delete(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Delete, path).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     exchange.access.delete(&path, EntityKind::Topic).await?;
     Ok(no_content())
 }

@@ -22,7 +22,7 @@ pub(super) async fn delete(
         _ => Action::Delete,
     };
     exchange.allow(action, &route.resource()).await?;
-    body::discard(&exchange.site, &exchange.request, payload).await?;
+    body::discard(exchange, payload).await?;
     match route {
         AtomRoute::Entity { path } => {
             let kind = super::kind_at(exchange, Action::Delete, path).await?;

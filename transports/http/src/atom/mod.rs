@@ -67,9 +67,8 @@ async fn described(
     exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<(Element, body::RequestBody), Refusal> {
-    let (site, request) = (&exchange.site, &exchange.request);
-    let mut body = body::read(site, request, payload, "request body", xml::BYTES_MAX).await?;
-    body.have_room_for(site, xml::room_bytes(&body.bytes)).await?;
+    let mut body = body::read(exchange, payload, "request body", xml::BYTES_MAX).await?;
+    body.have_room_for(&exchange.site, xml::room_bytes(&body.bytes)).await?;
     let description = entry::content(xml::read(&body.bytes)?)?;
     Ok((description, body))
 }

@@ -24,7 +24,7 @@ pub(crate) async fn receive(
 ) -> Answer {
     let entity = exchange.entity(Action::Receive, path).await?;
     let wait = wait(&exchange.site, exchange.query())?;
-    crate::body::discard(&exchange.site, &exchange.request, payload).await?;
+    crate::body::discard(exchange, payload).await?;
     let mode = if method == Method::DELETE {
         ReceiveMode::ReceiveAndDelete
     } else {

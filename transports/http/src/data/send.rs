@@ -20,7 +20,7 @@ pub(crate) async fn send(exchange: &Exchange, payload: &mut web::Payload, path: 
     let entity = exchange.entity(Action::Send, path).await?;
     if is_batch(request) {
         let bytes_max = body::json_bytes_max(site);
-        let mut body = body::read(site, request, payload, "batch", bytes_max).await?;
+        let mut body = body::read(exchange, payload, "batch", bytes_max).await?;
         body.have_room_for_parts(site).await?;
         let messages = batch::parse(&body.bytes)?;
         let messages = messages.into_iter().map(|message| inbound(site, message)).collect();
@@ -32,7 +32,7 @@ pub(crate) async fn send(exchange: &Exchange, payload: &mut web::Payload, path: 
     // What the headers say is judged before the body is read.
     let mut message = headers(request)?;
     let bytes_max = site.broker.settings().limits.message_bytes_http_max;
-    let body = body::read(site, request, payload, "message", bytes_max).await?;
+    let body = body::read(exchange, payload, "message", bytes_max).await?;
     message.body = Body::Data(body.bytes.clone());
     let message = inbound(site, message);
     match exchange.call(&entity, Command::Send { message }).await? {

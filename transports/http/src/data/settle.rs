@@ -27,7 +27,7 @@ pub(crate) async fn settle(
 ) -> Answer {
     let purpose = if method == Method::POST { Action::RenewLock } else { Action::Settle };
     let entity = exchange.entity(purpose, path).await?;
-    crate::body::discard(&exchange.site, &exchange.request, payload).await?;
+    crate::body::discard(exchange, payload).await?;
     let Some(token) = LockToken::parse(token) else {
         let detail = "the lock token of the path is not a GUID";
         return Err(Rejection::new(Condition::MessageLockLost, detail).into());
