@@ -1,19 +1,15 @@
 //! What a destination says: a broker, and a queue there.
 
+use peeklock_core::contract;
 use peeklock_core::error::Rejection;
 use peeklock_core::limits::Limits;
 use peeklock_core::path::validate_entity_path;
-use peeklock_reach::{Place, Reach};
-use url::Url;
+use peeklock_reach::{Destination, Place, Reach, Schemes};
 
 /// With TLS.
 pub const SECURE: &str = "peeklock+wss";
 /// Without.
 pub const PLAIN: &str = "peeklock+ws";
-/// Longer ones are refused.
-const CHARS_MAX: usize = 2_048;
-/// The port of the protocol, where TLS is not spoken.
-const PORT: u16 = 5_301;
 /// The port where it is: what stands in front of a broker listens there.
 const SECURE_PORT: u16 = 443;
 
@@ -31,17 +27,9 @@ impl Target {
     /// Reads and judges a destination, without connecting.
     pub fn parse(destination: &str, reach: &Reach) -> Result<Self, Rejection> {
         let refuse = |what: &str| Rejection::argument(format!("destination {what}"));
-        if destination.len() > CHARS_MAX {
-            return Err(refuse(&format!("has more than {CHARS_MAX} characters")));
-        }
-        let scheme = destination.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        let is_secure = match scheme.as_deref() {
-            Some(SECURE) => true,
-            Some(PLAIN) => false,
-            _ => return Err(refuse("begins neither with peeklock+wss:// nor peeklock+ws://")),
-        };
-        let plain = destination.split_once('+').map_or("", |(_, url)| url);
-        let url = Url::parse(plain).map_err(|error| refuse(&format!("is not a URL: {error}")))?;
+        let schemes = Schemes { secure: SECURE, plain: PLAIN };
+        let read = schemes.read(destination).map_err(|error| refuse(&error.to_string()))?;
+        let Destination { text, url, is_secure } = read;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refuse("has a user name or password; a token belongs into peers.tokens"));
         }
@@ -50,8 +38,8 @@ impl Target {
         }
         let host = url.host_str().ok_or_else(|| refuse("has no host"))?;
         // The parser takes the default ports of WebSocket away, as browsers do.
-        let port = url.port().or_else(|| written_port(plain));
-        let port = port.unwrap_or(if is_secure { SECURE_PORT } else { PORT });
+        let port = url.port().or_else(|| written_port(text));
+        let port = port.unwrap_or(if is_secure { SECURE_PORT } else { contract::port::WEBSOCKET });
         let place =
             Place::new(host, port, is_secure).map_err(|error| refuse(&error.to_string()))?;
         let path = url.path().trim_start_matches('/');

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use peeklock_core::error::Rejection;
-use peeklock_reach::Place;
+use peeklock_reach::{Destination, Place, Schemes};
 use url::{Position, Url};
 
 use crate::config::WebhookConfig;
@@ -13,8 +13,6 @@ use crate::event;
 pub const SECURE: &str = "webhook+https";
 /// Without.
 pub const PLAIN: &str = "webhook+http";
-/// Longer ones are refused.
-const CHARS_MAX: usize = 2_048;
 /// Times that a destination may name, in milliseconds. The longest leaves the broker's own limit for a
 /// call (`forwarder_time_max`) some room.
 const TIME_MS: std::ops::RangeInclusive<u64> = 10..=20_000;
@@ -47,17 +45,9 @@ impl Target {
     /// Reads and judges a destination, without connecting.
     pub fn parse(destination: &str, config: &WebhookConfig) -> Result<Self, Rejection> {
         let refuse = |what: &str| Rejection::argument(format!("webhook destination {what}"));
-        if destination.len() > CHARS_MAX {
-            return Err(refuse(&format!("has more than {CHARS_MAX} characters")));
-        }
-        let scheme = destination.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        let is_secure = match scheme.as_deref() {
-            Some(SECURE) => true,
-            Some(PLAIN) => false,
-            _ => return Err(refuse("begins neither with webhook+https:// nor webhook+http://")),
-        };
-        let plain = destination.split_once('+').map_or("", |(_, url)| url);
-        let url = Url::parse(plain).map_err(|error| refuse(&format!("is not a URL: {error}")))?;
+        let schemes = Schemes { secure: SECURE, plain: PLAIN };
+        let read = schemes.read(destination).map_err(|error| refuse(&error.to_string()))?;
+        let Destination { url, is_secure, text: _ } = read;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refuse(
                 "has a user name or password, which everybody who sees the entity would see; use \

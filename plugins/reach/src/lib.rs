@@ -21,9 +21,11 @@
 //! it resolves to, in [`Reach::connect`], each time.
 
 mod connect;
+mod destination;
 mod host;
 
 pub use connect::{ConnectError, Stream};
+pub use destination::{Destination, DestinationError, Schemes};
 pub use host::{HostError, HostPattern};
 #[doc(no_inline)]
 pub use peeklock_tls::{FileError as AuthoritiesError, certificates};
