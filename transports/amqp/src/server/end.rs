@@ -5,8 +5,6 @@ use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
 use peeklock_core::command::LinkEnd;
-use peeklock_core::telemetry;
-use peeklock_link::Mail;
 
 use super::conversation::Conversation;
 use super::node::Node;
@@ -43,34 +41,16 @@ impl Conversation {
             }
         }
         self.links.begin_end();
+        let mut lost_count = self.lost_count;
         for released in self.arrivals.drain(&mut self.account) {
-            self.lost_count += self.links.abandon(released);
+            lost_count += self.links.abandon(released);
         }
-        let quiet = async {
-            loop {
-                let mut arrived = Vec::new();
-                self.mailbox.take(&mut arrived);
-                for mail in arrived {
-                    if let Mail::Released(released) = mail {
-                        self.lost_count += self.links.abandon(released);
-                    }
-                }
-                if self.links.brings() == 0 {
-                    return;
-                }
-                poll_fn(|context| self.mailbox.poll(context)).await;
-            }
-        };
+        let quiet =
+            poll_fn(|context| self.links.poll_quiet(&self.mailbox, &mut lost_count, context));
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
             tracing::warn!("an entity did not answer that it delivers nothing more");
         }
-        self.links.finish_end(end);
-        if self.lost_count > 0 {
-            // What the mode allows, and nobody else would notice (RCV-02).
-            telemetry::count_undelivered(self.lost_count);
-            let lost_count = self.lost_count;
-            tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
-        }
+        self.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
     }
 }

@@ -1,13 +1,17 @@
 //! How links end.
 
+use std::task::{Context, Poll, ready};
+
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceivedMessage};
 use peeklock_core::ids::LockToken;
 use peeklock_core::request::Released;
+use peeklock_core::telemetry;
 
 use super::flow::grant;
 use super::{Engine, Expect, Links};
 use crate::credit::Limits;
 use crate::link::{Closing, Role};
+use crate::mailbox::{Mail, Mailbox};
 use crate::pending::{correlation, place};
 
 impl<G: Engine, T> Links<G, T> {
@@ -28,7 +32,7 @@ impl<G: Engine, T> Links<G, T> {
         self.returning = true;
     }
 
-    /// Has everything end that may still bring messages; see [`Self::brings`].
+    /// Has everything end that may still bring messages; see [`Self::poll_quiet`].
     pub fn begin_end(&mut self) {
         let flowing = self.links.iter().filter(|(_, link)| link.flow.is_some());
         let flowing: Vec<u32> = flowing.map(|(number, _)| *number).collect();
@@ -70,8 +74,31 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// Gives everything back that was not told, and detaches all links.
-    pub fn finish_end(&mut self, end: LinkEnd) {
+    /// Takes what comes as [`Self::abandon`] does, and counts what is lost with it. Ready when nothing is left that
+    /// [brings](Self::brings) messages.
+    pub fn poll_quiet<M>(
+        &mut self,
+        mailbox: &Mailbox<M>,
+        lost_count: &mut u64,
+        context: &Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            let mut arrived = Vec::new();
+            mailbox.take(&mut arrived);
+            for mail in arrived {
+                if let Mail::Released(released) = mail {
+                    *lost_count += self.abandon(released);
+                }
+            }
+            if self.brings() == 0 {
+                return Poll::Ready(());
+            }
+            ready!(mailbox.poll(context));
+        }
+    }
+
+    /// Gives everything back that was not told, detaches all links, and tells how many messages are lost.
+    pub fn finish_end(&mut self, end: LinkEnd, lost_count: u64) {
         let numbers: Vec<u32> = self.links.keys().copied().collect();
         for number in numbers {
             self.give_back(number, None);
@@ -81,6 +108,11 @@ impl<G: Engine, T> Links<G, T> {
             self.submit(number, Command::Detach { receiver, end }, correlation(slot, 0));
         }
         self.hand_over();
+        if lost_count > 0 {
+            // What the mode allows, and nobody else would notice (RCV-02).
+            telemetry::count_undelivered(lost_count);
+            tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
+        }
     }
 
     /// Tells the entity to deliver nothing more.

@@ -138,7 +138,7 @@ fn what_nobody_is_told_goes_back_or_is_counted() {
     let released = peeklock_core::request::Released::Answer { correlation: quiet, result };
     assert_eq!(stand.links.abandon(released), 0);
     assert_eq!(stand.links.brings(), 0);
-    stand.links.finish_end(LinkEnd::Broken);
+    stand.links.finish_end(LinkEnd::Broken, 1);
     let asked = stand.asked();
     assert!(
         matches!(

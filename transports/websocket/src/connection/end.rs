@@ -5,8 +5,6 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use peeklock_core::command::LinkEnd;
-use peeklock_core::telemetry;
-use peeklock_link::Mail;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -52,35 +50,17 @@ impl Conversation {
         self.held = None;
         self.apart.clear();
         self.alive = watch::Sender::new(());
-        let mut lost_count = self.unwritten_count;
         self.links.begin_end();
+        let mut lost_count = self.unwritten_count;
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
-        let quiet = async {
-            loop {
-                let mut arrived = Vec::new();
-                self.mailbox.take(&mut arrived);
-                for mail in arrived {
-                    if let Mail::Released(released) = mail {
-                        lost_count += self.links.abandon(released);
-                    }
-                }
-                if self.links.brings() == 0 {
-                    return;
-                }
-                poll_fn(|context| self.mailbox.poll(context)).await;
-            }
-        };
+        let quiet =
+            poll_fn(|context| self.links.poll_quiet(&self.mailbox, &mut lost_count, context));
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
             tracing::warn!("an entity did not answer that it delivers nothing more");
         }
-        self.links.finish_end(end);
-        if lost_count > 0 {
-            // What the mode allows, and nobody else would notice (RCV-02).
-            telemetry::count_undelivered(lost_count);
-            tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
-        }
+        self.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
     }
 }
