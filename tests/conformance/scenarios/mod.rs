@@ -1,4 +1,4 @@
-//! The scenarios: one topic to a file, one rule or one story to a function.
+//! The scenarios: one topic to a file or folder, one rule or one story to a function.
 //!
 //! A scenario's first line names the requirements that it proves: it fails when one of them is
 //! broken. None knows a transport, none sleeps, and time moves only by `Stage::advance`.

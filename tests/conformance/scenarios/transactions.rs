@@ -1,13 +1,22 @@
 //! File 15: transactions, on the transports that have them. Every scenario runs over each.
 
+mod across;
+mod topics;
+
 use peeklock_core::command::Command;
 use peeklock_core::description::TopicUpdate;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::transaction::{PartOutcome, Reach, Transactions};
 
+pub use self::across::*;
+pub use self::topics::*;
 use super::*;
 use crate::subject::Work;
+
+async fn bodies(s: &Stage, path: &str) -> Vec<String> {
+    texts(&s.look(path).await)
+}
 
 /// Locks that outlive a transaction.
 fn long_locks() -> QueueUpdate {
@@ -530,238 +539,4 @@ pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held
     session.close().await.unwrap();
     assert_eq!(lost.commit().await.unwrap_err().condition().name(), "SessionLockLost");
     assert_eq!(texts(&s.look(ORDERS).await), ["2", "3", "4"]);
-}
-
-const EVENTS: &str = "events";
-const AUDIT: &str = "events/Subscriptions/audit";
-const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
-const BILLING: &str = "events/Subscriptions/billing";
-
-/// A topic with two subscriptions that get everything.
-async fn open_topic(s: &Stage) {
-    s.create_topic(EVENTS).await.unwrap();
-    for name in ["audit", "billing"] {
-        s.create_subscription(EVENTS, name).await.unwrap();
-    }
-}
-
-async fn bodies(s: &Stage, path: &str) -> Vec<String> {
-    texts(&s.look(path).await)
-}
-
-/// TXN-08, TXN-01, TXN-03: a settlement in a subscription and sends to its topic, in either order.
-pub async fn a_topic_with_one_of_its_subscriptions_is_one(s: &Stage) {
-    open_topic(s).await;
-    for settles_first in [true, false] {
-        s.send(EVENTS, message("old")).await.unwrap();
-        let old = s.take(AUDIT).await;
-        let before = (bodies(s, AUDIT).await, bodies(s, BILLING).await);
-        let transaction = s.begin().await.unwrap();
-        let settle = async || s.within(transaction, AUDIT, complete(&old)).await.unwrap();
-        if settles_first {
-            settle().await;
-        }
-        s.within(transaction, EVENTS, send("new 1")).await.unwrap();
-        s.within(transaction, EVENTS, send("new 2")).await.unwrap();
-        if !settles_first {
-            settle().await;
-        }
-        let other = s.take(BILLING).await;
-        let refusal = s.within(transaction, BILLING, complete(&other)).await;
-        refused(refusal, "InvalidOperation");
-        assert_eq!((bodies(s, AUDIT).await, bodies(s, BILLING).await), before);
-        let parts = s.commit(transaction).await.unwrap();
-        let place = if settles_first { 0 } else { 2 };
-        assert_eq!((parts.len(), &parts[place]), (3, &PartOutcome::Done));
-        let sent = numbers(&parts);
-        assert_eq!(sent[1], sent[0] + 1);
-        assert_eq!(s.drain(AUDIT).await, ["new 1", "new 2"]);
-        s.complete(BILLING, &other).await;
-        assert_eq!(s.drain(BILLING).await, ["new 1", "new 2"]);
-    }
-}
-
-/// TXN-07, TXN-08: what the topic or the subscription cannot do any more undoes both.
-pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
-    open_topic(s).await;
-    s.send(EVENTS, message("old")).await.unwrap();
-    let begin = async |old: &Seen| {
-        let transaction = s.begin().await.unwrap();
-        s.within(transaction, AUDIT, complete(old)).await.unwrap();
-        s.within(transaction, EVENTS, send("never")).await.unwrap();
-        transaction
-    };
-    // The lock is lost.
-    let old = s.take(AUDIT).await;
-    let transaction = begin(&old).await;
-    s.advance(minutes(1)).await;
-    refused(s.commit(transaction).await, "MessageLockLost");
-    // The topic takes nothing.
-    let old = s.take(AUDIT).await;
-    let transaction = begin(&old).await;
-    let status = |status| TopicUpdate { status: Some(status), ..TopicUpdate::default() };
-    s.update_topic(EVENTS, status(EntityStatus::SendDisabled)).await.unwrap();
-    refused(s.commit(transaction).await, "EntityDisabled");
-    s.update_topic(EVENTS, status(EntityStatus::Active)).await.unwrap();
-    assert_eq!(
-        (bodies(s, AUDIT).await, bodies(s, BILLING).await),
-        (vec!["old".into()], vec!["old".into()])
-    );
-    s.assert_empty(AUDIT).await;
-    // The lock is held still; and the subscription is gone.
-    let transaction = begin(&old).await;
-    s.complete(AUDIT, &old).await;
-    refused(s.commit(transaction).await, "MessageLockLost");
-    s.send(EVENTS, message("last")).await.unwrap();
-    let last = s.take(AUDIT).await;
-    let transaction = begin(&last).await;
-    s.delete_subscription(AUDIT).await.unwrap();
-    refused(s.commit(transaction).await, "EntityNotFound");
-    assert_eq!(bodies(s, BILLING).await, ["old", "last"]);
-}
-
-/// TXN-08, TXN-14: a dead letter of a subscription is sent to the topic again; every subscription gets it.
-pub async fn a_dead_letter_of_a_subscription_is_published_again_as_one(s: &Stage) {
-    open_topic(s).await;
-    s.send(EVENTS, message("wrong")).await.unwrap();
-    let wrong = s.take(AUDIT).await;
-    s.dead_letter(AUDIT, &wrong).await;
-    let dead = s.take(AUDIT_DLQ).await;
-    let kept = s.begin().await.unwrap();
-    s.within(kept, AUDIT_DLQ, settle(&dead, Decision::Abandon(vec![]))).await.unwrap();
-    s.roll_back(kept).await.unwrap();
-    let transaction = s.begin().await.unwrap();
-    s.within(transaction, AUDIT_DLQ, complete(&dead)).await.unwrap();
-    s.within(transaction, EVENTS, send("right")).await.unwrap();
-    let later = message("later").with_scheduled_enqueue_time(s.now().plus(minutes(1)));
-    s.within(transaction, EVENTS, Work::Send(later)).await.unwrap();
-    s.commit(transaction).await.unwrap();
-    assert_eq!(
-        (bodies(s, AUDIT).await, bodies(s, AUDIT_DLQ).await),
-        (vec!["right".into()], vec![])
-    );
-    assert_eq!(bodies(s, BILLING).await, ["wrong", "right"]);
-    let only = s.begin().await.unwrap();
-    let right = s.take(AUDIT).await;
-    s.within(only, AUDIT, complete(&right)).await.unwrap();
-    assert_eq!(s.commit(only).await.unwrap(), [PartOutcome::Done]);
-    s.advance(minutes(1)).await;
-    while bodies(s, AUDIT).await.is_empty() {
-        s.advance(ms(1)).await;
-    }
-    assert_eq!(bodies(s, AUDIT).await, ["later"]);
-}
-
-/// TXN-15, TXN-08: after a restart a commit over topic and subscription is there whole.
-pub async fn a_restart_keeps_a_commit_over_topic_and_subscription(s: &Stage) {
-    open_topic(s).await;
-    s.send(EVENTS, message("old")).await.unwrap();
-    let old = s.take(AUDIT).await;
-    let transaction = s.begin().await.unwrap();
-    s.within(transaction, EVENTS, send("new")).await.unwrap();
-    s.within(transaction, AUDIT, complete(&old)).await.unwrap();
-    s.commit(transaction).await.unwrap();
-    let s = s.restart().await;
-    assert_eq!(bodies(&s, AUDIT).await, ["new"]);
-    assert_eq!(bodies(&s, BILLING).await, ["old", "new"]);
-    s.stop().await;
-}
-
-/// TXN-09, VIA-04, TXN-08: settled here and sent elsewhere as one; only if the transaction was begun to
-/// reach that far.
-pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_others(s: &Stage) {
-    open(s).await;
-    s.open_queue("done").await;
-    s.put(ORDERS, "order").await;
-    let held = s.take(ORDERS).await;
-    let narrow = s.begin().await.unwrap();
-    s.within(narrow, ORDERS, complete(&held)).await.unwrap();
-    refused(s.within(narrow, "done", send("never")).await, "InvalidOperation");
-    s.roll_back(narrow).await.unwrap();
-    let forgotten = s.begin_across().await.unwrap();
-    s.within(forgotten, ORDERS, complete(&held)).await.unwrap();
-    s.within(forgotten, "done", send("never")).await.unwrap();
-    s.roll_back(forgotten).await.unwrap();
-    let transaction = s.begin_across().await.unwrap();
-    s.within(transaction, ORDERS, complete(&held)).await.unwrap();
-    s.within(transaction, "done", send("handled")).await.unwrap();
-    s.within(transaction, ORDERS, send("next")).await.unwrap();
-    let batch = Work::SendBatch(vec![message("a"), message("b")]);
-    s.within(transaction, "done", batch).await.unwrap();
-    // Settlements are those of the first entity only.
-    s.put("done", "other").await;
-    let other = s.take("done").await;
-    refused(s.within(transaction, "done", complete(&other)).await, "InvalidOperation");
-    assert_eq!(bodies(s, "done").await, ["other"]);
-    let parts = s.commit(transaction).await.unwrap();
-    let is_pending = |part: &PartOutcome| matches!(part, PartOutcome::Pending(_));
-    assert_eq!(parts.iter().map(is_pending).collect::<Vec<_>>(), [false, true, false, true]);
-    assert_eq!(numbers(&parts).len(), 1);
-    s.until(ORDERS, |counts| counts.active == 1).await;
-    assert_eq!(bodies(s, ORDERS).await, ["next"]);
-    assert_eq!(bodies(s, "done").await, ["other", "handled", "a", "b"]);
-}
-
-/// TXN-09: the first entity can be one that is sent to.
-pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by(s: &Stage) {
-    open(s).await;
-    s.open_queue("done").await;
-    s.put("done", "held").await;
-    let held = s.take("done").await;
-    let transaction = s.begin_across().await.unwrap();
-    s.within(transaction, "done", send("first")).await.unwrap();
-    s.within(transaction, ORDERS, send("second")).await.unwrap();
-    s.within(transaction, "done", complete(&held)).await.unwrap();
-    let parts = s.commit(transaction).await.unwrap();
-    assert!(matches!(parts[1], PartOutcome::Pending(_)), "{parts:?}");
-    s.until("done", |counts| counts.active == 1).await;
-    assert_eq!(bodies(s, ORDERS).await, ["second"]);
-    assert_eq!(bodies(s, "done").await, ["first"]);
-}
-
-/// TXN-09, VIA-01: a sender by way of the queue needs no further reach.
-pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
-    open(s).await;
-    s.open_queue("done").await;
-    let via = s.sender_via("done", ORDERS).await.unwrap();
-    let transaction = s.client().begin_transaction().await.unwrap();
-    transaction.send(&via, message("via")).await.unwrap();
-    transaction.commit().await.unwrap();
-    s.until(ORDERS, |counts| counts.total() == 0).await;
-    assert_eq!(bodies(s, "done").await, ["via"]);
-}
-
-/// TXN-13: one message is told as a message, also if it was to be a batch; over every transport.
-pub async fn a_batch_of_one_is_told_as_a_message(s: &Stage) {
-    open(s).await;
-    let client = s.client();
-    let (transaction, sender) =
-        (client.begin_transaction().await.unwrap(), client.sender(ORDERS).unwrap());
-    transaction.send_batch(&sender, vec![message("alone")]).await.unwrap();
-    transaction.send_batch(&sender, vec![message("one"), message("two")]).await.unwrap();
-    let committed = transaction.commit().await.unwrap();
-    assert!(
-        matches!(
-            committed.parts(),
-            [PartOutcome::Accepted(_), PartOutcome::AcceptedBatch(numbers)] if numbers.len() == 2
-        ),
-        "{committed:?}"
-    );
-}
-
-/// TXN-10, VIA-03, VIA-06: a transfer that fails later does not undo what was committed, and is counted.
-pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
-    open(s).await;
-    s.open_queue("done").await;
-    s.put(ORDERS, "order").await;
-    let held = s.take(ORDERS).await;
-    let transaction = s.begin_across().await.unwrap();
-    s.within(transaction, ORDERS, complete(&held)).await.unwrap();
-    s.within(transaction, "done", send("handled")).await.unwrap();
-    let disabled = Some(EntityStatus::Disabled);
-    s.update("done", QueueUpdate { status: disabled, ..QueueUpdate::default() }).await.unwrap();
-    s.commit(transaction).await.unwrap();
-    s.until(ORDERS, |counts| counts.transfer_dead_letter == 1).await;
-    assert!(bodies(s, ORDERS).await.is_empty());
-    assert_eq!(s.look(TDLQ).await[0].reason(), Some("MessagingEntityDisabled"));
 }

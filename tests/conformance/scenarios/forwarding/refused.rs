@@ -1,0 +1,162 @@
+//! What a destination does not take.
+
+use super::*;
+
+/// FWD-15, FWD-16, FWD-17, FWD-19, FWD-20, FWD-21: a destination that is disabled or absent; nothing comes back by
+/// itself.
+pub async fn what_a_destination_does_not_take_is_dead_lettered_at_the_source(s: &Stage) {
+    for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
+        let status = Some(status);
+        s.open_queue("b").await;
+        s.open_queue_with("a", forwards_to("B")).await;
+        update(s, "b", QueueUpdate { status, ..QueueUpdate::default() }).await;
+        s.put("a", "disabled").await;
+        s.until("a", |counts| counts.transfer_dead_letter == 1).await;
+        s.delete("b").await.unwrap();
+        s.put("a", "deleted").await;
+        s.until("a", |counts| counts.transfer_dead_letter == 2).await;
+        s.open_queue("b").await;
+        s.put("a", "there again").await;
+        s.until("b", |counts| counts.active == 1).await;
+        assert_eq!(s.drain("b").await, ["there again"]);
+        let refused = s.take_all(&tdlq("a")).await;
+        assert_eq!(texts(&refused), ["disabled", "deleted"]);
+        assert_eq!(verdict(&refused[0]).0, "MessagingEntityDisabled");
+        assert_eq!(verdict(&refused[1]).0, "MessagingEntityNotFound");
+        for seen in &refused {
+            assert!(verdict(seen).1.contains("`B`"), "{:?}", verdict(seen));
+        }
+        s.delete("a").await.unwrap();
+        s.delete("b").await.unwrap();
+    }
+}
+
+/// FWD-15, FWD-23, FWD-24: a destination that is full, and one that takes only smaller messages.
+pub async fn a_full_destination_and_a_small_one_dead_letter_at_the_source(s: &Stage) {
+    let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
+    s.open_queue_with("b", small).await;
+    let large = QueueUpdate { max_message_size_in_kilobytes: Some(2_048), ..forwards_to("b") };
+    s.open_queue_with("a", large).await;
+    s.send("a", sized(600 << 10, "1")).await.unwrap();
+    s.send("a", sized(600 << 10, "2")).await.unwrap();
+    s.until("a", |counts| counts.transfer_dead_letter == 1).await;
+    s.send("b", sized(1 << 10, "3")).await.unwrap();
+    let seen = s.take(&tdlq("a")).await;
+    assert_eq!(seen.message.message_id.as_ref().unwrap().to_string(), "2");
+    assert_eq!(verdict(&seen).0, "QuotaExceeded");
+    assert!(verdict(&seen).1.contains("`b`"));
+    s.complete(&tdlq("a"), &seen).await;
+    s.purge("b").await.unwrap();
+    let message = sized((1 << 20) + 1, "4");
+    if s.transport == Transport::Http {
+        s.in_process().sender("a").unwrap().send(message).await.unwrap();
+    } else {
+        s.send("a", message).await.unwrap();
+    }
+    s.until("a", |counts| counts.transfer_dead_letter == 1).await;
+    let seen = s.take(&tdlq("a")).await;
+    assert_eq!(verdict(&seen).0, "MessageSizeExceeded");
+}
+
+/// FWD-18
+pub async fn failures_can_go_to_the_dead_letter_queue(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue_with("a", forwards_to("b")).await;
+    s.delete("b").await.unwrap();
+    s.put("a", "1").await;
+    s.until("a", |counts| counts.dead_letter == 1).await;
+    let seen = s.take(&dlq("a")).await;
+    assert_eq!(verdict(&seen).0, "MessagingEntityNotFound");
+}
+
+pub fn into_the_dead_letter_queue() -> Setup {
+    let mut setup = Setup::default();
+    setup.settings.forwarding_failure_target =
+        peeklock_core::description::FailureTarget::DeadLetter;
+    setup
+}
+
+/// FWD-22, DUP-10: a duplicate is dropped at the destination, and is gone at its source.
+pub async fn a_duplicate_is_a_successful_transfer(s: &Stage) {
+    s.open_queue_with("b", detects_duplicates()).await;
+    s.open_queue_with("a", forwards_to("b")).await;
+    for text in ["1", "2"] {
+        s.send("a", message(text).with_message_id("same")).await.unwrap();
+    }
+    s.until("a", |counts| counts.total() == 0).await;
+    assert_eq!(s.drain("b").await, ["1"]);
+}
+
+/// DUP-14, DUP-10, MSG-07: a message without id is no duplicate of itself, however often it comes back to a
+/// queue that detects them; one with an id is.
+pub async fn a_message_without_id_is_no_duplicate_after_a_transfer(s: &Stage) {
+    s.open_queue_with("a", detects_duplicates()).await;
+    s.open_queue_with("b", forwards_to("a")).await;
+    update(s, "a", forwards_to("b")).await;
+    s.put("b", "round").await;
+    s.until("b", |counts| counts.transfer_dead_letter == 1).await;
+    assert_eq!(verdict(&s.take(&tdlq("b")).await).0, "MaxTransferHopCountExceeded");
+    s.send("b", message("round").with_message_id("id")).await.unwrap();
+    s.until("a", |counts| counts.total() == 0).await;
+    s.until("b", |counts| counts.total() == 1).await;
+}
+
+/// DLQ-21: a transfer into a session queue without session id is dead-lettered there.
+pub async fn a_message_without_session_is_dead_lettered_at_a_session_queue(s: &Stage) {
+    let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    s.open_queue_with("b", sessions).await;
+    s.open_queue_with("a", forwards_to("b")).await;
+    s.send("a", message("with").with_session_id("s")).await.unwrap();
+    s.send("a", message("without")).await.unwrap();
+    s.send("a", message("empty").with_session_id("")).await.unwrap();
+    s.until("b", |counts| counts.active == 1 && counts.dead_letter == 2).await;
+    let dead = s.take_all(&dlq("b")).await;
+    assert_eq!(texts(&dead), ["without", "empty"]);
+    for seen in &dead {
+        assert_eq!(verdict(seen).0, "Session ID is null.");
+    }
+}
+
+/// ENT-27: forwarding stops while the status of the source blocks receives.
+pub async fn a_source_that_gives_no_receives_forwards_nothing(s: &Stage) {
+    s.open_queue("b").await;
+    let status = Some(EntityStatus::ReceiveDisabled);
+    s.open_queue_with("a", QueueUpdate { status, ..forwards_to("b") }).await;
+    s.put("a", "1").await;
+    assert_eq!(s.counts("a").await.active, 1);
+    let status = Some(EntityStatus::Active);
+    update(s, "a", QueueUpdate { status, ..forwards_to("b") }).await;
+    s.until("b", |counts| counts.active == 1).await;
+}
+
+/// VIA-03: a full destination can hold messages up, in their order, until there is room.
+pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
+    let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
+    s.open_queue_with("b", small).await;
+    s.open_queue_with("a", forwards_to("b")).await;
+    s.open_queue("via").await;
+    for id in ["1", "2", "3"] {
+        let bytes = if id == "3" { 1 << 10 } else { 600 << 10 };
+        s.send("a", sized(bytes, id)).await.unwrap();
+    }
+    s.until("a", |counts| counts.active == 2).await;
+    s.sender_via("b", "via").await.unwrap().send(sized(600 << 10, "4")).await.unwrap();
+    s.advance(seconds(1)).await;
+    assert_eq!(s.counts("a").await.transfer_dead_letter, 0);
+    s.purge("b").await.unwrap();
+    s.advance(seconds(1)).await;
+    while s.counts("a").await.total() + s.counts("via").await.total() > 0 {
+        if s.counts("b").await.total() > 0 {
+            s.drain("b").await;
+        }
+        s.advance(seconds(1)).await;
+    }
+    assert_eq!(s.counts("via").await.transfer_dead_letter, 0);
+}
+
+pub fn that_holds() -> Setup {
+    let mut setup = Setup::default();
+    setup.settings.forwarding_on_destination_full =
+        peeklock_core::description::OnDestinationFull::Hold;
+    setup
+}
