@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use peeklock_core::Broker;
-use peeklock_link::Pool;
+use peeklock_core::permits::Pool;
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::HttpConfig;
@@ -36,7 +36,7 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: HttpConfig) -> Self {
         Self {
             broker,
-            inbound: Pool::new(config.inbound_bytes_max),
+            inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),
             explaining: Semaphore::new(EXPLAINING_MAX),
             places: Places::new(config.connection_count_max.max(1)),

@@ -22,11 +22,9 @@ use crate::connection::converse;
 use crate::frame::Encoding;
 use crate::handshake;
 use crate::metered::Metered;
-use crate::site::{Site, Socket};
+use crate::site::{SPARE_SOCKETS, Site, Socket};
 
 const NAME: &str = "websocket";
-/// Sockets beyond the conversations there may be: upgrades, and clients that come back.
-const SPARE_SOCKETS: usize = 256;
 /// What is read at once from a socket, and kept for it.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// After this the system is asked to take what is written so far.
@@ -163,11 +161,24 @@ async fn accept(
 
 /// Serves one socket from its first byte.
 async fn upgrade(site: Arc<Site>, stream: TcpStream) {
+    let handshake = site.handshakes.enter();
+    let agreed = tokio::select! {
+        biased;
+        () = handshake.needed() => None,
+        agreed = agree(&site, stream) => agreed,
+    };
+    if let Some((socket, encoding)) = agreed {
+        converse(site, socket, encoding, handshake).await;
+    }
+}
+
+/// A socket after its upgrade; none if it was refused.
+async fn agree(site: &Site, stream: TcpStream) -> Option<(Socket, Encoding)> {
     // Answers are written whole; waiting to fill a packet only delays them.
     stream.set_nodelay(true).ok();
     let accepted = Acceptor::accept_on(site.config.tls.as_ref(), stream).await;
     // Why it came to nothing was told there.
-    let Ok(stream) = accepted else { return };
+    let stream = accepted.ok()?;
     let metered = Metered::new(stream, site.inbound.seat());
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
@@ -175,18 +186,15 @@ async fn upgrade(site: Arc<Site>, stream: TcpStream) {
         .max_message_size(Some(site.config.frame_bytes_max))
         .max_frame_size(Some(site.config.frame_bytes_max));
     let (mut agreed, mut by_proxy) = (None, false);
-    let judge = judge(&site, &mut agreed, &mut by_proxy);
+    let judge = judge(site, &mut agreed, &mut by_proxy);
     let accepting = accept_hdr_async_with_config(metered, judge, Some(config));
     let accepted = tokio::time::timeout(site.config.handshake_timeout, accepting).await;
-    let (Ok(Ok(mut socket)), Some(encoding)) = (accepted, agreed) else { return };
-    let socket: Socket = {
-        socket.get_mut().frame_taken();
-        if by_proxy {
-            socket.get_mut().mark_by_proxy();
-        }
-        socket
-    };
-    converse(site, socket, encoding).await;
+    let (Ok(Ok(mut socket)), Some(encoding)) = (accepted, agreed) else { return None };
+    socket.get_mut().frame_taken();
+    if by_proxy {
+        socket.get_mut().mark_by_proxy();
+    }
+    Some((socket, encoding))
 }
 
 type Judged = Result<Response, ErrorResponse>;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_link::Pool;
+use peeklock_core::permits::Pool;
+use peeklock_tls::Handshakes;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_tungstenite::WebSocketStream;
 
@@ -17,6 +18,9 @@ use crate::operation::Hello;
 
 /// Explanations of rules that are made at once, over all connections.
 const EXPLAINING_MAX: usize = 2;
+/// Sockets beyond the conversations there may be: upgrades, and clients that come back. Beyond so many upgrades the
+/// oldest makes room.
+pub(crate) const SPARE_SOCKETS: usize = 256;
 
 pub(crate) type Socket = WebSocketStream<Metered>;
 
@@ -24,6 +28,8 @@ pub(crate) type Socket = WebSocketStream<Metered>;
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: WebSocketConfig,
+    /// Sockets whose clients have not said hello.
+    pub(crate) handshakes: Arc<Handshakes>,
     /// Frames that have not arrived whole.
     pub(crate) inbound: Arc<Pool>,
     /// Rules that are being explained: what comes of it is large, and known only when it is there.
@@ -71,7 +77,8 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: WebSocketConfig) -> Self {
         Self {
             broker,
-            inbound: Pool::new(config.inbound_bytes_max),
+            handshakes: Handshakes::new(SPARE_SOCKETS),
+            inbound: Pool::of_parts(config.inbound_bytes_max),
             explaining: Arc::new(Semaphore::new(EXPLAINING_MAX)),
             config,
             conversations: Mutex::default(),

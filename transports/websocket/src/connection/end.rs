@@ -1,6 +1,7 @@
 //! How conversations end (SET-21, RCV-14): links are told to deliver nothing more, and when that is
 //! answered, everything that came before is here. What was not written is given back without count.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::Duration;
 
@@ -53,10 +54,14 @@ impl Conversation {
         self.apart.clear();
         self.alive = watch::Sender::new(());
         let mut lost_count = self.unwritten_count;
+        // The room is others' at once.
+        self.ready = Vec::new();
+        self.unconfirmed = VecDeque::new();
         self.links.begin_end();
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
+        self.account.clear();
         let quiet = async {
             loop {
                 let mut arrived = Vec::new();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::Permit;
+use peeklock_link::FREE_BYTES;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -61,6 +62,7 @@ impl Conversation {
                     self.flushed();
                     self.welcome()
                 }
+                Turn::Yield => return Ended::Yielded,
                 Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
                 Turn::Call(Call::Leave) => return Ended::Leave,
                 Turn::Tick => {
@@ -130,6 +132,9 @@ impl Conversation {
         } else if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
+        if self.poll_yield(socket, context).is_ready() {
+            return Poll::Ready(Turn::Yield);
+        }
         if let Some(Held::Requests(requests, _)) = &self.held
             && requests.front().is_none_or(|request| self.may_ask(request))
         {
@@ -146,6 +151,15 @@ impl Conversation {
             return Poll::Ready(Turn::Frame(frame));
         }
         ticks.poll_tick(context).map(|_| Turn::Tick)
+    }
+
+    /// Ready if others wait for room that its client holds up: it does not take what is written, or does not say that
+    /// it did.
+    fn poll_yield(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
+        let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
+        let taken_bytes =
+            is_held_up.then(|| socket.get_ref().written_bytes() + self.confirmed_bytes);
+        self.yielding.poll(taken_bytes, (&self.account, &self.budget), context)
     }
 
     /// Whether there is something to be told, or to be made ready to be.
