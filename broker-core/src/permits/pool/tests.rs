@@ -184,3 +184,64 @@ fn a_turn_that_is_given_up_comes_back() {
     drop(all);
     assert_eq!(pool.free_bytes(), 2 * STEP);
 }
+
+/// Who has more does not overtake who has less and waits, though there is enough for what it wants.
+#[test]
+fn who_has_more_does_not_overtake() {
+    let pool = Pool::new(4 * STEP);
+    let (rich, poor) = (pool.place(), pool.place());
+    assert!(rich.try_take(3 * STEP));
+    let mut turn = None;
+    assert!(poor.poll_take(2 * STEP, &mut turn, &context()).is_pending());
+    assert!(!rich.try_take(STEP));
+    rich.give(STEP);
+    assert!(poor.poll_take(2 * STEP, &mut turn, &context()).is_ready());
+}
+
+/// Whatever is asked, given back and given up in any order: no room is lost or made, the order is that of what is
+/// held, and nobody waits for what is free and his.
+#[test]
+fn room_is_neither_lost_nor_kept_back() {
+    for seed in 1..200_u64 {
+        let mut random = seed;
+        let mut below = move |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let pool = Pool::with(20 * STEP, seed % 2 == 0);
+        let mut now = Instant::now();
+        let mut seats: Vec<Seat> = (0..8).map(|_| pool.seat()).collect();
+        let mut held: Vec<Held> = Vec::new();
+        for _ in 0..300 {
+            now += ms(below(60));
+            let at = usize::try_from(below(8)).unwrap();
+            let bytes = below(5) * STEP;
+            let room = |seat: &mut Seat| seat.take(bytes, bytes, now, &context());
+            match below(9) {
+                0..4 if room(&mut seats[at]) == Room::Yield => seats[at].give_back(),
+                0..4 => {}
+                4 => seats[at].shrink(bytes),
+                5 => seats[at] = pool.seat(),
+                6 => seats[at].rest(),
+                7 => held.extend(pool.try_hold(None, bytes)),
+                _ => drop(held.pop()),
+            }
+            pool.with_state(|state| {
+                let of_places: u64 = state.places.values().map(|place| place.held_bytes).sum();
+                let of_nobody: u64 = held.iter().map(Held::bytes).sum();
+                assert_eq!(state.free_bytes + of_places + of_nobody, pool.bytes_max, "{seed}");
+                assert_eq!(state.waiting.len(), state.turns.len(), "{seed}");
+                for (rank, waiter) in &state.waiting {
+                    assert_eq!(rank.held_bytes, state.held_by(waiter.place), "{seed}");
+                }
+                let first = state.waiting.first_key_value().map(|(rank, _)| rank.wanted_bytes);
+                assert!(first.is_none_or(|wanted| wanted > state.free_bytes), "{seed}");
+            });
+        }
+        drop((seats, held));
+        assert_eq!(pool.free_bytes(), pool.bytes_max());
+        pool.with_state(|state| assert!(state.places.is_empty() && state.judged.is_empty()));
+    }
+}

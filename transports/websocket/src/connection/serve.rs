@@ -19,6 +19,8 @@ use crate::frame::{BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Request, a
 use crate::operation::{Notice, Operation};
 use crate::site::{Call, Socket};
 
+/// A turn ends when so much was read.
+const BYTES_PER_TURN: usize = 256 << 10;
 /// Why a frame has to be given up.
 const YIELDS: &str = "a frame arrives slowly, and others wait";
 /// Pongs that may wait for the socket; with more, nothing is read.
@@ -233,10 +235,16 @@ impl Conversation {
         frame: Option<Result<SocketMessage, SocketError>>,
     ) -> Result<(), Ended> {
         let mut frame = Some(frame);
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while let Some(next) = frame {
+            bytes += next.as_ref().map_or(0, |next| next.as_ref().map_or(0, SocketMessage::len));
             self.take(socket, next).await?;
             count += 1;
+            if bytes >= BYTES_PER_TURN {
+                // What is large takes long to read: now the others of this thread.
+                tokio::task::yield_now().await;
+                break;
+            }
             if count == FRAMES_PER_TURN || !self.may_read() {
                 break;
             }
