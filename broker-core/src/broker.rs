@@ -35,7 +35,7 @@ use crate::ids::{ReceiverId, Ticket, TrackingId};
 use crate::limits::Tier;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
-use crate::permits::Budget;
+use crate::permits::{Budget, Pool};
 use crate::policies::Policies;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
@@ -58,7 +58,7 @@ pub struct Shared {
     /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
     /// room of the other for what has asked them.
     pub(crate) management: Budget,
-    pub(crate) outbound: Budget,
+    pub(crate) outbound: Arc<Pool>,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
     pub(crate) pulses: Pulses,
@@ -395,8 +395,8 @@ impl Broker {
 
     /// What all connections together may hold for clients that have not taken it.
     #[must_use]
-    pub fn outbound_budget(&self) -> Budget {
-        self.shared.outbound.clone()
+    pub fn outbound_pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.shared.outbound)
     }
 
     /// Why the broker can do its work no more, if that is so.

@@ -17,7 +17,7 @@ use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
 use crate::forwarders::Forwarders;
-use crate::permits::Budget;
+use crate::permits::{Budget, Pool};
 use crate::policies::Policies;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
@@ -187,7 +187,7 @@ impl BrokerBuilder {
             policies,
             parking: budget.parking(),
             management: budget.parking(),
-            outbound: Budget::new(limits.broker_outbound_bytes_max),
+            outbound: Pool::new(limits.broker_outbound_bytes_max),
             transactions: Room::new(budget.parking()),
             budget,
             health: Health::new(),

@@ -3,10 +3,20 @@
 //! A budget counts bytes. Every command costs at least [`COMMAND_BYTES`], so that a budget of 16 MiB
 //! is also one of 4,096 commands; one that is to take fewer than its bytes allow has a higher least cost.
 //! A command larger than the budget takes all of it and passes alone.
+//!
+//! What is shared is a [`Pool`]: who holds least of it goes first, and who is slow yields to who waits.
+
+mod pace;
+mod pool;
 
 use std::sync::Arc;
+use std::task::Context;
+use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use pace::{GRACE, Pace};
+pub use pool::{Held, Place, Pool, Room, Seat};
 
 /// What the smallest command costs.
 pub const COMMAND_BYTES: u64 = 4_096;
@@ -14,35 +24,40 @@ pub const COMMAND_BYTES: u64 = 4_096;
 /// A bound on what is on its way in.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    room: Arc<Semaphore>,
-    bytes_max: u64,
+    pool: Arc<Pool>,
     /// What one command takes of it at least.
     command_bytes_min: u64,
     /// What one command, or a list of them, takes of it at most.
     command_bytes_max: u32,
-    /// The budget of the whole broker, which a connection's draws on too.
-    parent: Option<Box<Self>>,
+    /// The bound of a connection, which draws on the pool too.
+    own: Option<Own>,
+}
+
+/// What one connection may have on its way in.
+#[derive(Clone, Debug)]
+struct Own {
+    room: Arc<Semaphore>,
+    bytes_max: u32,
+    place: Arc<Place>,
 }
 
 /// Room that is held until this is dropped.
 #[derive(Debug)]
 pub struct Permit {
-    _own: OwnedSemaphorePermit,
-    _parent: Option<OwnedSemaphorePermit>,
+    _own: Option<OwnedSemaphorePermit>,
+    _shared: Held,
 }
 
 impl Budget {
     /// A budget of its own.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
-        let room = usize::try_from(bytes_max.max(COMMAND_BYTES)).unwrap_or(usize::MAX);
-        let room = room.min(Semaphore::MAX_PERMITS);
+        let bytes_max = bytes_max.max(COMMAND_BYTES);
         Self {
-            room: Arc::new(Semaphore::new(room)),
-            bytes_max: room as u64,
+            pool: Pool::new(bytes_max),
             command_bytes_min: COMMAND_BYTES,
-            command_bytes_max: u32::try_from(room).unwrap_or(u32::MAX),
-            parent: None,
+            command_bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
+            own: None,
         }
     }
 
@@ -58,7 +73,8 @@ impl Budget {
             // Up to whole shares, so that all of them fit.
             _ => Self::new(share.saturating_mul(count_max)),
         };
-        let most = whole.bytes_max - whole.bytes_max / 4;
+        let bytes_max = whole.pool.bytes_max();
+        let most = bytes_max - bytes_max / 4;
         Self {
             command_bytes_min: share,
             command_bytes_max: u32::try_from(most).unwrap_or(u32::MAX),
@@ -70,13 +86,20 @@ impl Budget {
     /// that everything else has the other half.
     #[must_use]
     pub fn parking(&self) -> Self {
-        Self::new(self.bytes_max / 2)
+        Self::new(self.pool.bytes_max() / 2)
     }
 
-    /// A budget that also draws on this one.
+    /// The budget of a connection, which draws on this one too.
     #[must_use]
     pub fn connection(&self, bytes_max: u64) -> Self {
-        Self { parent: Some(Box::new(self.clone())), ..Self::new(bytes_max) }
+        let room = usize::try_from(bytes_max.max(COMMAND_BYTES)).unwrap_or(usize::MAX);
+        let room = room.min(Semaphore::MAX_PERMITS);
+        let own = Own {
+            room: Arc::new(Semaphore::new(room)),
+            bytes_max: u32::try_from(room).unwrap_or(u32::MAX),
+            place: Arc::new(self.pool.place()),
+        };
+        Self { own: Some(own), ..self.clone() }
     }
 
     /// Waits for room for one command of so many bytes. Dropping the future gives up the place.
@@ -87,12 +110,12 @@ impl Budget {
     /// Waits for room for so many commands, as [`crate::command::Cost`] counts them, of so many bytes
     /// together.
     pub async fn acquire_list(&self, count: u64, bytes: u64) -> Permit {
-        let own = take(&self.room, self.cost(count, bytes)).await;
-        let parent = match &self.parent {
-            Some(parent) => Some(take(&parent.room, parent.cost(count, bytes)).await),
+        let own = match &self.own {
+            Some(own) => Some(take(&own.room, own.cost(count, bytes)).await),
             None => None,
         };
-        Permit { _own: own, _parent: parent }
+        let shared = self.pool.hold(self.place(), self.cost(count, bytes)).await;
+        Permit { _own: own, _shared: shared }
     }
 
     /// Takes room if there is some at once.
@@ -104,32 +127,56 @@ impl Budget {
     /// Takes room for so many commands of so many bytes together, if there is some at once.
     #[must_use]
     pub fn try_acquire_list(&self, count: u64, bytes: u64) -> Option<Permit> {
-        self.try_take(|budget| budget.cost(count, bytes))
+        let own = match &self.own {
+            Some(own) => {
+                let room = Arc::clone(&own.room);
+                Some(room.try_acquire_many_owned(own.cost(count, bytes)).ok()?)
+            }
+            None => None,
+        };
+        let shared = self.pool.try_hold(self.place(), self.cost(count, bytes))?;
+        Some(Permit { _own: own, _shared: shared })
     }
 
     /// Takes room at its own cost for what is kept and is no command, if there is some at once.
     #[must_use]
     pub fn try_keep(&self, bytes: u64) -> Option<Permit> {
-        self.try_take(|budget| budget.capped(bytes))
+        let shared = self.pool.try_hold(self.place(), self.capped(bytes))?;
+        Some(Permit { _own: None, _shared: shared })
     }
 
-    fn try_take(&self, cost: impl Fn(&Self) -> u32) -> Option<Permit> {
-        let own = Arc::clone(&self.room).try_acquire_many_owned(cost(self)).ok()?;
-        let parent = match &self.parent {
-            Some(parent) => {
-                Some(Arc::clone(&parent.room).try_acquire_many_owned(cost(parent)).ok()?)
-            }
-            None => None,
-        };
-        Some(Permit { _own: own, _parent: parent })
+    /// From this instant on the client of this connection is slow: it holds up what it has room for. Never, if
+    /// nothing waits for it.
+    pub fn judge(&self, slow_from: Option<Instant>) {
+        if let Some(own) = &self.own {
+            own.place.judge(slow_from);
+        }
     }
 
-    fn cost(&self, count: u64, bytes: u64) -> u32 {
+    /// Whether this connection has to give up what it holds, because it is slow and others wait; wakes when
+    /// that changes.
+    #[must_use]
+    pub fn must_yield(&self, now: Instant, context: &Context<'_>) -> bool {
+        self.own.as_ref().is_some_and(|own| own.place.must_yield(now, context))
+    }
+
+    fn place(&self) -> Option<&Arc<Place>> {
+        self.own.as_ref().map(|own| &own.place)
+    }
+
+    fn cost(&self, count: u64, bytes: u64) -> u64 {
         self.capped(bytes.max(self.command_bytes_min.saturating_mul(count)))
     }
 
-    fn capped(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes).unwrap_or(u32::MAX).min(self.command_bytes_max)
+    fn capped(&self, bytes: u64) -> u64 {
+        bytes.min(self.command_bytes_max.into())
+    }
+}
+
+impl Own {
+    fn cost(&self, count: u64, bytes: u64) -> u32 {
+        let bytes = bytes.max(COMMAND_BYTES.saturating_mul(count));
+        u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes_max)
     }
 }
 

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 const MIB: u64 = 1 << 20;
 
-/// What the process may hold by its settings below: `http` in and out, `websocket` in, commands in, answers
-/// out, and twice that for what the allocator does not give back at once; the cache of the store and
+/// What the process may hold by its settings below: `http` in and out, `websocket` and `amqp` in, commands in,
+/// answers out, and twice that for what the allocator does not give back at once; the cache of the store and
 /// 64 KiB for each of a thousand connections.
 pub const BUDGET_BYTES: u64 = 256 * MIB;
 
@@ -48,6 +48,7 @@ pub struct Broker {
     directory: std::path::PathBuf,
     pub http: SocketAddr,
     pub websocket: SocketAddr,
+    pub amqp: SocketAddr,
 }
 
 impl Broker {
@@ -92,7 +93,8 @@ impl Broker {
         };
         let http = address("http ", "http://");
         let websocket = address("websocket ", "ws://");
-        Self { process, _banner: banner, directory, http, websocket }
+        let amqp = address("amqp ", "amqp://");
+        Self { process, _banner: banner, directory, http, websocket, amqp }
     }
 
     /// Its resident memory; none if it has ended.

@@ -24,6 +24,11 @@
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
 //! | frames that lack their end | `scenarios/half_frames.rs` |
 //! | bodies that are announced and do not come | `scenarios/half_bodies.rs` |
+//! | messages over AMQP, frames and messages of WebSocket that lack their end | `scenarios/amqp_transfers.rs`, `scenarios/amqp_websockets.rs` |
+//! | connections over AMQP that are never opened | `scenarios/amqp_openings.rs` |
+//! | credit over AMQP without reading, or without a window | `scenarios/amqp_deliveries.rs` |
+//! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
+//! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | any command in any order, answers read or not | `scenarios/anything.rs` |
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk.rs` |
 //! | many subscriptions, sessions, rules, message ids; circles of topics | `broker-core/tests/broker_bounds.rs` |
@@ -38,6 +43,7 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
+mod amqp;
 mod attacker;
 mod broker;
 mod judge;
@@ -120,5 +126,6 @@ macro_rules! scenarios {
 
 scenarios! {
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
+    amqp_transfers amqp_openings amqp_deliveries amqp_floods amqp_websockets returning
     anything
 }

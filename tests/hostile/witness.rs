@@ -4,8 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
+use peeklock_amqp::performative::{Disposition, Performative, Role};
+use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_core::message::{Content, Message};
 use serde_json::{Value as Json, json};
 
+use super::amqp::{Amqp, WINDOW, receiver, sender};
 use super::broker::Broker;
 use super::wire::{WebSocket, ask};
 
@@ -44,6 +49,7 @@ pub fn all(broker: &Broker, wants: Wants) -> Vec<Duration> {
     let mut took = Vec::new();
     make_rounds("http", wants, &|| Http::open(broker.http), &mut took);
     make_rounds("websocket", wants, &|| Web::open(broker.websocket), &mut took);
+    make_rounds("amqp", wants, &|| Links::open(broker), &mut took);
     took
 }
 
@@ -203,6 +209,101 @@ impl Client for Web {
         if answer.get("error").is_some() {
             return Err(io::Error::other(answer.to_string()));
         }
+        Ok(Some(text))
+    }
+}
+
+/// One connection over AMQP with a sender and a receiver.
+struct Links {
+    amqp: Amqp,
+    delivered: u32,
+}
+
+impl Links {
+    fn open(broker: &Broker) -> io::Result<Self> {
+        match ask(broker.http, "PUT", "/$api/v1/queues/witness-amqp", "{}")?.status {
+            201 | 409 => {}
+            status => return Err(io::Error::other(format!("status {status}"))),
+        }
+        let mut amqp = Amqp::open(broker.amqp, WINDOW)?;
+        amqp.attach(&sender(0, "witness-amqp"))?;
+        amqp.attach(&receiver(1, "witness-amqp"))?;
+        Ok(Self { amqp, delivered: 0 })
+    }
+
+    /// Waits until this delivery is settled as accepted.
+    fn accepted(&mut self, by: Role, id: u32) -> io::Result<()> {
+        loop {
+            match self.amqp.hear()?.0 {
+                Performative::Disposition(it) if it.role == by && it.first == id => {
+                    let accepted = Some(DeliveryState::Outcome(Outcome::Accepted));
+                    if it.settled && it.state == accepted {
+                        return Ok(());
+                    }
+                    return Err(io::Error::other(format!("{it:?}")));
+                }
+                ended @ (Performative::Detach(_)
+                | Performative::End(_)
+                | Performative::Close(_)) => {
+                    return Err(io::Error::other(format!("{ended:?}")));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Client for Links {
+    fn send(&mut self, body: &str) -> io::Result<()> {
+        let message = Message::new(body.to_owned()).encode();
+        let id = self.amqp.send(0, message.as_bytes())?;
+        self.accepted(Role::Receiver, id)
+    }
+
+    fn take(&mut self) -> io::Result<Option<String>> {
+        self.amqp.ask_for_one(1, self.delivered)?;
+        let mut whole = BytesMut::new();
+        let mut id = None;
+        loop {
+            match self.amqp.hear()? {
+                (Performative::Transfer(transfer), payload) => {
+                    whole.extend_from_slice(&payload);
+                    id = id.or(transfer.delivery_id);
+                    if !transfer.more {
+                        break;
+                    }
+                }
+                // There was none: its credit is used up all the same.
+                (Performative::Flow(flow), _)
+                    if flow.handle == Some(1)
+                        && flow.delivery_count == Some(self.delivered.wrapping_add(1)) =>
+                {
+                    self.delivered = self.delivered.wrapping_add(1);
+                    return Ok(None);
+                }
+                (
+                    ended @ (Performative::Detach(_)
+                    | Performative::End(_)
+                    | Performative::Close(_)),
+                    _,
+                ) => return Err(io::Error::other(format!("{ended:?}"))),
+                _ => {}
+            }
+        }
+        self.delivered = self.delivered.wrapping_add(1);
+        let id = id.ok_or(io::ErrorKind::InvalidData)?;
+        let message = Content::parse(whole.freeze()).and_then(|content| content.decode());
+        let message = message.map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let text = String::from_utf8_lossy(message.body.as_bytes()).into_owned();
+        self.amqp.say(&Performative::Disposition(Disposition {
+            role: Role::Receiver,
+            first: id,
+            last: None,
+            settled: false,
+            state: Some(DeliveryState::Outcome(Outcome::Accepted)),
+            batchable: false,
+        }))?;
+        self.accepted(Role::Sender, id)?;
         Ok(Some(text))
     }
 }

@@ -1,5 +1,10 @@
 //! What attackers do, one a file.
 
+pub mod amqp_deliveries;
+pub mod amqp_floods;
+pub mod amqp_openings;
+pub mod amqp_transfers;
+pub mod amqp_websockets;
 pub mod anything;
 pub mod empty_messages;
 pub mod explain;
@@ -11,6 +16,7 @@ pub mod patterns;
 pub mod peeks;
 pub mod pongs;
 pub mod receives;
+pub mod returning;
 
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Bytes, BytesMut};
 use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
-use peeklock_link::Seat;
+use peeklock_core::permits::Seat;
 use serde::de::DeserializeOwned;
 
 use crate::error::Refusal;
@@ -75,7 +75,7 @@ pub(crate) async fn read(
     }
     let mut seat = site.inbound.seat();
     let mut arriving = Arriving::new(exchange, payload, what, bytes_max);
-    let Some(first) = arriving.next(Some(&seat)).await? else {
+    let Some(first) = arriving.next(Some(&mut seat)).await? else {
         return Ok(RequestBody { bytes: Bytes::new(), seat });
     };
     let mut collected = BytesMut::new();
@@ -84,7 +84,7 @@ pub(crate) async fn read(
         arriving.have_room(&mut seat).await?;
         collected.extend_from_slice(&chunk);
         arriving.taken(chunk.len());
-        let Some(next) = arriving.next(Some(&seat)).await? else { break };
+        let Some(next) = arriving.next(Some(&mut seat)).await? else { break };
         chunk = next;
     }
     // It is here: from now on it is the broker that others wait for.
@@ -120,7 +120,7 @@ impl<'a> Arriving<'a> {
     }
 
     /// The next piece; none at the end.
-    async fn next(&mut self, seat: Option<&Seat>) -> Result<Option<Bytes>, Refusal> {
+    async fn next(&mut self, mut seat: Option<&mut Seat>) -> Result<Option<Bytes>, Refusal> {
         let patience = self.site.config.body_timeout;
         let paced = Duration::from_millis(self.bytes.saturating_mul(1_000) / PACE_BYTES);
         let late = self.began + patience + paced + self.waited;
@@ -130,7 +130,8 @@ impl<'a> Arriving<'a> {
             if let Poll::Ready(chunk) = pin!(&mut *payload).poll_next(context) {
                 return Poll::Ready(Ok(chunk));
             }
-            if seat.is_some_and(|seat| seat.must_yield(here_bytes, context)) {
+            let seat = seat.as_deref_mut();
+            if seat.is_some_and(|seat| seat.must_yield(here_bytes, Instant::now(), context)) {
                 return Poll::Ready(Err(yielded()));
             }
             let timer =
@@ -153,8 +154,7 @@ impl<'a> Arriving<'a> {
         while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
             let asked = Instant::now();
             let step = STEP_BYTES.min(most - seat.held_bytes());
-            let began = self.began + self.waited;
-            match take(seat, step, began, self.bytes, asked + ROOM_PATIENCE).await {
+            match take(seat, step, self.bytes, asked + ROOM_PATIENCE).await {
                 Taken::Granted => self.waited += asked.elapsed(),
                 Taken::Yield => return Err(yielded()),
                 Taken::Late => return Err(no_room().closing()),
@@ -195,10 +195,9 @@ impl RequestBody {
         if wanted <= FREE_BYTES + self.seat.held_bytes() {
             return Ok(());
         }
-        let now = Instant::now();
         // All at once, and nothing is held meanwhile that others may wait for.
         self.seat.give_back();
-        match take(&mut self.seat, wanted, now, wanted, now + ROOM_PATIENCE).await {
+        match take(&mut self.seat, wanted, wanted, Instant::now() + ROOM_PATIENCE).await {
             Taken::Granted => self.seat.rest(),
             Taken::Yield | Taken::Late => return Err(no_room()),
         }

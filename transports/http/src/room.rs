@@ -7,19 +7,17 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use peeklock_core::error::Rejection;
-use peeklock_link::{Pool, Room, Seat};
+use peeklock_core::permits::{Pool, Room, Seat};
 
 use crate::error::Refusal;
 use crate::site::Site;
 
 /// What an answer needs no room for; every connection may have so much.
 const FREE_BYTES: u64 = 16 << 10;
-/// What room is taken for before the size of an answer is known: a full page of messages, or a list.
-const ANSWER_BYTES: u64 = 1 << 20;
-/// The part of all room that this is at most.
-const ANSWER_SHARE: u64 = 16;
+/// What room is taken for before the size of an answer is known: a list, or most messages.
+const ANSWER_BYTES: u64 = 64 << 10;
 /// How long a request waits for room. Nothing was taken for it but locks, which are released.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What became of a wish for room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,19 +29,12 @@ pub(crate) enum Taken {
     Yield,
 }
 
-/// Waits for room for something that began at that instant and of which so much is here.
-pub(crate) async fn take(
-    seat: &mut Seat,
-    bytes: u64,
-    began: Instant,
-    here_bytes: u64,
-    until: Instant,
-) -> Taken {
+/// Waits for room for something of which so much is here.
+pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: Instant) -> Taken {
     loop {
-        let now = Instant::now();
         let mut sleep = None;
         let room = poll_fn(|context| {
-            let room = seat.take(bytes, began, here_bytes, now, context);
+            let room = seat.take(bytes, here_bytes, Instant::now(), context);
             if let Room::Later(at) = room {
                 // Also woken by who gives back.
                 let sleep = sleep.get_or_insert_with(|| {
@@ -75,7 +66,7 @@ impl AnswerRoom {
     pub(crate) async fn take(site: &Site) -> Result<Self, Refusal> {
         let pool = Arc::clone(&site.outbound);
         let mut room = Self { seat: pool.seat(), pool };
-        room.fit_messages(usual_bytes(&room.pool)).await?;
+        room.fit_messages(ANSWER_BYTES).await?;
         Ok(room)
     }
 
@@ -97,8 +88,7 @@ impl AnswerRoom {
             return Ok(());
         }
         self.seat.give_back();
-        let now = Instant::now();
-        match take(&mut self.seat, bytes, now, 0, now + PATIENCE).await {
+        match take(&mut self.seat, bytes, 0, Instant::now() + PATIENCE).await {
             Taken::Granted => {
                 // It is judged by the pace of its reader, from when that has something to read.
                 self.seat.rest();
@@ -117,8 +107,4 @@ impl AnswerRoom {
         self.seat.shrink(if bytes > FREE_BYTES { bytes } else { 0 });
         self.seat
     }
-}
-
-fn usual_bytes(pool: &Pool) -> u64 {
-    ANSWER_BYTES.min(pool.bytes_max() / ANSWER_SHARE)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_link::Pool;
+use peeklock_core::permits::Pool;
 use peeklock_listen::Tracker;
 use tokio::sync::Semaphore;
 
@@ -35,7 +35,7 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: HttpConfig) -> Self {
         Self {
             broker,
-            inbound: Pool::new(config.inbound_bytes_max),
+            inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),
             explaining: Semaphore::new(EXPLAINING_MAX),
             places: Places::new(config.connection_count_max.max(1)),

@@ -1,54 +1,62 @@
-//! What one connection holds, in bytes: against its own bound and against one that it shares with others.
+//! What one connection holds, in bytes: against its own bound and against room that it shares with others.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
-use peeklock_core::permits::{Budget, Permit};
+use peeklock_core::permits::{Budget, Held, Permit, Place, Pool};
 
-/// What every connection may hold without room of the shared budget, so that those who take what they
+/// What every connection may hold without room that is shared, so that those who take what they
 /// are sent go on while others who do not have used it up.
 pub const FREE_BYTES: u64 = 64 << 10;
 /// What is larger than this is in memory one at a time, of all accounts that share the room for that.
 pub const LARGE_BYTES: u64 = 16 << 20;
-/// How much of the shared budget is taken at once.
+/// How much of the shared room is taken at once, and kept before some goes back.
 const STEP_BYTES: u64 = 64 << 10;
-
-type Waiting = Pin<Box<dyn Future<Output = Permit> + Send>>;
 
 /// The account of one connection. What is here is counted whether there was room or not; room is asked for
 /// before anything is taken in.
 pub struct Account {
-    shared: Budget,
+    place: Place,
     bytes_max: u64,
     held_bytes: u64,
-    /// Room of the shared budget, and how much each is.
-    permits: Vec<(Permit, u64)>,
+    /// What may be held: the free part, and what was paid for.
     paid_bytes: u64,
+    /// How much of the shared room that is: less, where all of it is less.
+    taken_bytes: u64,
     /// Waits for so much.
-    waiting: Option<(Waiting, u64)>,
+    waiting: Option<Waiting>,
     large: Option<Large>,
+}
+
+/// A turn at the shared room.
+struct Waiting {
+    turn: Option<u64>,
+    missing_bytes: u64,
+    taken_bytes: u64,
 }
 
 /// Room for one large content, of many accounts.
 struct Large {
     shared: Budget,
     permit: Option<Permit>,
-    waiting: Option<Waiting>,
+    waiting: Option<Pin<Box<dyn Future<Output = Permit> + Send + Sync>>>,
     /// How often it had it.
     count: u64,
 }
 
 impl Account {
-    /// An account that may hold so much of the shared budget.
+    /// An account that may hold so much of the shared room.
     #[must_use]
-    pub const fn new(shared: Budget, bytes_max: u64) -> Self {
+    pub fn new(shared: &Arc<Pool>, bytes_max: u64) -> Self {
         Self {
-            shared,
+            place: shared.place(),
             bytes_max,
             held_bytes: 0,
-            permits: Vec::new(),
             paid_bytes: FREE_BYTES,
+            taken_bytes: 0,
             waiting: None,
             large: None,
         }
@@ -84,13 +92,15 @@ impl Account {
         self.held_bytes = self.held_bytes.saturating_add(bytes);
     }
 
-    /// The same for what has its room of the shared budget already.
-    pub fn hold_paid(&mut self, bytes: u64, permit: Permit) {
+    /// The same for what has its shared room already.
+    pub fn hold_paid(&mut self, bytes: u64, room: Held) {
         self.hold(bytes);
-        self.keep(permit, bytes);
+        self.paid_bytes += bytes;
+        self.taken_bytes += room.bytes();
+        self.place.adopt(room);
     }
 
-    /// What may still be held without room of the shared budget.
+    /// What may still be held without shared room.
     #[must_use]
     pub const fn free_bytes(&self) -> u64 {
         FREE_BYTES.saturating_sub(self.held_bytes)
@@ -104,12 +114,29 @@ impl Account {
         {
             large.permit = None;
         }
-        while let Some((_, step)) = self.permits.last()
-            && self.held_bytes.saturating_add(*step) <= self.paid_bytes
-        {
-            self.paid_bytes -= *step;
-            self.permits.pop();
+        let least = self.held_bytes.max(FREE_BYTES);
+        let spare = self.paid_bytes.saturating_sub(least);
+        if spare == 0 || (spare < STEP_BYTES && least > FREE_BYTES) {
+            return;
         }
+        self.paid_bytes = least;
+        let before = self.taken_bytes;
+        self.taken_bytes = before.min(least - FREE_BYTES);
+        self.place.give(before - self.taken_bytes);
+    }
+
+    /// Nothing waits for room any more: a turn for it is given up, and what came of one goes back.
+    pub fn want_nothing(&mut self) {
+        if let Some(Waiting { turn: Some(turn), taken_bytes, .. }) = self.waiting.take() {
+            self.place.leave(turn, taken_bytes);
+        }
+        self.release(0);
+    }
+
+    /// Counts nothing any more: what was held is gone.
+    pub fn clear(&mut self) {
+        self.held_bytes = 0;
+        self.want_nothing();
     }
 
     /// Whether so much more may be taken in. One thing alone always may, whatever its size, as far as the
@@ -130,24 +157,24 @@ impl Account {
         if missing == 0 {
             return true;
         }
-        match self.shared.try_keep(missing) {
-            Some(permit) => {
-                self.keep(permit, missing);
-                true
-            }
-            None => false,
+        let taken_bytes = self.within(missing);
+        let is_taken = self.place.try_take(taken_bytes);
+        if is_taken {
+            self.paid_bytes += missing;
+            self.taken_bytes += taken_bytes;
         }
+        is_taken
     }
 
-    /// The same; who is told to wait is woken when the shared budget has room. The own bound wakes nobody:
+    /// The same; who is told to wait is woken when there is shared room. The own bound wakes nobody:
     /// it is the connection itself that gives back.
     pub fn poll_room(&mut self, bytes: u64, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            if let Some((waiting, step)) = &mut self.waiting {
-                let step = *step;
-                let permit = ready!(waiting.as_mut().poll(context));
+            if let Some(Waiting { turn, missing_bytes, taken_bytes }) = &mut self.waiting {
+                ready!(self.place.poll_take(*taken_bytes, turn, context));
+                self.paid_bytes += *missing_bytes;
+                self.taken_bytes += *taken_bytes;
                 self.waiting = None;
-                self.keep(permit, step);
             }
             let missing = self.missing(bytes);
             if let Some(large) = &mut self.large
@@ -166,16 +193,26 @@ impl Account {
             match missing {
                 None => return Poll::Pending,
                 Some(0) => return Poll::Ready(()),
-                Some(step) => {
-                    let shared = self.shared.clone();
-                    let wait = Box::pin(async move { shared.acquire(step).await });
-                    self.waiting = Some((wait, step));
+                Some(missing_bytes) => {
+                    let taken_bytes = self.within(missing_bytes);
+                    self.waiting = Some(Waiting { turn: None, missing_bytes, taken_bytes });
                 }
             }
         }
     }
 
-    /// How much of the shared budget is missing; none if the own bound is met.
+    /// From this instant on the client is slow: it holds up what it has room for. Never, if nothing waits for it.
+    pub fn judge(&self, slow_from: Option<Instant>) {
+        self.place.judge(slow_from);
+    }
+
+    /// Whether it has to give up what it holds, because it is slow and others wait; wakes when that changes.
+    #[must_use]
+    pub fn must_yield(&self, now: Instant, context: &Context<'_>) -> bool {
+        self.place.must_yield(now, context)
+    }
+
+    /// How much of the shared room is missing; none if the own bound is met.
     const fn missing(&self, bytes: u64) -> Option<u64> {
         let wanted = self.held_bytes.saturating_add(bytes);
         if self.held_bytes > 0 && wanted > self.bytes_max {
@@ -185,8 +222,8 @@ impl Account {
         Some(if missing == 0 || missing > STEP_BYTES { missing } else { STEP_BYTES })
     }
 
-    fn keep(&mut self, permit: Permit, bytes: u64) {
-        self.paid_bytes += bytes;
-        self.permits.push((permit, bytes));
+    /// What of it is taken: what is larger than all of the shared room takes all of that.
+    fn within(&self, bytes: u64) -> u64 {
+        bytes.min(self.place.bytes_max().saturating_sub(self.taken_bytes))
     }
 }

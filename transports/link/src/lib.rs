@@ -13,8 +13,8 @@
 //! read: [`Links`] is the machine, [`Link`] one link with its [`credit`], [`Unsettled`] the table of
 //! deliveries, [`pending`] what is not answered; [`Mailbox`] is where entities put what they say, and
 //! [`Arrivals`] brings it into order while contents are fetched ahead. [`Account`] counts what a
-//! connection holds in bytes, [`Pool`] shares room for what has not arrived whole, [`Apart`] bounds work
-//! beside the connection.
+//! connection holds in bytes, [`Taking`] has it yield when its client takes nothing and others wait, [`Apart`] bounds
+//! work beside the connection.
 //!
 //! Absent on purpose: frames, encodings, sockets; what any operation means.
 
@@ -26,18 +26,18 @@ mod link;
 mod links;
 mod mailbox;
 pub mod pending;
-mod pool;
+mod taking;
 mod unsettled;
 
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, LARGE_BYTES};
+pub use account::{Account, FREE_BYTES, LARGE_BYTES};
 pub use apart::{Apart, WORKING_MAX};
 pub use arrivals::{Arrivals, Fetch, Fetched, Next};
 pub use link::{Closing, Link, Role, Source};
 pub use links::{Engine, Event, Inlet, Links};
 pub use mailbox::{Mail, Mailbox};
 pub use pending::Pending;
-pub use pool::{Pool, Room, Seat};
+pub use taking::Taking;
 pub use unsettled::{Held, Named, Unsettled};

@@ -3,6 +3,5 @@
 mod account;
 mod arrivals;
 mod links;
-mod pool;
 mod stand;
 mod unsettled;

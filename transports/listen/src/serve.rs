@@ -101,7 +101,9 @@ async fn accept<S: Serve>(
             };
             let (site, tls) = (Arc::clone(&site), threads.tls.clone());
             worker.spawn(async move {
-                if let Ok(stream) = secured(stream, tls.as_ref()).await {
+                // In memory of its own, which is given back when it is agreed on.
+                let secured = Box::pin(secured(stream, tls.as_ref()));
+                if let Ok(stream) = secured.await {
                     site.serve(stream).await;
                 }
                 drop(place);

@@ -1,5 +1,5 @@
-//! Handshakes that are under way, of which there is a bound: beyond it the oldest makes room. Who is who they say is
-//! done in a few round trips; who keeps half a handshake open is the oldest soon.
+//! Handshakes that are under way, of TLS or of what is spoken over it, of which there is a bound: beyond it the oldest
+//! makes room. Who is who they say is done in a few round trips; who keeps half a handshake open is the oldest soon.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// All of them, by age.
-pub(crate) struct Handshakes {
+pub struct Handshakes {
     count_max: usize,
     under_way: Mutex<UnderWay>,
 }
@@ -18,20 +18,23 @@ struct UnderWay {
     by_age: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// The place of one, until this is dropped.
-pub(crate) struct Place {
+/// One of them, until this is dropped.
+pub struct Handshake {
     all: Arc<Handshakes>,
     key: u64,
     told: Arc<Notify>,
 }
 
 impl Handshakes {
-    pub(crate) fn new(count_max: usize) -> Arc<Self> {
+    /// At most so many at once.
+    #[must_use]
+    pub fn new(count_max: usize) -> Arc<Self> {
         Arc::new(Self { count_max: count_max.max(1), under_way: Mutex::default() })
     }
 
     /// A place for one that begins.
-    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+    #[must_use]
+    pub fn enter(self: &Arc<Self>) -> Handshake {
         let told = Arc::new(Notify::new());
         let mut under_way = self.lock();
         while under_way.by_age.len() >= self.count_max {
@@ -42,7 +45,7 @@ impl Handshakes {
         under_way.next += 1;
         under_way.by_age.insert(key, Arc::clone(&told));
         drop(under_way);
-        Place { all: Arc::clone(self), key, told }
+        Handshake { all: Arc::clone(self), key, told }
     }
 
     fn lock(&self) -> MutexGuard<'_, UnderWay> {
@@ -50,14 +53,14 @@ impl Handshakes {
     }
 }
 
-impl Place {
-    /// Waits until somebody else needs it.
-    pub(crate) async fn needed(&self) {
+impl Handshake {
+    /// Waits until somebody else needs its place.
+    pub async fn needed(&self) {
         self.told.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for Handshake {
     fn drop(&mut self) {
         self.all.lock().by_age.remove(&self.key);
     }
@@ -71,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn is_needed(place: &Place) -> bool {
+    fn is_needed(place: &Handshake) -> bool {
         pin!(place.needed()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 

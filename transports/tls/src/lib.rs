@@ -39,6 +39,7 @@ pub use certificate::{Certificate, CertificateError};
 pub use client::{ClientTls, ConnectError, client_config};
 pub use config::{ClientCertificates, TlsConfig};
 pub use files::{File, FileError, certificates};
+pub use handshakes::{Handshake, Handshakes};
 pub use source::{Reloaded, Tls};
 pub use stream::Stream;
 #[doc(no_inline)]

@@ -11,6 +11,7 @@ mod inbound;
 mod open;
 mod outbound;
 mod serve;
+mod yielding;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -34,6 +35,7 @@ pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};
+use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
 use crate::operation::{Expect, WaitingCommit};
@@ -58,6 +60,8 @@ enum Ended {
     Lost(Option<Close>),
     /// The client did what it may not do.
     Refused(Close),
+    /// It took nothing of what it was told while others waited for the room. That it cannot be told either.
+    Yielded,
     /// The client is back on another socket.
     Replaced(Box<Handover>),
     /// Its place is needed.
@@ -118,6 +122,7 @@ pub(crate) struct Conversation {
     account: Account,
     /// What the account has no room for, at the moment.
     wanted_bytes: Option<u64>,
+    yielding: Yielding,
     apart: Apart<Work>,
     /// Ends with the conversation; what waits on its behalf ends with it.
     alive: watch::Sender<()>,
@@ -135,6 +140,8 @@ pub(crate) struct Conversation {
     sent: u64,
     /// What they count for.
     kept_bytes: u64,
+    /// What it has confirmed in all counted for.
+    confirmed_bytes: u64,
     /// The socket has taken not all that was written.
     unflushed: bool,
     /// Bytes of pongs among that.
@@ -165,8 +172,7 @@ async fn close(socket: &mut Socket, close: &Close) {
 }
 
 impl Conversation {
-    async fn run(mut self, handover: Box<Handover>) {
-        let mut handover = handover;
+    async fn run(mut self: Box<Self>, mut handover: Box<Handover>) {
         let mut resumed = false;
         let end = loop {
             let ended = match self.adopt(&mut handover, resumed).await {
@@ -182,6 +188,10 @@ impl Conversation {
                 Ended::Leave => {
                     let leave = Close::new(code::TRY_LATER, "the place is needed");
                     close(&mut handover.socket, &leave).await;
+                    break LinkEnd::Broken;
+                }
+                Ended::Yielded => {
+                    tracing::debug!("a client takes nothing, and others wait");
                     break LinkEnd::Broken;
                 }
                 Ended::Stopped => {

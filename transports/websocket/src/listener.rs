@@ -16,11 +16,9 @@ use crate::connection::converse;
 use crate::frame::Encoding;
 use crate::handshake;
 use crate::metered::Metered;
-use crate::site::{Site, Socket};
+use crate::site::{SPARE_SOCKETS, Site, Socket};
 
 const NAME: &str = "websocket";
-/// Sockets beyond the conversations there may be: upgrades, and clients that come back.
-const SPARE_SOCKETS: usize = 256;
 /// What is read at once from a socket, and kept for it.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// After this the system is asked to take what is written so far.
@@ -64,8 +62,16 @@ impl Transport for WebSocketTransport {
 
 impl Serve for Site {
     async fn serve(self: Arc<Self>, stream: Stream) {
-        if let Some((socket, encoding)) = upgraded(&self, stream).await {
-            converse(self, socket, encoding).await;
+        let handshake = self.handshakes.enter();
+        let agreed = Box::pin(async {
+            tokio::select! {
+                biased;
+                () = handshake.needed() => None,
+                agreed = upgraded(&self, stream) => agreed,
+            }
+        });
+        if let Some((socket, encoding)) = agreed.await {
+            converse(self, socket, encoding, handshake).await;
         }
     }
 
@@ -75,7 +81,7 @@ impl Serve for Site {
 }
 
 /// A socket that agreed on an encoding. Refused and late ones end here.
-async fn upgraded(site: &Site, stream: Stream) -> Option<(Socket, Encoding)> {
+async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)> {
     let metered = Metered::new(stream, site.inbound.seat());
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
@@ -91,7 +97,7 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Socket, Encoding)> {
     if by_proxy {
         socket.get_mut().mark_by_proxy();
     }
-    Some((socket, encoding))
+    Some((Box::new(socket), encoding))
 }
 
 type Judged = Result<Response, ErrorResponse>;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
-use peeklock_link::{Room, Seat};
+use peeklock_core::permits::{Room, Seat};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -58,9 +58,7 @@ impl Metered {
         self.unfinished_bytes = 0;
         self.began = None;
         self.again = None;
-        if self.seat.held_bytes() > 0 {
-            self.seat.give_back();
-        }
+        self.seat.give_back();
     }
 
     /// Whether a frame has begun and should have arrived by now: after so long, at its pace.
@@ -99,8 +97,7 @@ impl Metered {
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let now = Instant::now();
-            let began = *self.began.get_or_insert(now);
-            match self.seat.take(STEP_BYTES, began, self.unfinished_bytes, now, context) {
+            match self.seat.take(STEP_BYTES, self.unfinished_bytes, now, context) {
                 Room::Granted => {
                     self.again = None;
                     return Poll::Ready(Ok(()));
@@ -132,7 +129,7 @@ impl AsyncRead for Metered {
         }
         let before = buffer.filled().len();
         if Pin::new(&mut this.stream).poll_read(context, buffer)?.is_pending() {
-            if this.seat.must_yield(this.unfinished_bytes, context) {
+            if this.seat.must_yield(this.unfinished_bytes, Instant::now(), context) {
                 return Poll::Ready(Err(slow()));
             }
             return Poll::Pending;

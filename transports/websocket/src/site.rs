@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
-use peeklock_link::Pool;
+use peeklock_core::permits::Pool;
 use peeklock_listen::{Tracked, Tracker};
+use peeklock_tls::Handshakes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_tungstenite::WebSocketStream;
 
@@ -17,6 +18,9 @@ use crate::operation::Hello;
 
 /// Explanations of rules that are made at once, over all connections.
 const EXPLAINING_MAX: usize = 2;
+/// Sockets beyond the conversations there may be: upgrades, and clients that come back. Beyond so many upgrades the
+/// oldest makes room.
+pub(crate) const SPARE_SOCKETS: usize = 256;
 
 pub(crate) type Socket = WebSocketStream<Metered>;
 
@@ -24,6 +28,8 @@ pub(crate) type Socket = WebSocketStream<Metered>;
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: WebSocketConfig,
+    /// Sockets whose clients have not said hello.
+    pub(crate) handshakes: Arc<Handshakes>,
     /// Frames that have not arrived whole.
     pub(crate) inbound: Arc<Pool>,
     /// Rules that are being explained: what comes of it is large, and known only when it is there.
@@ -54,7 +60,7 @@ pub(crate) enum Call {
 
 /// A socket whose client wants to go on with a conversation.
 pub(crate) struct Handover {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Box<Socket>,
     pub(crate) hello: Hello,
     pub(crate) hello_id: u32,
     /// How many frames of the server the client has taken.
@@ -72,7 +78,8 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: WebSocketConfig) -> Self {
         Self {
             broker,
-            inbound: Pool::new(config.inbound_bytes_max),
+            handshakes: Handshakes::new(SPARE_SOCKETS),
+            inbound: Pool::of_parts(config.inbound_bytes_max),
             explaining: Arc::new(Semaphore::new(EXPLAINING_MAX)),
             config,
             tracker: Tracker::default(),

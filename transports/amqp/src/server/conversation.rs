@@ -13,14 +13,14 @@ use bytes::BytesMut;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::Budget;
+use peeklock_core::permits::{Budget, Seat};
 use peeklock_core::request::{Outcome, Released};
 use peeklock_core::time::Timestamp;
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker, Entity};
 use peeklock_link::pending::place;
 use peeklock_link::{
-    Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Seat,
+    Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
 };
 use peeklock_listen::Tracked;
 use tokio::time::Sleep;
@@ -100,6 +100,8 @@ pub(super) struct Conversation {
     /// What counts where no token was put.
     pub(super) access: Access,
     pub(super) shown: Vec<Shown>,
+    /// Whether its client has opened it.
+    pub(super) is_open: bool,
     /// Whether it has shown a password or a certificate that is good.
     pub(super) is_known: bool,
 
@@ -112,7 +114,6 @@ pub(super) struct Conversation {
     /// Room for a large one, and how many large ones are not stored.
     pub(super) large_seat: Seat,
     pub(super) large_count: usize,
-    pub(super) arriving_since: Option<Instant>,
 
     pub(super) budget: Budget,
     pub(super) held: Option<Work>,
@@ -135,6 +136,9 @@ pub(super) struct Conversation {
     pub(super) arrivals: Arrivals,
     pub(super) account: Account,
     pub(super) wanted_bytes: Option<u64>,
+    /// How its client takes what it is told, and how many bytes in all.
+    pub(super) taking: Taking,
+    pub(super) taken_bytes: u64,
     /// The number of the large content that it holds, and since when.
     pub(super) large_since: Option<(u64, Instant)>,
     /// Messages that were received for good and are written nowhere.
@@ -164,6 +168,7 @@ impl Conversation {
             _tracked: site.connections.track(),
             access: broker.access(who.clone()),
             shown: Vec::new(),
+            is_open: false,
             is_known: false,
             amqp: Connection::new(config.of_connection(&broker.settings().name)),
             who,
@@ -173,7 +178,6 @@ impl Conversation {
             assembled_bytes: 0,
             large_seat: site.large_inbound.seat(),
             large_count: 0,
-            arriving_since: None,
             budget: broker.connection_budget(),
             held: None,
             acquiring: None,
@@ -190,9 +194,11 @@ impl Conversation {
             mailbox,
             arrivals: Arrivals::default(),
             // As much again as deliveries may be, so that replies have room beside those that wait for the client.
-            account: Account::new(broker.outbound_budget(), 2 * window_bytes)
+            account: Account::new(&broker.outbound_pool(), 2 * window_bytes)
                 .with_large(site.large_outbound.clone()),
             wanted_bytes: None,
+            taking: Taking::default(),
+            taken_bytes: 0,
             large_since: None,
             lost_count: 0,
             is_unflushed: false,
@@ -240,6 +246,7 @@ impl Conversation {
             Event::Login(credentials) => self.log_in(credentials).await,
             Event::Opened(open) => {
                 tracing::debug!(client = &*open.container_id, "connection opened");
+                self.is_open = true;
             }
             Event::Begun(_) => {}
             Event::Attached { link, attach } => self.attach(link, &attach).await,
@@ -295,8 +302,7 @@ impl Conversation {
             }
         }
         if self.wanted_bytes.is_none() {
-            // Nothing waits for what room was found for.
-            self.account.release(0);
+            self.account.want_nothing();
         }
         for fetch in self.arrivals.fetches() {
             let mailbox = Arc::clone(&self.mailbox);

@@ -14,18 +14,28 @@ use super::websocket;
 /// Serves a client to its end.
 pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Principal) {
     let patience = site.config.opening_timeout;
+    let handshake = site.handshakes.enter();
     let mut first = [0];
-    let read = tokio::time::timeout(patience, stream.read_exact(&mut first)).await;
+    let read = tokio::select! {
+        biased;
+        () = handshake.needed() => return,
+        read = tokio::time::timeout(patience, stream.read_exact(&mut first)) => read,
+    };
     if !matches!(read, Ok(Ok(_))) {
         return;
     }
     // No frame of AMQP begins like a request of HTTP.
     if first != *b"G" {
-        return Conversation::new(site, who).run(stream, &first).await;
+        return Conversation::new(site, who).run(stream, &first, handshake).await;
     }
     let upgrade = websocket::accept(&site, stream, &first);
-    if let Ok(Some((stream, by_proxy))) = tokio::time::timeout(patience, upgrade).await {
+    let upgraded = tokio::select! {
+        biased;
+        () = handshake.needed() => return,
+        upgraded = tokio::time::timeout(patience, upgrade) => upgraded,
+    };
+    if let Ok(Some((stream, by_proxy))) = upgraded {
         let who = if by_proxy { who.through_proxy() } else { who };
-        Conversation::new(site, who).run(stream, &[]).await;
+        Conversation::new(site, who).run(stream, &[], handshake).await;
     }
 }

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use peeklock_core::Broker;
-use peeklock_core::permits::Budget;
-use peeklock_link::Pool;
+use peeklock_core::permits::{Budget, Pool};
 use peeklock_listen::Tracker;
+use peeklock_tls::Handshakes;
 
 use super::config::AmqpConfig;
+
+/// Clients that have not opened their connections; of few connections at most half. Beyond, the oldest makes room.
+const OPENING_COUNT_MAX: usize = 256;
 
 /// One listener: its broker, its settings, its connections.
 pub(super) struct Site {
     pub(super) broker: Broker,
     pub(super) config: AmqpConfig,
+    /// Connections that were not opened yet.
+    pub(super) handshakes: Arc<Handshakes>,
     /// What has not arrived whole.
     pub(super) inbound: Arc<Pool>,
     /// The one content that is large and has not arrived whole, or is not stored.
@@ -26,7 +31,8 @@ impl Site {
     pub(super) fn new(broker: Broker, config: AmqpConfig) -> Self {
         Self {
             broker,
-            inbound: Pool::new(config.inbound_bytes_max),
+            handshakes: Handshakes::new(OPENING_COUNT_MAX.min(config.connection_count_max / 2)),
+            inbound: Pool::of_parts(config.inbound_bytes_max),
             large_inbound: Pool::new(1),
             large_outbound: Budget::new(1),
             config,

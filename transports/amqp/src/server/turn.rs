@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::Permit;
-use peeklock_link::{LARGE_BYTES, Room};
+use peeklock_core::permits::{Permit, Room};
+use peeklock_link::LARGE_BYTES;
+use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 
 use super::conversation::Conversation;
@@ -38,6 +39,9 @@ enum Turn {
     Wrote(io::Result<()>),
     Mail,
     Room(Permit),
+    /// What has arrived is to be given up: others wait for its room.
+    GiveUp,
+    /// The client takes nothing, and others wait for what it holds.
     Yield,
     Tick,
     Stop(Duration),
@@ -45,7 +49,13 @@ enum Turn {
 
 impl Conversation {
     /// Serves a socket to its end; of which this was read already.
-    pub(super) async fn run<S: Socket>(mut self, mut stream: S, first: &[u8]) {
+    pub(super) async fn run<S: Socket>(
+        mut self,
+        mut stream: S,
+        first: &[u8],
+        handshake: Handshake,
+    ) {
+        let mut handshake = Some(handshake);
         self.input.extend_from_slice(first);
         let mut stop = pin!(self.site.connections.stop_begun());
         let mut is_stopping = false;
@@ -65,9 +75,19 @@ impl Conversation {
                 };
             }
             self.set_timer();
+            if self.is_open {
+                handshake = None;
+            }
+            let needed = async {
+                match &handshake {
+                    Some(handshake) => handshake.needed().await,
+                    None => std::future::pending().await,
+                }
+            };
             let turn = tokio::select! {
                 biased;
                 grace = &mut stop, if !is_stopping => Turn::Stop(grace),
+                () = needed => break LinkEnd::Broken,
                 turn = poll_fn(|context| self.poll_turn(&mut stream, &mut buffer, context)) => turn,
             };
             match turn {
@@ -89,7 +109,9 @@ impl Conversation {
                         self.work(work, permit).await;
                     }
                 }
-                Turn::Yield => self.give_up("messages arrive slowly, and others wait"),
+                Turn::GiveUp => self.give_up("messages arrive slowly, and others wait"),
+                // It cannot be told either.
+                Turn::Yield => break LinkEnd::Broken,
                 Turn::Tick => {
                     self.has_read = false;
                     self.next_tick = Instant::now() + TICK;
@@ -150,10 +172,17 @@ impl Conversation {
         if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
+        if self.must_yield(context) {
+            return Poll::Ready(Turn::Yield);
+        }
         if let Some(acquiring) = &mut self.acquiring
             && let Poll::Ready(permit) = acquiring.as_mut().poll(context)
         {
             return Poll::Ready(Turn::Room(permit));
+        }
+        if self.held.is_some() {
+            // It is not the client who is slow.
+            self.seat.rest();
         }
         // What is here and was not carried out goes first.
         if self.may_ask() {
@@ -165,7 +194,7 @@ impl Conversation {
                         return Poll::Ready(Turn::Read(done.map(|()| read.filled().len())));
                     }
                 }
-                Poll::Ready(false) => return Poll::Ready(Turn::Yield),
+                Poll::Ready(false) => return Poll::Ready(Turn::GiveUp),
                 Poll::Pending => {}
             }
         }
@@ -187,6 +216,7 @@ impl Conversation {
         match Pin::new(stream).poll_write_vectored(context, pieces) {
             Poll::Ready(Ok(written)) => {
                 output.advance(written);
+                self.taken_bytes += written as u64;
                 self.is_unflushed = true;
                 self.stalled_since = None;
                 Poll::Ready(Ok(()))
@@ -219,6 +249,27 @@ impl Conversation {
         Poll::Pending
     }
 
+    /// Whether others wait for room that its client holds up: it does not take what is written, or opens its windows
+    /// for nothing of what it has asked for.
+    fn must_yield(&mut self, context: &Context<'_>) -> bool {
+        let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
+        let taken_bytes = is_held_up.then_some(self.taken_bytes);
+        let now = Instant::now();
+        let held = (&self.account, &self.budget);
+        let must_yield = self.taking.must_yield(taken_bytes, held, now, context);
+        if let Some(slow_from) = self.taking.slow_from().filter(|slow_from| now < *slow_from) {
+            self.look_at(slow_from);
+        }
+        must_yield
+    }
+
+    /// Has the clock ask at that instant at the latest.
+    fn look_at(&mut self, at: Instant) {
+        if self.timer.deadline() > at.into() {
+            self.timer.as_mut().reset(at.into());
+        }
+    }
+
     /// Whether there is something to be told, or to be made ready to be.
     fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
         if !self.may_answer() {
@@ -245,36 +296,38 @@ impl Conversation {
             }
         }
         if unfinished <= FREE_BYTES {
-            self.arriving_since = None;
-            if self.seat.held_bytes() > 0 {
-                self.seat.give_back();
-            }
+            self.seat.give_back();
             return Poll::Ready(true);
         }
         let now = Instant::now();
-        let began = *self.arriving_since.get_or_insert(now);
         if is_large {
             if self.large_seat.held_bytes() == 0 {
-                match self.large_seat.take(1, began, unfinished, now, context) {
+                match self.large_seat.take(1, unfinished, now, context) {
                     Room::Granted => {}
                     Room::Yield => return Poll::Ready(false),
-                    Room::Later(_) => return Poll::Pending,
+                    Room::Later(at) => {
+                        self.look_at(at);
+                        return Poll::Pending;
+                    }
                 }
             }
-            if self.large_seat.must_yield(unfinished, context) {
+            if self.large_seat.must_yield(unfinished, now, context) {
                 return Poll::Ready(false);
             }
             // One that large has the rest of its room to itself; what else there is has not.
             unfinished -= largest - LARGE_BYTES;
         }
         while unfinished > FREE_BYTES.saturating_add(self.seat.held_bytes()) {
-            match self.seat.take(STEP_BYTES, began, unfinished, now, context) {
+            match self.seat.take(STEP_BYTES, unfinished, now, context) {
                 Room::Granted => {}
                 Room::Yield => return Poll::Ready(false),
-                Room::Later(_) => return Poll::Pending,
+                Room::Later(at) => {
+                    self.look_at(at);
+                    return Poll::Pending;
+                }
             }
         }
-        Poll::Ready(!self.seat.must_yield(unfinished, context))
+        Poll::Ready(!self.seat.must_yield(unfinished, now, context))
     }
 
     /// What is here of the largest message of those that have not arrived whole.

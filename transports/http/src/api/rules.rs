@@ -10,10 +10,12 @@ use super::{json, large, no_content};
 use crate::body;
 use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
+use crate::room::PATIENCE;
 use crate::route::encode_segment;
 use crate::serve::Exchange;
 use crate::version::located;
 use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::{ExplanationView, NewMessage, RuleForm};
 
@@ -142,9 +144,11 @@ pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, pat
     let (question, _room): (Question, _) = body::read_json(exchange, payload).await?;
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
-    // Until the answer has room.
-    let Ok(_one_of_few) = exchange.site.explaining.acquire().await else {
-        return Err(Refusal::unexpected());
+    // Until the answer has room. The request holds room, too, for which others may wait.
+    let turn = tokio::time::timeout(PATIENCE, exchange.site.explaining.acquire());
+    let Ok(Ok(_one_of_few)) = turn.await else {
+        let detail = "many ask for explanations of rules, and few are made at once";
+        return Err(Rejection::server_busy(detail).into());
     };
     let room = exchange.room().await?;
     let explained = exchange.access.explain(&path, message).await?;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use peeklock_link::Seat;
+use peeklock_core::permits::Seat;
 
 use crate::delivery::Delivery;
 use crate::error::Refusal;
@@ -68,15 +68,17 @@ impl Connection {
 
     /// The writing of what is there is held up by the peer, since this instant.
     pub(super) fn write_begins(&self, at: Instant) {
-        if let Some(Handed { room: Some(room), .. }) = &*self.answer.borrow() {
+        if let Some(Handed { room: Some(room), .. }) = &mut *self.answer.borrow_mut() {
             room.begin(at);
         }
     }
 
     /// Whether others wait for the room of an answer of which so much was written.
     pub(super) fn must_yield(&self, written_bytes: u64, context: &Context<'_>) -> bool {
-        match &*self.answer.borrow() {
-            Some(Handed { room: Some(room), .. }) => room.must_yield(written_bytes, context),
+        match &mut *self.answer.borrow_mut() {
+            Some(Handed { room: Some(room), .. }) => {
+                room.must_yield(written_bytes, Instant::now(), context)
+            }
             _ => false,
         }
     }

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_link::{Room, Seat};
+use peeklock_core::permits::{Room, Seat};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -250,12 +250,7 @@ impl Socket {
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let held = self.input.len() as u64;
         while held >= FREE_BYTES + self.seat.held_bytes() {
-            let now = Instant::now();
-            let began = match self.phase {
-                Phase::Head(Some(began)) => began,
-                _ => now,
-            };
-            match self.seat.take(STEP_BYTES, began, held, now, context) {
+            match self.seat.take(STEP_BYTES, held, Instant::now(), context) {
                 Room::Granted => {}
                 Room::Later(at) => {
                     if self.poll_late(context).is_ready() {

@@ -1,15 +1,16 @@
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use peeklock_core::permits::Budget;
+use peeklock_core::permits::{Budget, GRACE, Pool};
 
-use crate::Account;
+use crate::{Account, Taking};
 
 const KIB: u64 = 1 << 10;
 
 /// One thing may always be held, whatever its size; another only within the bound.
 #[test]
 fn the_own_bound_lets_one_thing_pass_alone() {
-    let mut account = Account::new(Budget::new(64 << 20), 100 * KIB);
+    let mut account = Account::new(&Pool::new(64 << 20), 100 * KIB);
     assert!(account.has_room(500 * KIB));
     account.hold(500 * KIB);
     assert!(!account.has_room(1));
@@ -22,9 +23,9 @@ fn the_own_bound_lets_one_thing_pass_alone() {
 /// there wakes who waits.
 #[test]
 fn every_connection_has_a_free_part() {
-    let shared = Budget::new(256 * KIB);
-    let mut greedy = Account::new(shared.clone(), 1 << 20);
-    let mut honest = Account::new(shared, 1 << 20);
+    let shared = Pool::new(256 * KIB);
+    let mut greedy = Account::new(&shared, 1 << 20);
+    let mut honest = Account::new(&shared, 1 << 20);
     for _ in 0..5 {
         assert!(greedy.has_room(64 * KIB));
         greedy.hold(64 * KIB);
@@ -37,4 +38,50 @@ fn every_connection_has_a_free_part() {
     assert_eq!(honest.poll_room(1, &mut context), Poll::Pending);
     greedy.release(320 * KIB);
     assert_eq!(honest.poll_room(1, &mut context), Poll::Ready(()));
+}
+
+/// Who takes nothing of what it is told yields when others wait for the room, and not before; who takes it, or has
+/// nothing to take, does not.
+#[test]
+fn who_takes_nothing_yields_to_who_waits() {
+    let shared = Pool::new(128 * KIB);
+    let budget = Budget::new(1 << 20).connection(1 << 20);
+    let (mut stuck, mut taking) = (Taking::default(), Taking::default());
+    let mut of_stuck = Account::new(&shared, 1 << 20);
+    let mut of_taking = Account::new(&shared, 1 << 20);
+    for account in [&mut of_stuck, &mut of_taking] {
+        assert!(account.has_room(128 * KIB));
+        account.hold(128 * KIB);
+    }
+    let asking = Context::from_waker(Waker::noop());
+    let start = Instant::now();
+    let mut ask = |taken_bytes: u64, at| {
+        let first = stuck.must_yield(Some(7), (&of_stuck, &budget), at, &asking);
+        let second = taking.must_yield(Some(taken_bytes), (&of_taking, &budget), at, &asking);
+        (first, second)
+    };
+    assert_eq!(ask(0, start), (false, false));
+    assert_eq!(ask(256 * KIB, start + GRACE), (false, false), "nobody waits");
+    let mut waits = Account::new(&shared, 1 << 20);
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(waits.poll_room(128 * KIB, &mut context), Poll::Pending);
+    assert_eq!(ask(512 * KIB, start + GRACE), (true, false));
+    of_stuck.clear();
+    assert_eq!(waits.poll_room(128 * KIB, &mut context), Poll::Ready(()));
+}
+
+/// A turn for room that nobody wants any more is given up, and so is what came of it.
+#[test]
+fn who_wants_nothing_any_more_leaves_the_room_to_others() {
+    let shared = Pool::new(64 * KIB);
+    let mut has = Account::new(&shared, 1 << 20);
+    let mut wants = Account::new(&shared, 1 << 20);
+    assert!(has.has_room(128 * KIB));
+    has.hold(128 * KIB);
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(wants.poll_room(128 * KIB, &mut context), Poll::Pending);
+    has.clear();
+    assert_eq!(shared.free_bytes(), 0, "it was handed over");
+    wants.want_nothing();
+    assert_eq!(shared.free_bytes(), 64 * KIB);
 }

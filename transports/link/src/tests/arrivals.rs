@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::ids::ReceiverId;
-use peeklock_core::permits::Budget;
+use peeklock_core::permits::Pool;
 use peeklock_core::request::Released;
 use peeklock_core::store::StoreError;
 use tokio::sync::Semaphore;
@@ -42,7 +42,7 @@ fn delivery(link: u32, sequence: u64, disk: Option<&Arc<Semaphore>>) -> (u32, Re
 }
 
 fn account() -> Account {
-    Account::new(Budget::new(1 << 30), 4_000)
+    Account::new(&Pool::new(1 << 30), 4_000)
 }
 
 /// What can be told now, by its number.

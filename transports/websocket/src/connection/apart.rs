@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::Permit;
+use peeklock_core::permits::Held;
 use peeklock_link::{Mail, Pending, WORKING_MAX};
 use tokio::sync::{Semaphore, watch};
 
@@ -27,7 +27,7 @@ pub(super) struct Own {
     slot: usize,
     notice: Box<Notice>,
     /// What it takes, and the room for it; none if it needs no room of others.
-    paid: Option<(u64, Permit)>,
+    paid: Option<(u64, Held)>,
 }
 
 impl Conversation {
@@ -79,7 +79,7 @@ impl Conversation {
     pub(super) fn begin_apart(&mut self) {
         while let Some(Work { slot, turns, work }) = self.apart.begin(self.may_answer()) {
             let mailbox = Arc::clone(&self.mailbox);
-            let outbound = self.broker.outbound_budget();
+            let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
             let mut alive = self.alive.subscribe();
             tokio::spawn(async move {
@@ -97,9 +97,10 @@ impl Conversation {
                 let bytes = notice.weight();
                 let mut paid = None;
                 if bytes > free_bytes {
-                    let room = unless_ended(&mut alive, outbound.acquire(bytes)).await;
-                    let Some(permit) = room else { return };
-                    paid = Some((bytes, permit));
+                    // One alone that is larger than all of the room takes all of it.
+                    let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
+                    let Some(room) = unless_ended(&mut alive, room).await else { return };
+                    paid = Some((bytes, room));
                 }
                 mailbox.put(Mail::Own(Own { slot, notice: Box::new(notice), paid }));
             });
@@ -111,7 +112,7 @@ impl Conversation {
         self.apart.done();
         if let Some(Pending { id, .. }) = self.links.answered(own.slot) {
             match own.paid {
-                Some((bytes, permit)) => self.say_paid(id, *own.notice, bytes, permit),
+                Some((bytes, room)) => self.say_paid(id, *own.notice, bytes, room),
                 None => self.say(id, *own.notice),
             }
         }

@@ -1,6 +1,7 @@
 //! How conversations end (SET-21, RCV-14): links are told to deliver nothing more, and when that is
 //! answered, everything that came before is here. What was not written is given back without count.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::Duration;
 
@@ -43,18 +44,22 @@ impl Conversation {
     }
 
     /// Ends everything the conversation holds.
-    pub(super) async fn end(mut self, end: LinkEnd) {
+    pub(super) async fn end(mut self: Box<Self>, end: LinkEnd) {
         self.calls.close();
         // Commands that wait for room are not carried out: nobody was promised anything.
         self.acquiring = None;
         self.held = None;
         self.apart.clear();
         self.alive = watch::Sender::new(());
+        // The room is others' at once.
+        self.ready = Vec::new();
+        self.unconfirmed = VecDeque::new();
         self.links.begin_end();
         let mut lost_count = self.unwritten_count;
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
+        self.account.clear();
         let quiet =
             poll_fn(|context| self.links.poll_quiet(&self.mailbox, &mut lost_count, context));
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {

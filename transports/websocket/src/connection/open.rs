@@ -1,6 +1,7 @@
 //! How a conversation begins: with a hello, anew or as one that is resumed.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
+use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::close;
 use super::serve::payload;
+use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Held};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
@@ -23,32 +26,48 @@ use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
 
 /// Serves a socket after its upgrade, to its end.
-pub(crate) async fn converse(site: Arc<Site>, mut socket: Socket, encoding: Encoding) {
-    let timeout = site.config.handshake_timeout;
-    let hello = match tokio::time::timeout(timeout, hello(&mut socket, encoding)).await {
-        Ok(Ok(hello)) => hello,
-        Ok(Err(None)) => return,
-        Ok(Err(Some(refusal))) => return close(&mut socket, &refusal).await,
-        Err(_) => {
-            let refusal = Close::new(code::NO_HELLO, "no hello has come in time");
-            return close(&mut socket, &refusal).await;
-        }
-    };
-    let (hello_id, hello) = hello;
-    let resume = hello.resume;
-    let mut handover = Box::new(Handover {
-        socket,
-        hello_id,
-        received: resume.map_or(0, |it| it.received),
-        hello,
-    });
-    if let Some(resume) = resume {
-        match site.resume(resume.resume_token.0, encoding, handover) {
-            Ok(()) => return,
-            Err(refused) => handover = refused,
-        }
+pub(crate) async fn converse(
+    site: Arc<Site>,
+    socket: Box<Socket>,
+    encoding: Encoding,
+    handshake: Handshake,
+) {
+    // In memory of its own, which is given back when it is over: a task is as large as the largest thing that it
+    // awaits, and most of what an idle connection costs is its task.
+    if let Some(handover) = Box::pin(greet(&site, socket, encoding, handshake)).await {
+        Conversation::open(site, handover, encoding).await;
     }
-    Conversation::open(site, handover, encoding).await;
+}
+
+/// Waits for the hello; none if there is no conversation to begin, because it goes on elsewhere or came to nothing.
+async fn greet(
+    site: &Arc<Site>,
+    mut socket: Box<Socket>,
+    encoding: Encoding,
+    handshake: Handshake,
+) -> Option<Box<Handover>> {
+    let timeout = site.config.handshake_timeout;
+    let hello = tokio::select! {
+        biased;
+        () = handshake.needed() => return None,
+        hello = tokio::time::timeout(timeout, hello(&mut socket, encoding)) => hello,
+    };
+    drop(handshake);
+    let refusal = match hello {
+        Ok(Ok((hello_id, hello))) => {
+            let resume = hello.resume;
+            let received = resume.map_or(0, |it| it.received);
+            let handover = Box::new(Handover { socket, hello_id, received, hello });
+            return match resume {
+                Some(resume) => site.resume(resume.resume_token.0, encoding, handover).err(),
+                None => Some(handover),
+            };
+        }
+        Ok(Err(refusal)) => refusal?,
+        Err(_) => Close::new(code::NO_HELLO, "no hello has come in time"),
+    };
+    close(&mut socket, &refusal).await;
+    None
 }
 
 /// Reads the first frame, which says hello and nothing else.
@@ -111,14 +130,14 @@ impl Conversation {
         let mailbox: Arc<Mailbox<_>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
-        let conversation = Self {
+        let conversation = Box::new(Self {
             links: Links::new(
                 broker.clone(),
                 Arc::clone(&mailbox) as Arc<_>,
                 window_bytes,
                 config.unsettled_count_max,
             ),
-            account: Account::new(broker.outbound_budget(), FRAMES_KEPT * window_bytes),
+            account: Account::new(&broker.outbound_pool(), FRAMES_KEPT * window_bytes),
             budget: broker.connection_budget(),
             heartbeat: site.config.heartbeat,
             transactions: Transactions::new(&broker),
@@ -137,6 +156,7 @@ impl Conversation {
             mailbox,
             arrivals: Arrivals::default(),
             wanted_bytes: None,
+            yielding: Yielding::new(),
             apart: Apart::default(),
             alive: watch::Sender::new(()),
             ready: Vec::new(),
@@ -146,6 +166,7 @@ impl Conversation {
             unconfirmed: VecDeque::new(),
             unconfirmed_bytes: 0,
             kept_bytes: 0,
+            confirmed_bytes: 0,
             sent: 0,
             unflushed: false,
             pong_bytes: 0,
@@ -156,7 +177,7 @@ impl Conversation {
             written_bytes: 0,
             stalled: Duration::ZERO,
             site,
-        };
+        });
         conversation.run(handover).await;
     }
 
@@ -214,7 +235,15 @@ impl Conversation {
             socket.flush().await
         };
         // What is written here was within the window before, but the peer may read nothing.
-        let written = tokio::time::timeout(self.site.config.frame_timeout, writing).await;
+        let held = (&self.account, &self.budget);
+        let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
+        let written = tokio::select! {
+            biased;
+            () = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context)) => {
+                return Err(Ended::Yielded);
+            }
+            written = tokio::time::timeout(self.site.config.frame_timeout, writing) => written,
+        };
         if !matches!(written, Ok(Ok(()))) {
             return Err(Ended::Lost(None));
         }
@@ -248,12 +277,17 @@ impl Conversation {
                 None => std::future::pending().await,
             }
         };
+        // What is kept for who is away is in the way of those who are there, if others wait for room.
+        let held = (&self.account, &self.budget);
+        let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
+        let yields = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context));
         tokio::select! {
             call = self.calls.recv() => match call {
                 Some(Call::Resume(handover)) => Ok(handover),
                 Some(Call::Leave) | None => Err(LinkEnd::Broken),
             },
             () = tokio::time::sleep(grace) => Err(LinkEnd::Broken),
+            () = yields => Err(LinkEnd::Broken),
             () = stopped => {
                 self.stop = None;
                 Err(LinkEnd::ByBroker)

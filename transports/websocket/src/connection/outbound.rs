@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::SinkExt;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Permit;
+use peeklock_core::permits::Held;
 use peeklock_core::request::Released;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Event, Mail, Next};
@@ -62,6 +62,9 @@ impl Conversation {
                 }
                 Next::Nothing => break,
             }
+        }
+        if self.wanted_bytes.is_none() {
+            self.account.want_nothing();
         }
         for fetch in self.arrivals.fetches() {
             let mailbox = Arc::clone(&self.mailbox);
@@ -126,8 +129,8 @@ impl Conversation {
     }
 
     /// The same for an answer that has its room.
-    pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, permit: Permit) {
-        self.account.hold_paid(bytes, permit);
+    pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, room: Held) {
+        self.account.hold_paid(bytes, room);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });
     }
@@ -203,6 +206,7 @@ impl Conversation {
             let Some(sent) = self.unconfirmed.pop_front() else { break };
             self.unconfirmed_bytes -= sent.bytes.len() as u64;
             self.kept_bytes -= sent.held_bytes;
+            self.confirmed_bytes += sent.held_bytes;
             self.account.release(sent.held_bytes);
             self.stalled = std::time::Duration::ZERO;
             for (number, bytes) in sent.deliveries {

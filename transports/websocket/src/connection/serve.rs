@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::Permit;
+use peeklock_link::FREE_BYTES;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -20,6 +21,8 @@ use crate::site::{Call, Socket};
 
 /// Frames that are read in one go before what they ask for is handed over.
 const FRAMES_PER_TURN: usize = 16;
+/// A turn ends when so much was read.
+const BYTES_PER_TURN: usize = 256 << 10;
 /// Why a frame has to be given up.
 const YIELDS: &str = "a frame arrives slowly, and others wait";
 /// Pongs that may wait for the socket; with more, nothing is read.
@@ -41,6 +44,8 @@ enum Turn {
     Mail,
     /// The socket has taken all that was written.
     Flushed,
+    /// Others wait for the room that this one holds, and it is slow.
+    Yield,
     /// Another task wants something of this one.
     Call(Call),
     /// Time has passed.
@@ -85,6 +90,7 @@ impl Conversation {
                     self.flushed();
                     self.welcome()
                 }
+                Turn::Yield => return Ended::Yielded,
                 Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
                 Turn::Call(Call::Leave) => return Ended::Leave,
                 Turn::Tick => {
@@ -154,6 +160,9 @@ impl Conversation {
         } else if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
+        if self.poll_yield(socket, context).is_ready() {
+            return Poll::Ready(Turn::Yield);
+        }
         if let Some(Held::Requests(requests, _)) = &self.held
             && requests.front().is_none_or(|request| self.may_ask(request))
         {
@@ -170,6 +179,15 @@ impl Conversation {
             return Poll::Ready(Turn::Frame(frame));
         }
         ticks.poll_tick(context).map(|_| Turn::Tick)
+    }
+
+    /// Ready if others wait for room that its client holds up: it does not take what is written, or does not say that
+    /// it did.
+    fn poll_yield(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
+        let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
+        let taken_bytes =
+            is_held_up.then(|| socket.get_ref().written_bytes() + self.confirmed_bytes);
+        self.yielding.poll(taken_bytes, (&self.account, &self.budget), context)
     }
 
     /// Whether there is something to be told, or to be made ready to be.
@@ -243,10 +261,16 @@ impl Conversation {
         frame: Option<Result<SocketMessage, SocketError>>,
     ) -> Result<(), Ended> {
         let mut frame = Some(frame);
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while let Some(next) = frame {
+            bytes += next.as_ref().map_or(0, |next| next.as_ref().map_or(0, SocketMessage::len));
             self.take(socket, next).await?;
             count += 1;
+            if bytes >= BYTES_PER_TURN {
+                // What is large takes long to read: now the others of this thread.
+                tokio::task::yield_now().await;
+                break;
+            }
             if count == FRAMES_PER_TURN || !self.may_read() {
                 break;
             }

@@ -40,6 +40,15 @@ impl Node {
         }
     }
 
+    /// Whether something waits until the client lets it be sent.
+    pub(super) fn has_waiting(&self) -> bool {
+        match self {
+            Self::Outlet(outlet) => !outlet.waiting.is_empty(),
+            Self::Replies(replies) => replies.has_waiting(),
+            Self::Inlet(_) | Self::Coordinator(_) | Self::Requests(_) => false,
+        }
+    }
+
     /// Forgets what has not arrived whole, and what was asked and waits.
     pub(super) fn forget_arriving(&mut self) {
         match self {

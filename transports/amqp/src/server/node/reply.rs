@@ -48,6 +48,11 @@ pub(in crate::server) struct Asker {
 }
 
 impl Replies {
+    /// Whether replies wait for the client's credit or windows.
+    pub(in crate::server) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     pub(in crate::server) fn of(attach: &Attach, node: Box<str>) -> Self {
         let target = attach.target.as_ref().and_then(Target::address).map(Into::into);
         Self {

@@ -1,0 +1,96 @@
+//! How fast something passes, judged by the last moments alone: who was fast once and has stopped is slow.
+
+use std::time::{Duration, Instant};
+
+/// So long something may stand still before it is slow.
+pub const GRACE: Duration = Duration::from_millis(250);
+/// Who passes less than so many bytes a second is slow, whatever it holds.
+const PACE_BYTES: u64 = 64 << 10;
+/// And who holds more than it passes in so many seconds: so what the slow hold is bounded by what they send or read.
+const PASSES_SECONDS: u64 = 8;
+
+/// The pace of one thing that passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    slow_from: Instant,
+    passed_bytes: u64,
+}
+
+impl Pace {
+    /// Of something that begins or goes on at that instant, of which so much has passed.
+    #[must_use]
+    pub fn begin(at: Instant, passed_bytes: u64) -> Self {
+        Self { slow_from: at + GRACE, passed_bytes }
+    }
+
+    /// So much has passed by now in all, of one who holds so much.
+    pub fn pass(&mut self, passed_bytes: u64, held_bytes: u64, now: Instant) {
+        let before = std::mem::replace(&mut self.passed_bytes, passed_bytes);
+        // Less than before: it is counted anew.
+        let more = passed_bytes.saturating_sub(before);
+        if more == 0 {
+            return;
+        }
+        let pace = PACE_BYTES.max(held_bytes / PASSES_SECONDS);
+        // Neither is haste saved up for a rest, nor is a rest held against who hurries now.
+        let earned = Duration::from_micros(more.saturating_mul(1_000_000) / pace).min(2 * GRACE);
+        let longest_ago = now.checked_sub(GRACE).unwrap_or(now);
+        self.slow_from = (self.slow_from.max(longest_ago) + earned).min(now + GRACE);
+    }
+
+    /// From when on it is slow, if nothing more passes.
+    #[must_use]
+    pub const fn slow_from(&self) -> Instant {
+        self.slow_from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Who was fast and stops is slow as soon as who never was.
+    #[test]
+    fn haste_is_not_saved_up() {
+        let start = Instant::now();
+        let mut pace = Pace::begin(start, 0);
+        assert_eq!(pace.slow_from(), start + GRACE);
+        pace.pass(4_096 * KIB, 4_096 * KIB, start + ms(100));
+        assert_eq!(pace.slow_from(), start + ms(100) + GRACE);
+    }
+
+    /// Bytes that drip do not put it off; who passes enough is never slow, and after a rest soon not any more.
+    #[test]
+    fn who_drips_is_slow() {
+        let start = Instant::now();
+        let mut drips = Pace::begin(start, 0);
+        let mut steady = Pace::begin(start, 0);
+        for step in 1..100 {
+            let now = start + ms(50 * step);
+            drips.pass(step, 64 * KIB, now);
+            steady.pass(step * 4 * KIB, 64 * KIB, now);
+            assert!(steady.slow_from() > now, "{step}");
+        }
+        assert!(drips.slow_from() < start + ms(50 * 99));
+        let later = start + ms(60_000);
+        drips.pass(100 * KIB, 64 * KIB, later);
+        assert!(drips.slow_from() > later);
+    }
+
+    /// The more is held, the faster it has to pass.
+    #[test]
+    fn who_holds_much_passes_much() {
+        let start = Instant::now();
+        let mut pace = Pace::begin(start, 0);
+        for step in 1..100 {
+            pace.pass(step * 4 * KIB, 8 << 20, start + ms(50 * step));
+        }
+        assert!(pace.slow_from() < start + ms(50 * 99));
+    }
+}

@@ -1,0 +1,43 @@
+//! Whether a client holds up what it is told while others wait for the room of it.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use peeklock_core::permits::Budget;
+use peeklock_link::{Account, Taking};
+use tokio::time::Sleep;
+
+/// The pace at which it takes it, and when that is to be looked at.
+pub(super) struct Yielding {
+    taking: Taking,
+    look: Pin<Box<Sleep>>,
+}
+
+impl Yielding {
+    pub(super) fn new() -> Self {
+        Self { taking: Taking::default(), look: Box::pin(tokio::time::sleep(Duration::ZERO)) }
+    }
+
+    /// Ready if it has to give up all that it holds. It has taken so much in all; none if nothing waits for it.
+    pub(super) fn poll(
+        &mut self,
+        taken_bytes: Option<u64>,
+        held: (&Account, &Budget),
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            let now = Instant::now();
+            if self.taking.must_yield(taken_bytes, held, now, context) {
+                return Poll::Ready(());
+            }
+            let slow_from = self.taking.slow_from().filter(|slow_from| now < *slow_from);
+            let Some(at) = slow_from.map(Into::into) else { return Poll::Pending };
+            if self.look.deadline() != at {
+                self.look.as_mut().reset(at);
+            }
+            ready!(self.look.as_mut().poll(context));
+        }
+    }
+}
