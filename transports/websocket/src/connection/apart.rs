@@ -7,7 +7,7 @@ use std::sync::Arc;
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
 use peeklock_core::permits::Held;
-use peeklock_link::{Mail, Pending, WORKING_MAX};
+use peeklock_link::{Mail, Pending, Size, WORKING_MAX};
 use tokio::sync::{Semaphore, watch};
 
 use super::{Asked, Conversation, Done};
@@ -25,35 +25,47 @@ pub(super) struct Work {
 /// What was done apart is answered with.
 pub(super) struct Own {
     slot: usize,
+    size: Size,
     notice: Box<Notice>,
     /// What it takes, and the room for it; none if it needs no room of others.
     paid: Option<(u64, Held)>,
 }
 
 impl Conversation {
-    /// Has something done apart; its answer comes by mail.
+    /// Has something long done apart; its answer comes by mail.
     pub(crate) fn apart(
         &mut self,
         asked: Asked,
         work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
     ) -> Done {
-        self.push_apart(asked, None, Box::pin(work))
+        self.push_apart(asked, Size::Long, None, Box::pin(work))
     }
 
     fn push_apart(
         &mut self,
         asked: Asked,
+        size: Size,
         turns: Option<Arc<Semaphore>>,
         work: Pin<Box<dyn Future<Output = Result<Notice, BrokerError>> + Send>>,
     ) -> Done {
         let slot = self.links.ask_of("".into(), asked.id, Some(asked.permit), Expect::Own);
-        self.apart.push(Work { slot, turns, work });
+        self.apart.push(size, Work { slot, turns, work });
         self.begin_apart();
         Ok(())
     }
 
-    /// The same for what is asked of the namespace.
+    /// The same for what one thing of the namespace is asked.
     pub(crate) fn manage<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
+        &mut self,
+        asked: Asked,
+        work: impl FnOnce(Access) -> F,
+    ) -> Done {
+        let work = work(self.access.clone());
+        self.push_apart(asked, Size::Short, None, Box::pin(work))
+    }
+
+    /// The same for a list.
+    pub(crate) fn list<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
         &mut self,
         asked: Asked,
         work: impl FnOnce(Access) -> F,
@@ -72,12 +84,14 @@ impl Conversation {
         work: impl FnOnce(Access) -> F,
     ) -> Done {
         let work = work(self.access.clone());
-        self.push_apart(asked, Some(Arc::clone(&self.site.explaining)), Box::pin(work))
+        let turns = Some(Arc::clone(&self.site.explaining));
+        self.push_apart(asked, Size::Long, turns, Box::pin(work))
     }
 
     /// Begins what waits, while there is room for its answers and little is under way.
     pub(super) fn begin_apart(&mut self) {
-        while let Some(Work { slot, turns, work }) = self.apart.begin(self.may_answer()) {
+        while let Some((size, work)) = self.apart.begin(self.may_answer()) {
+            let Work { slot, turns, work } = work;
             let mailbox = Arc::clone(&self.mailbox);
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
@@ -102,14 +116,14 @@ impl Conversation {
                     let Some(room) = unless_ended(&mut alive, room).await else { return };
                     paid = Some((bytes, room));
                 }
-                mailbox.put(Mail::Own(Own { slot, notice: Box::new(notice), paid }));
+                mailbox.put(Mail::Own(Own { slot, size, notice: Box::new(notice), paid }));
             });
         }
     }
 
     /// Something was done apart.
     pub(super) fn done_apart(&mut self, own: Own) {
-        self.apart.done();
+        self.apart.done(own.size);
         if let Some(Pending { id, .. }) = self.links.answered(own.slot) {
             match own.paid {
                 Some((bytes, room)) => self.say_paid(id, *own.notice, bytes, room),

@@ -62,7 +62,7 @@ impl Conversation {
 
     pub(super) fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.manage(asked, |access| async move {
+        self.list(asked, |access| async move {
             let queues = access.queues(skip, top).await?;
             let queues = queues.into_iter().map(QueueView::from).collect();
             Ok(Notice::Queues(QueueList { queues }))

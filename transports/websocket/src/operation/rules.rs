@@ -64,7 +64,7 @@ impl Conversation {
 
     pub(super) fn list_rules(&mut self, asked: Asked, list: ListOf) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.manage(asked, |access| async move {
+        self.list(asked, |access| async move {
             let rules = access.rules(&list.path, skip, top).await?;
             let rules = rules.iter().map(RuleForm::from).collect();
             Ok(Notice::Rules(RuleList { rules }))

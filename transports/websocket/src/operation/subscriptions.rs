@@ -73,7 +73,7 @@ impl Conversation {
 
     pub(super) fn list_subscriptions(&mut self, asked: Asked, list: ListOf) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.manage(asked, |access| async move {
+        self.list(asked, |access| async move {
             let subscriptions = access.subscriptions(&list.path, skip, top).await?;
             let subscriptions = subscriptions.into_iter().map(SubscriptionView::from).collect();
             Ok(Notice::Subscriptions(SubscriptionList { subscriptions }))

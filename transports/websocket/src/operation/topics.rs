@@ -62,7 +62,7 @@ impl Conversation {
 
     pub(super) fn list_topics(&mut self, asked: Asked, list: &ListQueues) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.manage(asked, |access| async move {
+        self.list(asked, |access| async move {
             let topics = access.topics(skip, top).await?;
             let topics = topics.into_iter().map(TopicView::from).collect();
             Ok(Notice::Topics(TopicList { topics }))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use peeklock_core::error::BrokerError;
 use peeklock_core::permits::Permit;
-use peeklock_link::Mail;
+use peeklock_link::{Mail, Size};
 
 use super::super::reply::Asker;
 use super::Answer;
@@ -28,13 +28,13 @@ impl Conversation {
     pub(in crate::server) fn ask_apart(&mut self, asker: Asker, asking: Asking, permit: Permit) {
         let expect = Expect::Apart(asker);
         let slot = self.links.ask_of("".into(), 0, Some(Arc::new(permit)), expect);
-        self.apart.push((slot, asking));
+        self.apart.push(Size::Long, (slot, asking));
         self.begin_apart();
     }
 
     /// Begins what waits, while there is room for its answers and little is under way.
     pub(in crate::server) fn begin_apart(&mut self) {
-        while let Some((slot, asking)) = self.apart.begin(self.may_answer()) {
+        while let Some((_, (slot, asking))) = self.apart.begin(self.may_answer()) {
             let mailbox = Arc::clone(&self.mailbox);
             tokio::spawn(async move {
                 let answer = asking.await;
@@ -45,7 +45,7 @@ impl Conversation {
 
     /// What was asked apart is answered.
     pub(in crate::server) fn told(&mut self, told: Told) {
-        self.apart.done();
+        self.apart.done(Size::Long);
         if let Some(pending) = self.links.answered(told.slot)
             && let Expect::Apart(asker) = pending.expect
         {
