@@ -106,7 +106,7 @@ impl World {
 
     /// An instant so many seconds from now, as claims have it.
     pub fn seconds(&self, from_now: i64) -> i64 {
-        self.in_seconds(from_now).unix_ms().div_euclid(1_000)
+        self.clock.now().unix_ms().div_euclid(1_000) + from_now
     }
 
     pub fn in_seconds(&self, seconds: i64) -> Timestamp {
