@@ -8,6 +8,7 @@ mod error;
 mod http;
 mod in_place;
 mod journal;
+mod jwt;
 mod limits;
 mod peers;
 mod queue;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::{FileFormat, Map, Value};
+use peeklock::auth_jwt::JwtConfig;
 use peeklock::contract::browser::split_host;
 use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
 use peeklock::forward_peeklock::PeerConfig;
@@ -152,6 +154,8 @@ pub struct SecuritySection {
     pub i_know: Scalar<bool>,
     /// Whether the host in a token has to be one by which this broker is known (SEC-13).
     pub strict_audience: Scalar<bool>,
+    /// `[security.jwt]`: tokens of an identity provider (SEC-27).
+    pub jwt: jwt::JwtSection,
 }
 
 /// The log.
@@ -295,6 +299,11 @@ impl Loaded {
         self.config.peers.config().map_err(|wrong| self.invalid(wrong))
     }
 
+    /// Whose bearer tokens are taken, if anybody's; likewise.
+    pub fn jwt(&self) -> Result<Option<JwtConfig>, ConfigError> {
+        self.config.security.jwt.config().map_err(|wrong| self.invalid(wrong))
+    }
+
     /// The certificate in use, if TLS is spoken; makes the development authority where it is missing.
     pub fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
         self.config.tls.open(&self.config.server.data_dir.0).map_err(|wrong| self.invalid(wrong))
@@ -364,6 +373,7 @@ impl Config {
         }
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
+        self.security.jwt.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.tls.judge().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;

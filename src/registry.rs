@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use peeklock::amqp::{AmqpConfig, AmqpTransport};
+use peeklock::auth_jwt::JwtAuthorizer;
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
 use peeklock::contract::{Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
@@ -48,7 +49,8 @@ impl Around {
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
 
 /// The first that the configuration asks for decides who may do what; the last one always serves.
-pub const AUTHORIZERS: [(&str, MakeAuthorizer); 1] = [("sas", authorize_by_policies)];
+pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
+    [("jwt", authorize_by_issuer), ("sas", authorize_by_policies)];
 
 /// All are started.
 pub const TRANSPORTS: [(&str, MakeTransport); 3] =
@@ -75,16 +77,30 @@ fn memory(_: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)))
 }
 
+/// Tokens of an identity provider, and beside them all that policies let in.
+fn authorize_by_issuer(
+    loaded: &Loaded,
+    policies: &Policies,
+) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
+    let Some(jwt) = loaded.jwt()? else { return Ok(None) };
+    let authorizer = JwtAuthorizer::new(jwt, Arc::new(by_policies(loaded, policies)));
+    Ok(Some(Arc::new(authorizer)))
+}
+
 fn authorize_by_policies(
     loaded: &Loaded,
     policies: &Policies,
 ) -> Result<Option<Arc<dyn Authorizer>>, ConfigError> {
+    Ok(Some(Arc::new(by_policies(loaded, policies))))
+}
+
+fn by_policies(loaded: &Loaded, policies: &Policies) -> SasAuthorizer {
     let config = &loaded.config;
     let mut sas = SasConfig::closed();
     sas.allow_anonymous = config.security.allow_anonymous.0;
     sas.beyond_loopback = config.security.i_know.0;
     sas.audience_hosts = config.security.strict_audience.0.then(|| config.known_hosts());
-    Ok(Some(Arc::new(SasAuthorizer::new(policies, sas))))
+    SasAuthorizer::new(policies, sas)
 }
 
 /// Threads of a listener; zero is one per core.

@@ -195,13 +195,14 @@ fn warn(loaded: &Loaded) {
     if let Some(emulator) = &loaded.emulator {
         warn_of_emulator(emulator);
     }
-    if !config.security.allow_anonymous.0 && config.server.ephemeral.0 {
+    let is_closed = !config.security.allow_anonymous.0 && !config.security.jwt.is_used();
+    if is_closed && config.server.ephemeral.0 {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false, and with --ephemeral there is no file \
              with a first key"
         );
     } else if !config.security.allow_anonymous.0 {
-        tracing::debug!("clients are let in with a token of a policy");
+        tracing::debug!("clients are let in with a token");
     } else if let Some((_, address)) =
         config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
     {

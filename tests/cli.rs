@@ -70,6 +70,17 @@ impl Server {
         Self { child, banner, read, address }
     }
 
+    /// Where the commands of the program reach it, which the banner says further down.
+    fn websocket(&mut self) -> String {
+        loop {
+            let begin = self.read.len();
+            assert_ne!(self.banner.read_line(&mut self.read).unwrap(), 0, "{}", self.read);
+            if let Some(url) = self.read[begin..].trim().strip_prefix("websocket ") {
+                return url.trim().to_owned();
+            }
+        }
+    }
+
     /// Asks and returns the status line's code and the whole answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.ask_with("", method, path, body)
@@ -396,6 +407,63 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     let (code, _, log) = run(again(&["token", "--data-dir", "elsewhere"]));
     assert_eq!(code, 4, "{log}");
     assert!(log.contains("--data-dir"), "{log}");
+}
+
+/// SEC-27, SEC-28, SEC-30, HTP-02: the program takes tokens of the issuer that its configuration names, over HTTP and WebSocket,
+/// beside those that are signed with keys of policies.
+#[test]
+fn tokens_of_an_identity_provider_are_taken() {
+    use peeklock_auth_jwt::testing::{IssuerKey, key_set};
+
+    let key = IssuerKey::new("k1");
+    let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n\
+                  [security.jwt]\nissuer = \"https://issuer.example\"\naudiences = [\"bus\"]\n\
+                  jwks_file = \"keys.json\"\n\
+                  [[security.jwt.roles]]\nname = \"seller\"\nrights = [\"Send\"]\nentity = \"orders\"\n\
+                  [[security.jwt.roles]]\nname = \"owner\"\nrights = [\"Send\", \"Listen\", \"Manage\"]\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("issuer", config, &flags);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    std::fs::write(directory.join("keys.json"), key_set([&key])).unwrap();
+    let mut server = Server::start(command);
+    let url = server.websocket();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let token = |audience: &str, role: &str| {
+        key.sign(&serde_json::json!({
+            "iss": "https://issuer.example", "aud": audience, "roles": [role], "exp": now + 3_600,
+        }))
+    };
+    let ask = |token: &str, method: &str, path: &str, body: &str| {
+        server.ask_with(&format!("Authorization: Bearer {token}\r\n"), method, path, body)
+    };
+    let seller = token("bus", "seller");
+    assert_eq!(ask(&seller, "POST", "/orders/messages", "one").0, 201);
+    assert_eq!(ask(&seller, "POST", "/orders/messages/head?timeout=0", "").0, 401);
+    assert_eq!(ask(&seller, "POST", "/other/messages", "one").0, 401);
+    assert_eq!(ask(&token("bus", "owner"), "PUT", "/$api/v1/queues/other", "{}").0, 201);
+    let (code, answer) = ask(&token("elsewhere", "owner"), "POST", "/orders/messages", "one");
+    assert_eq!(code, 401);
+    assert!(answer.contains("security.jwt.audiences"), "{answer}");
+    assert_eq!(server.ask("POST", "/orders/messages", "one").0, 401);
+
+    let again = |variable: &str, value: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(arguments).current_dir(&directory).stdin(Stdio::null());
+        command.env_remove("PEEKLOCK_CONNECTION_STRING").env(variable, value);
+        run(command)
+    };
+    let list = ["queue", "list", "--url", &url];
+    let (code, listed, log) = again("PEEKLOCK_TOKEN", &token("bus", "owner"), &list);
+    assert_eq!(code, 0, "{log}");
+    assert!(listed.contains("orders") && listed.contains("other"), "{listed}");
+    assert_ne!(again("PEEKLOCK_TOKEN", &token("elsewhere", "owner"), &list).0, 0);
+    let (code, signed, log) = again("LC_ALL", "C", &["token", "--data-dir", "kept"]);
+    assert_eq!(code, 0, "{log}");
+    let header = format!("Authorization: {}\r\n", signed.trim());
+    assert_eq!(server.ask_with(&header, "POST", "/orders/messages", "one").0, 201);
+    let (code, _, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    assert!(!log.contains("eyJ"), "{log}");
 }
 
 #[test]

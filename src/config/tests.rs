@@ -244,6 +244,56 @@ fn forwarders_are_configured_and_their_files_are_judged() {
     }
 }
 
+/// SEC-27, SEC-28, SEC-29, SEC-30: whose tokens are taken is judged before anything starts; without an issuer nobody's are, and nothing
+/// may say what would be taken then.
+#[test]
+fn an_issuer_is_judged() {
+    let defaults = load("jwt-defaults", "").unwrap();
+    assert!(defaults.jwt().unwrap().is_none());
+    let file = std::env::temp_dir().join(format!("peeklock-{}-jwks", std::process::id()));
+    let x = "A".repeat(43);
+    let keys = format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#);
+    std::fs::write(&file, keys).unwrap();
+    let section = "[security.jwt]\nissuer = \"https://a.net\"\naudiences = \"bus,shop\"\n";
+    let role = "[[security.jwt.roles]]\nname = \"r\"\nrights = [\"Send\"]\nentity = \"orders\"\n";
+    let url = "jwks_url = \"https://a.net/keys\"\n";
+    for keys in [url, &format!("jwks_file = \"{}\"\n", file.display())] {
+        let more = "algorithms = [\"EdDSA\"]\nclock_skew = \"0s\"\nrole_claims = [\"a.b\"]\n";
+        let loaded = load("jwt", &format!("{section}{keys}{more}{role}")).unwrap();
+        let config = loaded.jwt().unwrap().unwrap();
+        assert_eq!(config.audiences, ["bus", "shop"]);
+        assert_eq!(config.algorithms, [peeklock::auth_jwt::Algorithm::EdDsa]);
+        assert_eq!(config.clock_skew, TimeSpan::ZERO);
+        assert_eq!(config.roles.len(), 1);
+    }
+    let plain = format!("{section}{url}");
+    for (given, key) in [
+        (format!("[security.jwt]\n{url}"), "issuer"),
+        (role.to_owned(), "issuer"),
+        ("[security.jwt]\nissuer = \"https://a.net\"\n".to_owned() + url, "audiences"),
+        (section.to_owned(), "jwks_url"),
+        (format!("{section}jwks_url = \"http://a.net/keys\"\n"), "jwks_url"),
+        (format!("{plain}jwks_file = \"keys.json\"\n"), "jwks_file"),
+        (format!("{section}jwks_file = \"/nowhere\"\n"), "jwks_file"),
+        (format!("{plain}ca_file = \"/nowhere\"\n"), "ca_file"),
+        (format!("{plain}timeout = \"21s\"\n"), "timeout"),
+        (format!("{plain}clock_skew = \"11m\"\n"), "clock_skew"),
+        (format!("{plain}algorithms = [\"HS256\"]\n"), "algorithms"),
+        (format!("{plain}algorithms = [\"none\"]\n"), "algorithms"),
+        (format!("{plain}algorithms = []\n"), "algorithms"),
+        (format!("{plain}role_claims = []\n"), "role_claims"),
+        (plain.clone(), "roles"),
+        (format!("{plain}{}", role.replace("\"Send\"", "")), "roles[0].rights"),
+        (format!("{plain}{}", role.replace("Send", "Own")), "roles[0].rights"),
+        (format!("{plain}{}", role.replace("Send", "Manage")), "roles[0].rights"),
+        (format!("{plain}{}", role.replace("\"r\"", "\"\"")), "roles[0].name"),
+    ] {
+        let detail = refusal("jwt-wrong", &given);
+        assert!(detail.starts_with(&format!("`security.jwt.{key}`: ")), "{given}: {detail}");
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
 /// A value that nothing can be served with, or that is a slip of the pen, is refused with its range.
 #[test]
 fn a_number_outside_its_range_is_refused_with_the_range() {

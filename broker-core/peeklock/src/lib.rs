@@ -36,7 +36,7 @@
 //! - `http`, `websocket` and `amqp` serve the same broker to clients on the network; `websocket::client` is such a
 //!   client, `metrics_prometheus` renders metrics.
 //! - `tls` makes connections secure, with certificates from files or of an authority for development.
-//! - `auth_sas` lets in who has signed with a key of a policy ([`policies`]).
+//! - `auth_sas` lets in who has signed with a key of a policy ([`policies`]), `auth_jwt` who has a token of an identity provider.
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
 //!   what a store does.
@@ -46,8 +46,8 @@
 //! # Features
 //!
 //! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `amqp`, `http`,
-//! `websocket`, `websocket-client`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook` and `metrics-prometheus`
-//! add the modules of these names; `full` is all of them, `testing` the kit for tests of stores. The program
+//! `websocket`, `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook` and
+//! `metrics-prometheus` add the modules of these names; `full` is all of them, `testing` the kit for tests of stores. The program
 //! `peeklock` is the package `peeklock-server`.
 
 #[doc(inline)]
@@ -74,6 +74,13 @@ pub mod http {
 pub mod websocket {
     #[doc(inline)]
     pub use peeklock_websocket::*;
+}
+
+/// Lets in who has a token of an identity provider (JWT).
+#[cfg(feature = "auth-jwt")]
+pub mod auth_jwt {
+    #[doc(inline)]
+    pub use peeklock_auth_jwt::*;
 }
 
 /// Lets in who has signed with a key of a policy, and reads connection strings.

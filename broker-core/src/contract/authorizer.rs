@@ -163,6 +163,20 @@ impl TlsIdentity {
     }
 }
 
+/// The token of an identity provider (JWT) in what was shown as a token, without the word `Bearer` that may stand before
+/// it; none if it is a token of another kind. Whether it is good is another question.
+#[must_use]
+pub fn bearer_token(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+    if scheme.eq_ignore_ascii_case("Bearer") {
+        return Some(token.trim());
+    }
+    // The JSON of every such token begins with these three characters in Base64.
+    let is_bare = text.starts_with("eyJ") && text.split('.').count() == 3;
+    is_bare.then_some(text)
+}
+
 /// Says who has which rights. Asked by [`Access`](crate::access::Access), before anybody knows whether
 /// there is such an entity, so that a refusal discloses nothing (SEC-08).
 #[async_trait]

@@ -4,14 +4,18 @@ pub mod action;
 pub mod authorizer;
 pub mod browser;
 pub mod epoch;
+pub mod failures;
 pub mod forwarder;
 pub mod port;
 pub mod rights;
 pub mod transport;
 
 pub use action::{Action, Needs};
-pub use authorizer::{AllowAll, AskedAt, Authorizer, PresentedKey, Principal, TlsIdentity};
+pub use authorizer::{
+    AllowAll, AskedAt, Authorizer, PresentedKey, Principal, TlsIdentity, bearer_token,
+};
 pub use epoch::{Epoch, Mark};
+pub use failures::Failures;
 pub use forwarder::{Forwarder, Outgoing, Route, Source, Verdict};
 pub use rights::{Ceiling, Grant, Right, Rights};
 pub use transport::{RunningTransport, Transport, TransportError};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use peeklock_core::contract::{Authorizer, Grant, PresentedKey, Principal};
+use peeklock_core::contract::{Authorizer, Failures, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::{Policies, Policy, WhichKey};
 use peeklock_core::telemetry;
@@ -12,7 +12,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::audience::Audience;
 use crate::config::SasConfig;
-use crate::failures::Failures;
 use crate::token::{Refused, Token};
 
 /// Grants who has signed with a key of a policy what that policy gives (SEC-12).
@@ -110,11 +109,8 @@ impl SasAuthorizer {
             // The signature is good, or there is none.
             Refused::Missing | Refused::Audience(_) => false,
         };
-        if let Some(peer) = principal.peer.filter(|_| is_attempt)
-            && let Some(clock) = self.policies.clock()
-        {
-            let until = self.failures.note(peer.ip(), clock.now());
-            clock.sleep_until(until).await;
+        if let Some(clock) = self.policies.clock().filter(|_| is_attempt) {
+            self.failures.hold_back(principal, &**clock).await;
         }
         refused.into()
     }

@@ -15,7 +15,6 @@ mod audience;
 mod authorizer;
 mod config;
 mod connection_string;
-mod failures;
 mod token;
 
 pub use audience::Audience;

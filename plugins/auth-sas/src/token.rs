@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use peeklock_core::contract::bearer_token;
 use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::policies::{KeyText, Policy, WhichKey};
 use peeklock_core::time::Timestamp;
@@ -59,7 +60,7 @@ impl<'a> Token<'a> {
             return Err(Refused::Malformed("it is longer than 8 KiB"));
         }
         let text = text.trim();
-        if is_bearer(text) {
+        if bearer_token(text).is_some() {
             return Err(Refused::Bearer);
         }
         let (scheme, fields) = text.split_once(' ').unwrap_or((text, ""));
@@ -165,14 +166,6 @@ fn mac(key: &str, resource: &str, expiry: &str) -> Option<Hmac<Sha256>> {
     Some(mac)
 }
 
-/// Whether it is a token of an identity provider, with or without the word before it.
-fn is_bearer(text: &str) -> bool {
-    let scheme = text.split(' ').next().unwrap_or_default();
-    // The JSON of every such token begins with these three characters in Base64.
-    scheme.eq_ignore_ascii_case("Bearer")
-        || (text.starts_with("eyJ") && text.split('.').count() == 3)
-}
-
 impl Refused {
     /// The causes by which refusals are counted.
     #[must_use]
@@ -202,8 +195,8 @@ impl From<Refused> for Rejection {
             }
             Refused::Bearer => {
                 "bearer tokens of an identity provider (JWT), as DefaultAzureCredential gets them, are not \
-                 accepted here; connect with the connection string of a policy, which `peeklock \
-                 connection-string` prints"
+                 accepted here, since security.jwt names no issuer; connect with the connection string of a \
+                 policy, which `peeklock connection-string` prints"
                     .to_owned()
             }
             Refused::Signature(policy) => {

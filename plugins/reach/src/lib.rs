@@ -28,12 +28,12 @@ pub use connect::{ConnectError, Stream};
 pub use destination::{Destination, DestinationError, Schemes};
 pub use host::{HostError, HostPattern};
 #[doc(no_inline)]
-pub use peeklock_tls::{FileError as AuthoritiesError, certificates};
+pub use peeklock_tls::{CertificateDer, FileError as AuthoritiesError, certificates};
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use peeklock_tls::{CertificateDer, client_config};
+use peeklock_tls::client_config;
 use tokio_rustls::rustls::{self, ClientConfig};
 use url::Host;
 

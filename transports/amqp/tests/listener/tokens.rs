@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use peeklock_amqp::performative::SenderSettleMode;
-use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_auth_jwt::testing::{IssuerKey, key_set};
+use peeklock_auth_jwt::{JwtAuthorizer, JwtConfig, KeySource, Role};
+use peeklock_core::clock::{Clock as _, ManualClock};
+use peeklock_core::contract::{Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Body, Content, Message, MessageId, Value};
+use peeklock_core::time::Timestamp;
+use serde_json::json;
 
 use crate::client::Client;
 use crate::server::Server;
@@ -38,7 +43,8 @@ async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) ->
         body: Body::Value(body.into()),
         application_properties: vec![
             property("operation", "put-token"),
-            property("type", "servicebus.windows.net:sastoken"),
+            // It says nothing: some put tokens of either kind with the name of the other (AMQP-23).
+            property("type", if token == "q" { "jwt" } else { "servicebus.windows.net:sastoken" }),
             property("name", audience),
         ],
         ..Message::default()
@@ -71,4 +77,52 @@ async fn a_link_takes_a_token() {
     client.sender(7, "q").await.unwrap();
     assert_eq!(client.sender(8, "other").await, refused);
     server.stop().await;
+}
+
+/// SEC-27, AMQP-08, AMQP-23: a token of an identity provider is put at `$cbs` like any other, or shown as a password; tokens of
+/// another kind count beside it.
+#[tokio::test]
+async fn a_link_takes_a_token_of_an_identity_provider() {
+    let key = IssuerKey::new("k1");
+    let name = format!("peeklock-jwks-amqp-{}", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, key_set([&key])).unwrap();
+    let mut config = JwtConfig::new("https://issuer.example", "bus", KeySource::file(&file));
+    config.roles = vec![Role::new("sender", Rights::of(Right::Send)).at("q")];
+    let noon = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+    let clock = Arc::new(ManualClock::at(noon));
+    config.clock = Arc::clone(&clock) as Arc<_>;
+    let server = Server::start_for(Arc::new(JwtAuthorizer::new(config, Arc::new(OneToken)))).await;
+    let exp = clock.now().unix_ms() / 1_000 + 60;
+    let claims = |audience: &str| json!({"iss": "https://issuer.example", "aud": audience, "roles": ["sender"], "exp": exp});
+    let [good, elsewhere] = ["bus", "elsewhere"].map(|audience| key.sign(&claims(audience)));
+
+    let mut client = server.client().await;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 10, false).await;
+    let refused = Err("amqp:unauthorized-access".to_owned());
+    let bad = put(&mut client, "amqps://h/q", &elsewhere, MessageId::Ulong(1)).await;
+    assert_eq!(status(&bad), Value::I32(401));
+    assert_eq!(client.sender(5, "q").await, refused);
+    let taken = put(&mut client, "amqps://h/q", &good, MessageId::Ulong(2)).await;
+    assert_eq!(status(&taken), Value::I32(202));
+    client.sender(6, "q").await.unwrap();
+    let settled = SenderSettleMode::Unsettled;
+    assert_eq!(client.receiver(7, "q", settled).await, refused, "it gives Send alone");
+    let other = put(&mut client, "amqps://h/q", "q", MessageId::Ulong(3)).await;
+    assert_eq!(status(&other), Value::I32(202));
+    client.receiver(8, "q", settled).await.unwrap();
+
+    let plain = format!("\0$jwt\0{good}");
+    let (mut client, code) = Client::log_in(server.address, "PLAIN", plain.as_bytes()).await;
+    assert_eq!(code, 0);
+    client.begin().await;
+    client.sender(0, "q").await.unwrap();
+    assert_eq!(client.sender(1, "other").await, refused);
+    let plain = format!("\0$jwt\0{elsewhere}");
+    let (_, code) = Client::log_in(server.address, "PLAIN", plain.as_bytes()).await;
+    assert_eq!(code, 1);
+    server.stop().await;
+    std::fs::remove_file(&file).unwrap();
 }

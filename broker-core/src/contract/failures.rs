@@ -1,11 +1,13 @@
 //! How long the answer to a failed attempt waits (SEC-26): longer for an address that fails often, a second at most. Who
-//! has a valid token is never asked.
+//! has a valid token is never asked. For authorizers, each of which counts for itself.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-use peeklock_core::time::{TimeSpan, Timestamp};
+use super::authorizer::Principal;
+use crate::clock::Clock;
+use crate::time::{TimeSpan, Timestamp};
 
 /// The longest wait.
 const WAIT_MAX: TimeSpan = TimeSpan::from_seconds(1);
@@ -61,8 +63,16 @@ impl Level {
 }
 
 impl Failures {
+    /// An attempt of a principal has failed: counts it, and waits as long as its answer has to. One of this process has
+    /// no address, and does not wait.
+    pub async fn hold_back(&self, principal: &Principal, clock: &dyn Clock) {
+        let Some(peer) = principal.peer else { return };
+        let until = self.note(peer.ip(), clock.now());
+        clock.sleep_until(until).await;
+    }
+
     /// An attempt from an address has failed; until when its answer waits.
-    pub fn note(&self, address: IpAddr, now: Timestamp) -> Timestamp {
+    fn note(&self, address: IpAddr, now: Timestamp) -> Timestamp {
         let address = network(address);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.by_address.len() >= ADDRESSES_MAX && !known.by_address.contains_key(&address) {

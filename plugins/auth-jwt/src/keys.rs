@@ -1,0 +1,141 @@
+//! The keys of the issuer as they are known here, and when they are read again (SEC-29).
+//!
+//! ```text
+//!  none ── a token comes ──► being read ── read ──► known ── an hour, or a token of another key ──► being read
+//!   ▲                            │                    │
+//!   │                            └ failed: as before  └ not read again for a day
+//!   └─────────────────────────────────────────────────┘
+//! ```
+//!
+//! They are read by a task of its own: an asker that leaves ends nothing for those who wait beside it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use peeklock_core::clock::Clock;
+use peeklock_core::contract::Mark;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use tokio::sync::watch;
+
+use crate::key_set::{Key, KeySet};
+use crate::refused::Refused;
+use crate::source::KeySource;
+use crate::token::Token;
+
+/// Keys are read at most once in this time, whatever tokens name: whoever makes up names costs the issuer no more.
+const READ_EVERY: TimeSpan = TimeSpan::from_seconds(10);
+/// Keys that are older are read again, so that one that was withdrawn is missed.
+const READ_AFTER: TimeSpan = TimeSpan::from_minutes(60);
+/// Keys that are older, because they could not be read since, are worth nothing.
+const KEPT_FOR: TimeSpan = TimeSpan::from_days(1);
+
+/// The keys of an issuer.
+pub struct Keys(Arc<Shared>);
+
+/// A key that was found, and the mark to be put under what it grants.
+pub struct Found {
+    pub key: Arc<Key>,
+    pub mark: Mark,
+}
+
+struct Shared {
+    source: KeySource,
+    clock: Arc<dyn Clock>,
+    held: Mutex<Held>,
+    /// Tells that a reading has ended, however.
+    ended: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Held {
+    set: KeySet,
+    read_at: Option<Timestamp>,
+    tried_at: Option<Timestamp>,
+    is_being_read: bool,
+}
+
+impl Keys {
+    /// None so far; they are read when the first token comes.
+    pub fn new(source: KeySource, clock: Arc<dyn Clock>) -> Self {
+        let (held, ended) = (Mutex::default(), watch::Sender::new(()));
+        Self(Arc::new(Shared { source, clock, held, ended }))
+    }
+
+    /// The key that is said to have signed a token. Waits if keys have to be read, as long as the source may take.
+    pub async fn find(&self, token: &Token<'_>) -> Result<Found, Refused> {
+        if let Some(mut ended) = self.reading(token) {
+            // It fails when there is nothing left that could end, which is an end too.
+            ended.changed().await.ok();
+        }
+        self.0.held().find(token, self.0.clock.now())
+    }
+
+    /// The end of the reading to wait for, which is begun if there is reason to, and none was for a while.
+    fn reading(&self, token: &Token<'_>) -> Option<watch::Receiver<()>> {
+        let now = self.0.clock.now();
+        let mut held = self.0.held();
+        if !held.is_old(READ_AFTER, now) && held.find(token, now).is_ok() {
+            return None;
+        }
+        let ended = self.0.ended.subscribe();
+        if !held.is_being_read {
+            if held.tried_at.is_some_and(|at| now < at.plus(READ_EVERY)) {
+                return None;
+            }
+            held.is_being_read = true;
+            held.tried_at = Some(now);
+            // A runtime that is ending drops the task here and now, and its end wants the lock.
+            drop(held);
+            tokio::spawn(Reading(Arc::clone(&self.0)).run());
+        }
+        Some(ended)
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn is_old(&self, age: TimeSpan, now: Timestamp) -> bool {
+        self.read_at.is_none_or(|at| now >= at.plus(age))
+    }
+
+    /// The mark is taken while nobody can replace the set, so that a key which is withdrawn ends what it grants now.
+    fn find(&self, token: &Token<'_>, now: Timestamp) -> Result<Found, Refused> {
+        if self.is_old(KEPT_FOR, now) {
+            return Err(Refused::NoKeys);
+        }
+        let key = self.set.find(token.key.as_deref(), token.algorithm).ok_or(Refused::Key)?;
+        Ok(Found { key: Arc::clone(key), mark: key.epoch.mark() })
+    }
+}
+
+/// Keys that are being read. Dropping it ends that, also when the thread it ran on has ended or it has panicked.
+struct Reading(Arc<Shared>);
+
+impl Reading {
+    async fn run(self) {
+        let Self(shared) = &self;
+        match shared.source.read().await {
+            Ok(set) => {
+                let mut held = shared.held();
+                held.set = set.replacing(&held.set);
+                held.read_at = Some(shared.clock.now());
+            }
+            Err(error) => tracing::warn!(
+                source = %shared.source,
+                %error,
+                "the keys of the issuer of bearer tokens could not be read; those known before count for a day"
+            ),
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.held().is_being_read = false;
+        self.0.ended.send_replace(());
+    }
+}

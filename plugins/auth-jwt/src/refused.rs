@@ -1,0 +1,89 @@
+//! What is told about a token that is not good. Nothing that stands in it is repeated (SEC-22), but when it is good.
+
+use peeklock_core::error::Rejection;
+use peeklock_core::time::Timestamp;
+
+/// Why a token is not good (SEC-31).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Its text is no token; what is wrong with it.
+    Malformed(&'static str),
+    /// It is signed by no algorithm that may be used.
+    Algorithm,
+    /// It is signed with no key that the issuer publishes.
+    Key,
+    /// Nobody could find out which keys the issuer publishes.
+    NoKeys,
+    /// Its signature is wrong.
+    Signature,
+    /// Somebody else has issued it.
+    Issuer,
+    /// It is for something else.
+    Audience,
+    /// It is not good yet.
+    Early(Timestamp),
+    /// It has expired.
+    Expired(Timestamp),
+}
+
+impl Refused {
+    /// The causes by which refusals are counted.
+    #[must_use]
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::Algorithm => "algorithm",
+            Self::Key => "issuer_key",
+            Self::NoKeys => "no_issuer_keys",
+            Self::Signature => "signature",
+            Self::Issuer => "issuer",
+            Self::Audience => "audience",
+            Self::Early(_) => "early",
+            Self::Expired(_) => "expired",
+        }
+    }
+
+    /// Whether somebody may be trying what opens (SEC-26). Of another issuer or for something else, a token is good there;
+    /// that keys are not at hand is the fault of no client.
+    pub(crate) const fn is_attempt(&self) -> bool {
+        match self {
+            Self::Malformed(_)
+            | Self::Algorithm
+            | Self::Key
+            | Self::Signature
+            | Self::Early(_)
+            | Self::Expired(_) => true,
+            Self::NoKeys | Self::Issuer | Self::Audience => false,
+        }
+    }
+}
+
+impl From<Refused> for Rejection {
+    fn from(refused: Refused) -> Self {
+        let detail = match refused {
+            Refused::Malformed(what) => format!("the bearer token is no JWT: {what}"),
+            Refused::Algorithm => {
+                "the bearer token is signed by an algorithm that security.jwt.algorithms does not name"
+                    .to_owned()
+            }
+            Refused::Key => {
+                "the bearer token is signed with a key that its issuer does not publish".to_owned()
+            }
+            Refused::NoKeys => {
+                "the keys of the issuer of bearer tokens are not at hand; try again, the log of the broker says \
+                 why"
+                .to_owned()
+            }
+            Refused::Signature => "the signature of the bearer token is wrong".to_owned(),
+            Refused::Issuer => {
+                "the bearer token is of another issuer than security.jwt.issuer".to_owned()
+            }
+            Refused::Audience => {
+                "the bearer token is for none of security.jwt.audiences".to_owned()
+            }
+            Refused::Early(from) => format!("the bearer token is not good before {from}"),
+            Refused::Expired(at) => format!("the bearer token has expired, at {at}"),
+        };
+        Self::unauthorized(detail)
+    }
+}

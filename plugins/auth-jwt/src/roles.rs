@@ -1,0 +1,79 @@
+//! What roles give (SEC-30).
+
+use peeklock_core::contract::{Right, Rights};
+
+/// A role, and what it gives where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Role {
+    name: Box<str>,
+    rights: Rights,
+    /// The path of an entity, or empty for everything.
+    entity: Box<str>,
+}
+
+impl Role {
+    /// The role of this name gives these rights on everything.
+    #[must_use]
+    pub fn new(name: impl Into<Box<str>>, rights: Rights) -> Self {
+        Self { name: name.into(), rights, entity: "".into() }
+    }
+
+    /// The same on an entity alone, and on what is below its path.
+    #[must_use]
+    pub fn at(mut self, entity: &str) -> Self {
+        self.entity = entity.trim_matches('/').into();
+        self
+    }
+
+    /// Whether it is given at a resource: the path of an entity or sub-queue, or empty for the namespace. Case does not
+    /// matter, whole segments do.
+    fn covers(&self, resource: &str) -> bool {
+        let length = self.entity.len();
+        let begins = resource.get(..length).is_some_and(|it| it.eq_ignore_ascii_case(&self.entity));
+        begins && (length == 0 || matches!(resource.as_bytes().get(length), None | Some(b'/')))
+    }
+}
+
+/// What somebody with these roles may do at a resource: what each of them gives there.
+pub fn rights<'a>(roles: impl Iterator<Item = &'a Role>, resource: &str) -> Rights {
+    let given = roles.filter(|role| role.covers(resource)).map(|role| role.rights);
+    let each =
+        given.flat_map(|rights| Right::ALL.into_iter().filter(move |it| rights.contains(*it)));
+    each.collect()
+}
+
+/// The roles of a table that somebody has.
+pub fn held<'a>(table: &'a [Role], names: &[&str]) -> Vec<&'a Role> {
+    table.iter().filter(|role| names.contains(&&*role.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEC-30: what several roles give adds up, each at its entity and below it, by whole segments in any case.
+    #[test]
+    fn roles_add_up_where_they_are_given() {
+        let table = [
+            Role::new("reader", Rights::of(Right::Listen)),
+            Role::new("sender", Rights::of(Right::Send)).at("/Orders/"),
+            Role::new("eu", Rights::ALL).at("eu"),
+            Role::new("sender", Rights::of(Right::Send)).at("t/subscriptions/s"),
+        ];
+        let check = |names: &[&str], resource: &str, expected: &[Right]| {
+            let given = rights(held(&table, names).into_iter(), resource);
+            assert_eq!(given, expected.iter().copied().collect(), "{names:?} {resource}");
+        };
+        let (send, listen) = (Right::Send, Right::Listen);
+        check(&["reader"], "", &[listen]);
+        check(&["reader", "sender"], "orders", &[send, listen]);
+        check(&["sender"], "orders/$DeadLetterQueue", &[send]);
+        for elsewhere in ["", "orders2", "order", "other", "é"] {
+            check(&["sender"], elsewhere, &[]);
+        }
+        check(&["sender"], "T/Subscriptions/S", &[send]);
+        check(&["eu"], "eu/orders", &Right::ALL);
+        check(&["eu"], "eux", &[]);
+        check(&["Reader", "", "other"], "orders", &[]);
+    }
+}

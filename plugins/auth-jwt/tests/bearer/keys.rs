@@ -1,0 +1,271 @@
+//! When keys are read, and what counts while they cannot be.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use peeklock_auth_jwt::testing::IssuerKey;
+use peeklock_auth_jwt::{KeySource, certificates};
+use peeklock_core::command::Command;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Action;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::time::TimeSpan;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::json;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::publisher::Publisher;
+use crate::world::{KeyFile, World, config, refusal, with};
+
+const TIME: Duration = Duration::from_secs(5);
+
+/// A token with all rights that never ends.
+fn token(world: &World, key: &IssuerKey) -> String {
+    key.sign(&with(world.claims(&["all"]), "exp", json!(1e15)))
+}
+
+async fn is_good(world: &World, token: &str) -> bool {
+    world.refusal(token, Action::Send, "orders").await.is_none()
+}
+
+/// SEC-29: keys are read for the first token, and again for one of a key that is not known, at most every ten seconds
+/// whatever tokens name.
+#[tokio::test]
+async fn an_unknown_key_has_keys_read_again_and_not_too_often() {
+    let [first, second, made_up] = ["k1", "k2", "made up"].map(IssuerKey::new);
+    let publisher = Publisher::new(&[&first]).await;
+    let world = World::new(config(publisher.source())).await;
+    let [first_token, second_token, unknown] =
+        [&first, &second, &made_up].map(|key| token(&world, key));
+    assert_eq!(publisher.count(), 0);
+    assert!(is_good(&world, &first_token).await);
+    assert!(!is_good(&world, &second_token).await);
+    assert_eq!(publisher.count(), 1, "they were read just now");
+    world.clock.advance(TimeSpan::from_seconds(10));
+    for _ in 0..10 {
+        assert!(!is_good(&world, &unknown).await);
+    }
+    assert_eq!(publisher.count(), 2);
+    publisher.publish(&[&first, &second]);
+    world.clock.advance(TimeSpan::from_ms(9_999));
+    let told = world.refusal(&second_token, Action::Send, "orders").await.unwrap();
+    assert!(told.contains("does not publish"), "{told}");
+    world.clock.advance(TimeSpan::from_ms(1));
+    assert!(is_good(&world, &second_token).await);
+    assert!(is_good(&world, &first_token).await);
+    assert_eq!(publisher.count(), 3);
+    world.stop().await;
+}
+
+/// SEC-29: a key that its issuer has withdrawn opens nothing any more, and what it had opened is over; what others opened is not.
+#[tokio::test]
+async fn a_withdrawn_key_ends_what_it_opened() {
+    let [old, kept, new] = ["old", "kept", "new"].map(IssuerKey::new);
+    let publisher = Publisher::new(&[&old, &kept]).await;
+    let world = World::new(config(publisher.source())).await;
+    let tokens = [&old, &kept, &new].map(|key| token(&world, key));
+    let mut opened = Vec::new();
+    for token in &tokens[..2] {
+        opened.push(world.access(&**token).entity("orders", Action::Peek).await.unwrap());
+    }
+    publisher.publish(&[&kept, &new]);
+    world.clock.advance(TimeSpan::from_seconds(10));
+    let peek = || Command::Peek { from: SequenceNumber(0), count_max: 1 };
+    assert!(opened[0].call(peek()).await.is_ok(), "nobody has looked yet");
+    assert!(is_good(&world, &tokens[2]).await);
+    let refused = opened[0].call(peek()).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::Unauthorized);
+    assert!(opened[1].call(peek()).await.is_ok());
+    assert!(!is_good(&world, &tokens[0]).await);
+    assert!(is_good(&world, &tokens[1]).await);
+    world.stop().await;
+}
+
+/// SEC-29: all who wait for keys wait for one reading, and one of them who leaves ends it for nobody.
+#[tokio::test]
+async fn many_who_ask_wait_for_one_reading() {
+    let key = IssuerKey::new("k1");
+    let publisher = Publisher::new(&[]).await;
+    publisher.hold();
+    let world = World::new(config(publisher.source())).await;
+    let good = token(&world, &key);
+    {
+        let access = world.access(&*good);
+        let mut leaves = pin!(refusal(&access, Action::Send, "orders"));
+        let answer = poll_fn(|context| Poll::Ready(leaves.as_mut().poll(context))).await;
+        assert!(answer.is_pending());
+    }
+    let accesses: Vec<_> = (0..8).map(|_| world.access(&*good)).collect();
+    let mut asking: Vec<_> =
+        accesses.iter().map(|access| Box::pin(refusal(access, Action::Send, "orders"))).collect();
+    for one in &mut asking {
+        let answer = poll_fn(|context| Poll::Ready(one.as_mut().poll(context))).await;
+        assert!(answer.is_pending());
+    }
+    publisher.asked().await;
+    publisher.publish(&[&key]);
+    publisher.release();
+    for one in asking {
+        assert_eq!(one.await, None);
+    }
+    assert_eq!(publisher.count(), 1);
+    world.stop().await;
+}
+
+/// SEC-29: a host that is silent, answers something else or too much has no keys to give; the client is told to try again,
+/// and nothing that came from the host.
+#[tokio::test]
+async fn a_host_that_fails_gives_no_keys() {
+    let key = IssuerKey::new("k1");
+    let publisher = Publisher::new(&[&key]).await;
+    let silent = publisher.source_within(Duration::from_millis(50));
+    let world = World::new(config(silent)).await;
+    let good = token(&world, &key);
+    publisher.hold();
+    let told = world.refusal(&good, Action::Send, "orders").await.unwrap();
+    assert!(told.contains("not at hand; try again"), "{told}");
+    publisher.release();
+    world.stop().await;
+
+    let world = World::new(config(publisher.source())).await;
+    let large = format!("{{\"keys\": [], \"x\": \"{}\"}}", "y".repeat(256 << 10));
+    for (status, body) in [
+        ("404 Not Found", "hush"),
+        ("302 Found\r\nlocation: /keys", "hush"),
+        ("200 OK", "hush"),
+        ("200 OK", "{\"keys\": []}"),
+        ("200 OK", &large),
+    ] {
+        publisher.answer(status, body);
+        let before = publisher.count();
+        let told = world.refusal(&good, Action::Send, "orders").await.unwrap();
+        assert!(told.contains("not at hand; try again") && !told.contains("hush"), "{told}");
+        assert_eq!(publisher.count(), before + 1, "{status}");
+        world.clock.advance(TimeSpan::from_seconds(10));
+    }
+    publisher.publish(&[&key]);
+    assert!(is_good(&world, &good).await);
+    world.stop().await;
+}
+
+/// SEC-29: keys are read again after an hour; when that fails, those that are known count for a day, and no longer.
+#[tokio::test]
+async fn keys_are_renewed_in_an_hour_and_kept_for_a_day() {
+    let key = IssuerKey::new("k1");
+    let publisher = Publisher::new(&[&key]).await;
+    let world = World::new(config(publisher.source())).await;
+    let good = token(&world, &key);
+    let after = async |span: TimeSpan| {
+        world.clock.advance(span);
+        (is_good(&world, &good).await, publisher.count())
+    };
+    assert_eq!(after(TimeSpan::ZERO).await, (true, 1));
+    assert_eq!(after(TimeSpan::from_seconds(3_599)).await, (true, 1));
+    assert_eq!(after(TimeSpan::from_seconds(1)).await, (true, 2));
+    publisher.answer("503 Service Unavailable", "");
+    assert_eq!(after(TimeSpan::from_minutes(60)).await, (true, 3));
+    assert_eq!(after(TimeSpan::from_seconds(9)).await, (true, 3), "not so soon again");
+    assert_eq!(after(TimeSpan::from_seconds(1)).await, (true, 4));
+    assert_eq!(after(TimeSpan::from_seconds(23 * 3_600 - 11)).await, (true, 5));
+    assert_eq!(after(TimeSpan::from_seconds(1)).await, (false, 5), "a day is over");
+    publisher.publish(&[&key]);
+    assert_eq!(after(TimeSpan::from_seconds(10)).await, (true, 6));
+    world.stop().await;
+}
+
+/// SEC-29: keys from a file are read again like others; one that became useless leaves those that are known.
+#[tokio::test]
+async fn a_file_of_keys_may_change() {
+    let [first, second, third] = ["k1", "k2", "k3"].map(IssuerKey::new);
+    let file = KeyFile::new("changes", &[&first]);
+    assert!(file.source().judge().is_ok());
+    let world = World::new(config(file.source())).await;
+    let [first_token, second_token, third_token] =
+        [&first, &second, &third].map(|key| token(&world, key));
+    assert!(is_good(&world, &first_token).await);
+    file.write("hush");
+    let detail = file.source().judge().unwrap_err().to_string();
+    assert!(detail.contains("no JSON object") && !detail.contains("hush"), "{detail}");
+    world.clock.advance(TimeSpan::from_seconds(10));
+    assert!(!is_good(&world, &second_token).await);
+    assert!(is_good(&world, &first_token).await);
+    file.write(&peeklock_auth_jwt::testing::key_set([&first, &second]));
+    world.clock.advance(TimeSpan::from_seconds(10));
+    assert!(is_good(&world, &second_token).await);
+    assert!(!is_good(&world, &third_token).await);
+    world.stop().await;
+    assert!(KeySource::file("/nowhere/at/all").judge().is_err());
+    file.write(&" ".repeat((256 << 10) + 1));
+    assert!(file.source().judge().unwrap_err().to_string().contains("262144 bytes"));
+}
+
+/// SEC-29: keys come over TLS from a host that is trusted, or from this machine.
+#[tokio::test]
+async fn keys_come_from_a_host_that_is_trusted() {
+    let key = IssuerKey::new("k1");
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let pair = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = certificate.signed_by(&pair, &authority).unwrap();
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pair.serialize_der()));
+    let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], private)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    let publisher = Publisher::over(&[&key], move |stream| {
+        let accepting = acceptor.accept(stream);
+        async move { accepting.await.ok() }
+    })
+    .await;
+    let file = KeyFile::new("authority", &[]);
+    file.write(&authority.pem());
+    let trusted = certificates(&file.0).unwrap();
+    let port = publisher.port;
+    for (authorities, host, is_trusted) in [
+        (trusted.clone(), "localhost", true),
+        (trusted, "127.0.0.1", false),
+        (Vec::new(), "localhost", false),
+    ] {
+        let url = format!("https://{host}:{port}/keys");
+        let world = World::new(config(KeySource::url(&url, authorities, TIME).unwrap())).await;
+        assert_eq!(is_good(&world, &token(&world, &key)).await, is_trusted, "{url}");
+        world.stop().await;
+    }
+}
+
+/// SEC-29: an address over which anybody could hand in keys is refused, and what is none at all.
+#[test]
+fn an_address_that_is_not_secure_is_refused() {
+    for (url, text) in [
+        ("http://issuer.example/keys", "is not secure: write https://"),
+        ("http://10.0.0.1/keys", "is not secure"),
+        ("http://localhost.evil.example/keys", "is not secure"),
+        ("ftp://issuer.example/keys", "does not begin with https://"),
+        ("https://user:pass@issuer.example/keys", "a user name"),
+        ("https://issuer.example/keys#a", "a fragment"),
+        ("keys", "is not a URL"),
+    ] {
+        let error = KeySource::url(url, Vec::new(), TIME).err().unwrap();
+        assert!(error.to_string().contains(text), "{url}: {error}");
+    }
+    for url in [
+        "https://login.microsoftonline.com/common/discovery/keys",
+        "https://10.0.0.1:8443/keys",
+        "http://localhost:1/keys",
+        "http://[::1]:1/keys",
+    ] {
+        let source = KeySource::url(url, Vec::new(), TIME);
+        assert!(source.is_ok(), "{url}");
+    }
+}

@@ -1,0 +1,121 @@
+//! A host that publishes keys.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use peeklock_auth_jwt::KeySource;
+use peeklock_auth_jwt::testing::{IssuerKey, key_set};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+pub struct Publisher {
+    pub port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    answer: Mutex<Option<String>>,
+    /// How many have asked.
+    count: AtomicUsize,
+    asked: Notify,
+    /// Lets an answer out that was held back.
+    released: Notify,
+}
+
+impl Publisher {
+    /// One that speaks no TLS and publishes these keys.
+    pub async fn new(keys: &[&IssuerKey]) -> Self {
+        Self::over(keys, |stream| async { Some(stream) }).await
+    }
+
+    /// The same over what `wrap` makes of a connection.
+    pub async fn over<S, F>(
+        keys: &[&IssuerKey],
+        wrap: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        F: Future<Output = Option<S>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            answer: Mutex::default(),
+            count: AtomicUsize::new(0),
+            asked: Notify::new(),
+            released: Notify::new(),
+        });
+        let publisher = Self { port, shared: Arc::clone(&shared) };
+        publisher.publish(keys);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                if let Some(stream) = wrap(stream).await {
+                    shared.serve(stream).await;
+                }
+            }
+        });
+        publisher
+    }
+
+    /// Publishes these keys from now on.
+    pub fn publish(&self, keys: &[&IssuerKey]) {
+        let body = key_set(keys.iter().copied());
+        self.answer("200 OK", &body);
+    }
+
+    /// Answers so from now on.
+    pub fn answer(&self, status: &str, body: &str) {
+        let length = body.len();
+        let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+        *self.shared.answer.lock().unwrap() = Some(text);
+    }
+
+    /// Answers nobody from now on, until [`release`](Self::release).
+    pub fn hold(&self) {
+        *self.shared.answer.lock().unwrap() = None;
+    }
+
+    /// Gives who was held the answer of now.
+    pub fn release(&self) {
+        self.shared.released.notify_one();
+    }
+
+    /// How many have asked.
+    pub fn count(&self) -> usize {
+        self.shared.count.load(Ordering::SeqCst)
+    }
+
+    /// Somebody has asked.
+    pub async fn asked(&self) {
+        self.shared.asked.notified().await;
+    }
+
+    pub fn source(&self) -> KeySource {
+        self.source_within(Duration::from_secs(20))
+    }
+
+    pub fn source_within(&self, time: Duration) -> KeySource {
+        let url = format!("http://127.0.0.1:{}/keys?of=bus", self.port);
+        KeySource::url(&url, Vec::new(), time).unwrap()
+    }
+}
+
+impl Shared {
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else { return };
+            head.push(byte);
+        }
+        assert!(head.starts_with(b"GET /keys"), "{head:?}");
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.asked.notify_one();
+        if self.answer.lock().unwrap().is_none() {
+            self.released.notified().await;
+        }
+        let answer = self.answer.lock().unwrap().clone().unwrap_or_default();
+        stream.write_all(answer.as_bytes()).await.ok();
+    }
+}
