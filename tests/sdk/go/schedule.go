@@ -20,7 +20,7 @@ func scheduling() {
 	// SCH-01, AMQP-82
 	scenario("a scheduled message comes at its time", func(w *World) {
 		queue := w.queue()
-		at := time.Now().Add(time.Second)
+		at := time.Now().Add(3 * time.Second)
 		numbers := got(w.sender(queue).ScheduleMessages(w.ctx, list("x"), at, nil))
 		that(len(numbers) == 1 && numbers[0] > 0, "the numbers are %v", numbers)
 		equal(w.counted(queue, "scheduledMessageCount"), 1, "scheduled")

@@ -25,7 +25,7 @@ final class Scheduling {
         // SCH-01, AMQP-82, AMQP-102
         all.add(new Scenario("a scheduled message comes at its time", w -> {
             String queue = w.queue();
-            var at = soon(1_000);
+            var at = soon(3_000);
             long number = w.sender(queue).scheduleMessage(new ServiceBusMessage("x"), at);
             that(number > 0, "its number is " + number);
             equal(w.counted(queue, "scheduledMessageCount"), 1, "scheduled");
