@@ -5,11 +5,14 @@
 
 #[path = "support/served.rs"]
 mod served;
+#[path = "support/set_up.rs"]
+mod set_up;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use served::Served;
+use set_up::set_up;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk")
@@ -17,10 +20,7 @@ fn folder() -> PathBuf {
 
 /// The interpreter with what the clients need; `./test` makes it beforehand.
 fn python() -> String {
-    let made = Command::new(folder().join("venv")).output().expect("tests/sdk/venv runs");
-    let errors = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "no Python environment: {errors}");
-    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    set_up("venv").expect("Python is never left out")
 }
 
 /// SET-21, RCV-16, SND-29: the protocol of docs/websocket-protocol.md, spoken by a client that was
@@ -67,14 +67,15 @@ fn the_asynchronous_python_sdk_works_unchanged() {
     azure_servicebus("async");
 }
 
+/// The program to run JavaScript with.
+fn node() -> String {
+    set_up("js/setup").expect("JavaScript is never left out")
+}
+
 /// AMQP-01, SEC-21: the package @azure/service-bus of JavaScript connects with a connection string and works unchanged.
 #[test]
 fn the_javascript_sdk_works_unchanged() {
-    let made = Command::new(folder().join("js/setup")).output().expect("tests/sdk/js/setup runs");
-    let errors = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "no JavaScript environment: {errors}");
-    let node = String::from_utf8(made.stdout).unwrap();
-    let mut command = Command::new(node.trim());
+    let mut command = Command::new(node());
     command.arg(folder().join("js/run.js")).arg(env!("CARGO_BIN_EXE_peeklock"));
     scenarios(&mut command, 60);
 }
@@ -96,8 +97,51 @@ fn the_python_administration_client_works_unchanged() {
 /// ADM-02, ADM-52, SEC-21: that of @azure/service-bus of JavaScript does.
 #[test]
 fn the_javascript_administration_client_works_unchanged() {
-    let made = Command::new(folder().join("js/setup")).output().expect("tests/sdk/js/setup runs");
-    let errors = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "no JavaScript environment: {errors}");
-    administer(&["javascript", String::from_utf8(made.stdout).unwrap().trim()]);
+    administer(&["javascript", &node()]);
+}
+
+/// Runs a suite of the program with the SDK for Go, where there is a Go.
+fn go(suite: &str, count_min: usize) {
+    let Some(program) = set_up("go/setup") else { return };
+    let mut command = Command::new(program);
+    scenarios(command.args([env!("CARGO_BIN_EXE_peeklock"), suite]), count_min);
+}
+
+/// AMQP-01, AMQP-94, SEC-21: the module azservicebus of Go connects with a connection string and works unchanged.
+#[test]
+fn the_go_sdk_works_unchanged() {
+    go("sdk", 85);
+}
+
+/// ADM-02, ADM-46, SEC-21: its package admin works unchanged over https, whose certificate it verifies.
+#[test]
+fn the_go_administration_client_works_unchanged() {
+    go("admin", 20);
+}
+
+/// Runs a suite of the program with the SDK for Java and Qpid JMS, where there is a Java and a Maven.
+fn java(suite: &str, count_min: usize) {
+    let Some(jar) = set_up("java/setup") else { return };
+    let mut command = Command::new("java");
+    // It starts sooner and lives a minute.
+    command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", &jar]);
+    scenarios(command.args([env!("CARGO_BIN_EXE_peeklock"), suite]), count_min);
+}
+
+/// AMQP-01, AMQP-94, SEC-21: the library azure-messaging-servicebus of Java connects with a connection string and works unchanged.
+#[test]
+fn the_java_sdk_works_unchanged() {
+    java("azure", 85);
+}
+
+/// ADM-02, ADM-46, SEC-21: its administration client works unchanged over https, whose certificate it verifies.
+#[test]
+fn the_java_administration_client_works_unchanged() {
+    java("admin", 20);
+}
+
+/// AMQP-08, AMQP-99, AMQP-101: Qpid JMS connects with a policy and its key and works unchanged, and what is not offered is refused by name.
+#[test]
+fn qpid_jms_works_unchanged() {
+    java("jms", 35);
 }

@@ -22,7 +22,7 @@ use super::conversation::{ANSWERS, Asked, Conversation, Expect};
 use super::node::{Inlet, Node, Outlet, Replies, Requests, TOKENS_NODE, management_node};
 use super::session::Wanted;
 use super::work::Work;
-use crate::codec::value::{Map, Raw};
+use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
 use crate::link::Answer;
@@ -36,6 +36,8 @@ pub(super) const SENDER_CREDIT: u32 = 1_000;
 pub(super) const REQUEST_CREDIT: u32 = 50;
 /// The property by which a message is sent by way of the link's entity to another (AMQP-96).
 const DESTINATION: &str = "com.microsoft:transfer-destination-address";
+/// What clients of JMS want before they send anything that is to be delivered later (AMQP-101).
+const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
 /// How browsers and durable subscriptions receive (AMQP-99).
 const MODE_COPY: &str = "copy";
 
@@ -169,7 +171,11 @@ impl Conversation {
             }
             None => None,
         };
-        let (answer, kind) = (Answer::echo(attach), Kind::Inlet { destination });
+        let wants_delay = attach.desired_capabilities.as_ref();
+        let wants_delay = wants_delay.is_some_and(|wanted| wanted.contains(DELAYED_DELIVERY));
+        let offered_capabilities = wants_delay.then(|| Symbols::new(&[DELAYED_DELIVERY]));
+        let answer = Answer { offered_capabilities, ..Answer::echo(attach) };
+        let kind = Kind::Inlet { destination };
         let attaching = Attaching { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())

@@ -18,10 +18,10 @@ use crate::performative::Attach;
 /// The filter that names a session.
 const FILTER: &str = "com.microsoft:session-filter";
 /// What describes its value, where it is described.
-const DESCRIPTOR: u64 = 0x0137_0000_000c;
+const DESCRIPTOR: u64 = 0x13_7000_000c;
 /// The filter of a session that is held by several, which is not offered (AMQP-76).
 const SHARED_FILTER: &str = "com.microsoft:non-exclusive-session-filter";
-const SHARED_DESCRIPTOR: u64 = 0x0137_0000_000e;
+const SHARED_DESCRIPTOR: u64 = 0x13_7000_000e;
 /// How long a client waits for the next session, in milliseconds.
 const TIMEOUT: &str = "com.microsoft:timeout";
 /// How long it does if it does not say (AMQP-73).

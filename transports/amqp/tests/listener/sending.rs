@@ -1,7 +1,8 @@
 //! Clients that send.
 
+use peeklock_amqp::codec::value::Symbols;
 use peeklock_amqp::message::BATCH_FORMAT;
-use peeklock_amqp::performative::{Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Attach, Performative, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Outcome};
 use peeklock_core::message::Message;
 
@@ -125,6 +126,29 @@ async fn a_sender_is_told_what_its_entity_takes() {
     let receiver = Client::receiver_of(1, "q", SenderSettleMode::Unsettled);
     let answer = client.attach_receiver(receiver).await.unwrap();
     assert_eq!((answer.max_message_size, answer.initial_delivery_count), (None, Some(0)));
+    server.stop().await;
+}
+
+/// AMQP-101, SCH-02: who wants to send with a delay is offered it, as an array; what says a delivery time is scheduled.
+#[tokio::test]
+async fn a_delivery_time_is_a_schedule() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let wanted = Some(Symbols::new(&["DELAYED_DELIVERY", "SHARED-SUBS"]));
+    let attach = Attach { desired_capabilities: wanted, ..Client::sender_of(0, "q") };
+    let answer = client.attach_sender(attach).await.unwrap();
+    assert_eq!(answer.offered_capabilities, Some(Symbols::new(&["DELAYED_DELIVERY"])));
+    let answer = client.attach_sender(Client::sender_of(1, "q")).await.unwrap();
+    assert_eq!(answer.offered_capabilities, None);
+    let mut message = vec![0x00, 0x53, 0x72, 0xc1, 31, 2, 0xa3, 19];
+    message.extend(b"x-opt-delivery-time");
+    message.push(0x81);
+    message.extend((server.broker.now().unix_ms() + 60_000).to_be_bytes());
+    message.extend(&text("later")[..]);
+    client.send(0, 0, false, &message).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    let counts = server.counts().await;
+    assert_eq!((counts.active, counts.scheduled), (0, 1));
     server.stop().await;
 }
 

@@ -72,7 +72,7 @@ async fn a_named_session_is_accepted() {
     let refused = client.attach_receiver(of_session(1, "s", raw("one"))).await;
     assert_eq!(refused.unwrap_err(), "com.microsoft:session-cannot-be-locked");
     // One without messages can be had, and a described question has a described answer.
-    let filter = described(0x137_0000_000c, raw("empty"));
+    let filter = described(0x13_7000_000c, raw("empty"));
     let answer = client.attach_receiver(of_session(2, "s", filter.clone())).await.unwrap();
     assert_eq!(filter_of(&answer), filter);
     server.stop().await;
@@ -95,7 +95,7 @@ async fn what_is_no_session_is_refused() {
     assert!(error.description().contains("session"), "{error}");
     let refused = client.attach_receiver(of_session(1, "q", raw("one"))).await;
     assert_eq!(refused.unwrap_err(), "amqp:not-allowed");
-    let shared = described(0x137_0000_000e, raw("one"));
+    let shared = described(0x13_7000_000e, raw("one"));
     let refused = client.attach_receiver(of_session(2, "s", shared)).await;
     assert_eq!(refused.unwrap_err(), "amqp:not-implemented");
     server.stop().await;
@@ -112,9 +112,9 @@ async fn the_next_session_is_waited_for() {
     let next = |handle| of_session(handle, "s", raw(Value::Null));
     let answer = client.attach_receiver(next(0)).await.unwrap();
     assert_eq!(filter_of(&answer).scalar(), Ok(Scalar::Text("two")));
-    let filter = described(0x137_0000_000c, raw(Value::Null));
+    let filter = described(0x13_7000_000c, raw(Value::Null));
     let answer = client.attach_receiver(of_session(1, "s", filter)).await.unwrap();
-    assert_eq!(filter_of(&answer), described(0x137_0000_000c, raw("one")));
+    assert_eq!(filter_of(&answer), described(0x13_7000_000c, raw("one")));
     client.say(&Performative::Attach(Box::new(next(2)))).await;
     arrived(&mut client).await;
     server.clock.advance(TimeSpan::from_ms(5_000));

@@ -354,6 +354,8 @@ async fn forms_of_other_clients_are_read() {
         format!("sb://{host}/q"),
         "https://other.example/q".to_owned(),
         "sb://other.example:5300/Q/".to_owned(),
+        // What was read, with another URL before it.
+        format!("https://localhost/sb://{host}/q"),
         "q".to_owned(),
     ]
     .iter()

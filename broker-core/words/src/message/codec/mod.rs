@@ -26,6 +26,8 @@ pub(super) use crate::amqp::{Reader, Scalar, code, descriptor};
 /// Keys of the message annotations that a sender may set (AMQP-44).
 pub(super) mod annotation {
     pub(crate) const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
+    /// What clients of JMS say in its place, a number of milliseconds (AMQP-101).
+    pub(crate) const DELIVERY_TIME: &str = "x-opt-delivery-time";
     pub(crate) const PARTITION_KEY: &str = "x-opt-partition-key";
     pub(crate) const VIA_PARTITION_KEY: &str = "x-opt-via-partition-key";
     pub(crate) const FORCE_PERSISTENCE: &str = "x-opt-force-persistence";

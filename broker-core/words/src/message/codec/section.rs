@@ -233,6 +233,7 @@ impl<'a> Annotations<'a> {
 
     fn of_map(mut reader: Reader<'a>) -> Result<Self> {
         let mut annotations = Self::default();
+        let mut delivery_time = None;
         let (_, mut items) = reader.map()?;
         while !items.is_empty() {
             let key = items.scalar()?;
@@ -246,6 +247,11 @@ impl<'a> Annotations<'a> {
                     annotations.scheduled_enqueue_time =
                         value()?.timestamp(annotation::SCHEDULED_ENQUEUE_TIME)?;
                 }
+                annotation::DELIVERY_TIME => {
+                    if let Scalar::I64(at) = value()? {
+                        delivery_time = Some(at);
+                    }
+                }
                 annotation::PARTITION_KEY => {
                     annotations.partition_key = value()?.text(annotation::PARTITION_KEY)?;
                 }
@@ -258,6 +264,7 @@ impl<'a> Annotations<'a> {
                 _ => {}
             }
         }
+        annotations.scheduled_enqueue_time = annotations.scheduled_enqueue_time.or(delivery_time);
         Ok(annotations)
     }
 }

@@ -422,3 +422,27 @@ fn a_full_message_comes_back_as_it_was() {
     assert_eq!(content.decode(), Ok(message));
     assert_eq!(Content::parse(content.as_bytes().clone()), Ok(content));
 }
+
+/// AMQP-101, SCH-02: a delivery time of JMS is a schedule, unless the message says one itself; of another type it means nothing.
+#[test]
+fn a_delivery_time_is_a_schedule() {
+    let annotated = |annotations: &[(&str, Value)]| {
+        let mut items = Vec::new();
+        for (name, value) in annotations {
+            write::symbol(&mut items, name);
+            write_value(&mut items, value);
+        }
+        let mut bytes = vec![0x00, 0x53, 0x72, 0xc1, items.len() as u8 + 1];
+        bytes.push(annotations.len() as u8 * 2);
+        bytes.extend(items);
+        bytes.extend([0x00, 0x53, 0x75, 0xa0, 0x00]);
+        let message = parse(&bytes).unwrap().decode().unwrap();
+        message.scheduled_enqueue_time.map(Timestamp::unix_ms)
+    };
+    let delivery_time = ("x-opt-delivery-time", Value::I64(1_700_000_000_123));
+    let scheduled = ("x-opt-scheduled-enqueue-time", Value::Timestamp(5));
+    assert_eq!(annotated(&[delivery_time.clone()]), Some(1_700_000_000_123));
+    assert_eq!(annotated(&[delivery_time.clone(), scheduled.clone()]), Some(5));
+    assert_eq!(annotated(&[scheduled, delivery_time]), Some(5));
+    assert_eq!(annotated(&[("x-opt-delivery-time", Value::String("soon".into()))]), None);
+}

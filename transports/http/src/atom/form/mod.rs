@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
 
     /// The name of an entity of this broker, whatever URL it came as; anything else as it is (ADM-36).
     fn destination(&self, name: &str) -> Option<Box<str>> {
-        let text = self.word(name)?;
+        let text = read_back(self.word(name)?);
         let is_entity = matches!(Destination::parse(text), Ok(Destination::Entity(_)));
         let address = EntityAddress::parse(text).ok().filter(|_| is_entity);
         Some(address.map_or_else(|| text.into(), |address| address.entity.path().into()))
@@ -95,6 +95,17 @@ impl<'a> Fields<'a> {
     fn kilobytes(&self) -> Result<Option<u64>, Refusal> {
         Ok(self.number("MaxMessageSizeInKilobytes")?.filter(|kilobytes| *kilobytes != 0))
     }
+}
+
+/// A destination without the URL that Java puts before one that it has read and takes for a name (ADM-36).
+fn read_back(text: &str) -> &str {
+    let path = text.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let path = path.map_or("", |(_, path)| path);
+    let is_url = path.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty()
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    });
+    if is_url { path } else { text }
 }
 
 /// Where an entity is to forward to, messages and dead-lettered ones.

@@ -1,0 +1,130 @@
+package sdk;
+
+import static sdk.Check.equal;
+import static sdk.Check.refused;
+import static sdk.Check.that;
+import static sdk.Check.until;
+import static sdk.World.bodies;
+import static sdk.World.one;
+import static sdk.World.receive;
+
+import com.azure.core.amqp.AmqpTransportType;
+import com.azure.messaging.servicebus.ServiceBusFailureReason;
+import com.azure.messaging.servicebus.ServiceBusMessage;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import javax.net.ssl.SSLContext;
+
+/** What goes wrong outside: a broker that is killed or stopped, connections that are cut, entities that vanish; and ways to connect. */
+final class Failures {
+    private Failures() {}
+
+    static void scenarios(List<Scenario> all) {
+        // AMQP-79, SND-29
+        all.add(new Scenario("what was acknowledged is there after a kill", w -> w.own(broker -> {
+            var clients = w.clients(broker.connectionString(), 20);
+            var sender = w.keep(clients.sender().queueName("q").buildClient());
+            for (var message : Sending.numbered(20)) sender.sendMessage(message);
+            broker.kill();
+            broker.start();
+            sender.sendMessage(new ServiceBusMessage("20"));
+            equal(World.drain(clients, broker, "q"), Sending.numbers(21), "what is there");
+        })));
+
+        // SET-21
+        all.add(new Scenario("a processor goes on after a kill", w -> w.own(broker -> {
+            var clients = w.clients(broker.connectionString(), 20);
+            var found = Collections.synchronizedList(new ArrayList<String>());
+            w.keep(clients.processor().queueName("q")
+                .processMessage(context -> found.add(context.getMessage().getBody().toString()))
+                .processError(context -> {})
+                .buildProcessorClient()).start();
+            var sender = w.keep(clients.sender().queueName("q").buildClient());
+            sender.sendMessage(new ServiceBusMessage("before"));
+            until("the first message", () -> found.contains("before"));
+            broker.kill();
+            broker.start();
+            sender.sendMessage(new ServiceBusMessage("after"));
+            until("the message after the kill", () -> found.contains("after"));
+        })));
+
+        // AMQP-91
+        all.add(new Scenario("a broker that stops says so and clients come back", w -> w.own(broker -> {
+            var clients = w.clients(broker.connectionString(), 20);
+            var sender = w.keep(clients.sender().queueName("q").buildClient());
+            sender.sendMessage(new ServiceBusMessage("a"));
+            broker.stop();
+            broker.start();
+            sender.sendMessage(new ServiceBusMessage("b"));
+            equal(World.drain(clients, broker, "q"), List.of("a", "b"), "what is there");
+        })));
+
+        // SET-21
+        all.add(new Scenario("a connection that is cut is made anew", w -> {
+            String queue = w.queue();
+            var line = w.line();
+            var clients = w.clients(Broker.stringAt(line.address(), Broker.ROOT, w.broker.key), 20);
+            var sender = w.keep(clients.sender().queueName(queue).buildClient());
+            var receiver = w.receiver(clients, queue, builder -> builder);
+            sender.sendMessage(new ServiceBusMessage("one"));
+            var locked = one(receiver);
+            line.cut();
+            sender.sendMessage(new ServiceBusMessage("two"));
+            // The lock has ended with its connection, and counts as a delivery.
+            refused(RuntimeException.class, () -> receiver.complete(locked));
+            var messages = receive(receiver, 2);
+            equal(bodies(messages), List.of("one", "two"), "what comes");
+            equal(messages.get(0).getDeliveryCount(), 1L, "deliveries");
+        }));
+
+        // AMQP-79
+        all.add(new Scenario("a queue that is deleted takes its links with it", w -> {
+            String queue = w.queue();
+            var sender = w.sender(queue);
+            sender.sendMessage(new ServiceBusMessage("x"));
+            w.ask("DELETE", "queues/" + queue, null);
+            refused(ServiceBusFailureReason.MESSAGING_ENTITY_NOT_FOUND, () -> sender.sendMessage(new ServiceBusMessage("y")));
+            w.ask("PUT", "queues/" + queue, "{}");
+            sender.sendMessage(new ServiceBusMessage("z"));
+            equal(w.drain(queue), List.of("z"), "what is there");
+        }));
+
+        // AMQP-02, AMQP-17, AMQP-18
+        all.add(new Scenario("messages pass over TLS, also over WebSocket", w -> w.own(broker -> {
+            SSLContext before = SSLContext.getDefault();
+            // The SDK asks the machine whom to trust.
+            SSLContext.setDefault(broker.trust);
+            try {
+                byte[] body = "0123456789abcdef!".repeat(50_000).getBytes();
+                for (var transport : List.of(AmqpTransportType.AMQP, AmqpTransportType.AMQP_WEB_SOCKETS)) {
+                    var clients = w.clients(broker.secureString("amqp")).transportType(transport);
+                    if (transport == AmqpTransportType.AMQP_WEB_SOCKETS) {
+                        clients.customEndpointAddress("https://localhost:" + broker.port("amqp"));
+                    }
+                    var sender = w.keep(clients.sender().queueName("q").buildClient());
+                    sender.sendMessage(new ServiceBusMessage(body));
+                    var receiver = w.receiver(clients, "q", builder -> builder);
+                    var message = one(receiver);
+                    that(Arrays.equals(message.getBody().toBytes(), body), "the body differs");
+                    receiver.complete(message);
+                }
+            } finally {
+                SSLContext.setDefault(before);
+            }
+            equal(World.counted(broker, "q", "totalMessageCount"), 0, "messages left");
+        }, "--tls")));
+
+        // AMQP-07
+        all.add(new Scenario("a client is opened and closed often", w -> {
+            String queue = w.queue();
+            for (int n = 0; n < 10; n += 1) {
+                try (var sender = w.clients(w.broker.connectionString()).sender().queueName(queue).buildClient()) {
+                    sender.sendMessage(new ServiceBusMessage("x"));
+                }
+            }
+            equal(w.drain(queue).size(), 10, "messages");
+        }));
+    }
+}
