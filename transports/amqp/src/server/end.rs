@@ -46,8 +46,6 @@ impl Conversation {
         for released in self.arrivals.drain(&mut self.account) {
             self.lost_count += self.links.abandon(released);
         }
-        // The room is others' at once.
-        self.account.clear();
         let quiet = async {
             loop {
                 let mut arrived = Vec::new();
