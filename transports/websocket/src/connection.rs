@@ -192,6 +192,8 @@ impl Conversation {
                 }
                 Ended::Yielded => {
                     tracing::debug!("a client takes nothing, and others wait");
+                    // With what it has not taken.
+                    drop(handover);
                     break LinkEnd::Broken;
                 }
                 Ended::Stopped => {

@@ -45,8 +45,6 @@ impl Conversation {
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
-        // The room is others' at once.
-        self.account.clear();
         let quiet =
             poll_fn(|context| self.links.poll_quiet(&self.mailbox, &mut lost_count, context));
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
