@@ -765,3 +765,19 @@ pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
     assert!(bodies(s, ORDERS).await.is_empty());
     assert_eq!(s.look(TDLQ).await[0].reason(), Some("MessagingEntityDisabled"));
 }
+
+/// RTY-09: the delay of an abandon counts from the commit.
+pub async fn the_delay_of_an_abandon_counts_from_the_commit(s: &Stage) {
+    open(s).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    let delay = Decision::Abandon(vec![property("peeklock-delay-ms", 10_000)]);
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, settle(&seen, delay)).await.unwrap();
+    s.advance(seconds(10)).await;
+    s.commit(transaction).await.unwrap();
+    s.advance(before(seconds(10))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    assert_eq!(s.drain(ORDERS).await, ["a"]);
+}

@@ -3,6 +3,7 @@
 mod forwarded;
 mod overlays;
 mod policies;
+mod retry;
 mod topics;
 
 use bytes::Bytes;
@@ -55,6 +56,7 @@ fn delivered() -> Delivered {
         time_to_live: Some(TimeSpan::from_minutes(10)),
         delivery_count: 1,
         state: MessageState::Active,
+        delayed_until: None,
         sub_queue: SubQueue::Main,
         lock: Some(LockGrant {
             token: LockToken::new(SequenceNumber(1_001), 0x0123_4567_89ab_cdef),
@@ -128,6 +130,7 @@ fn operations() -> Vec<Operation> {
             properties: Some(properties()),
             reason: Some("poison".into()),
             description: Some("cannot be read".into()),
+            delay_milliseconds: Delay::NONE,
         }),
         Operation::Renew(Renew { link: 1, ranges: vec![], lock_tokens: vec![token] }),
         Operation::Peek(Peek { link: 1, from: 0, max_count: 10 }),
@@ -210,6 +213,7 @@ fn operations() -> Vec<Operation> {
                 properties: None,
                 reason: None,
                 description: None,
+                delay_milliseconds: Delay::NONE,
             },
         }),
         Operation::RenewIn(RenewIn {
@@ -437,7 +441,8 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
 /// Every kind has a golden frame.
 #[test]
 fn no_kind_is_forgotten() {
-    let all = operations().into_iter().chain(topics::operations()).chain(policies::operations());
+    let all = operations().into_iter().chain(topics::operations());
+    let all = all.chain(policies::operations()).chain(retry::operations());
     let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
     assert!(Operation::NAMES.iter().all(|(code, _)| codes.contains(code)));
     let all = notices().into_iter().chain(topics::notices()).chain(policies::notices());
@@ -640,6 +645,7 @@ fn random_operation(random: &mut Random) -> Operation {
             properties: random.one_in(2).then(|| Properties(vec![(text(random), value(random))])),
             reason: random.one_in(2).then(|| text(random)),
             description: random.one_in(2).then(|| text(random)),
+            delay_milliseconds: Delay::NONE,
         }),
         5 => Operation::Receive(Receive {
             link,
@@ -691,8 +697,14 @@ fn random_deliveries_come_back_the_same() {
         facts.enqueued_sequence = SequenceNumber(random.below(1 << 40));
         facts.delivery_count = u32::try_from(random.below(1 << 20)).unwrap();
         facts.state = *random
-            .pick(&[MessageState::Active, MessageState::Deferred, MessageState::Scheduled])
+            .pick(&[
+                MessageState::Active,
+                MessageState::Deferred,
+                MessageState::Scheduled,
+                MessageState::Delayed,
+            ])
             .unwrap();
+        facts.delayed_until = (facts.state == MessageState::Delayed).then_some(facts.enqueued_at);
         if random.one_in(2) {
             facts.lock = None;
         }
