@@ -32,6 +32,7 @@ mod peek;
 mod policy;
 mod queue;
 mod receive;
+mod retry;
 mod rule;
 mod schedule;
 mod send;

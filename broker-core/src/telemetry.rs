@@ -124,6 +124,7 @@ pub struct Observed {
     dead_letter: AtomicU64,
     transfer: AtomicU64,
     transfer_dead_letter: AtomicU64,
+    delayed: AtomicU64,
     size_bytes: AtomicU64,
     sessions: AtomicU64,
 }
@@ -152,6 +153,7 @@ impl Observed {
         self.dead_letter.store(counts.dead_letter, Ordering::Relaxed);
         self.transfer.store(counts.transfer, Ordering::Relaxed);
         self.transfer_dead_letter.store(counts.transfer_dead_letter, Ordering::Relaxed);
+        self.delayed.store(counts.delayed, Ordering::Relaxed);
         self.size_bytes.store(size_bytes, Ordering::Relaxed);
     }
 
@@ -165,6 +167,7 @@ impl Observed {
             dead_letter: self.dead_letter.load(Ordering::Relaxed),
             transfer: self.transfer.load(Ordering::Relaxed),
             transfer_dead_letter: self.transfer_dead_letter.load(Ordering::Relaxed),
+            delayed: self.delayed.load(Ordering::Relaxed),
         }
     }
 

@@ -52,8 +52,7 @@ async fn abandon(queue: &Entity, token: LockToken, sizes: &[usize]) -> Result<()
         .zip(sizes)
         .map(|(number, size)| (format!("p{number}"), Value::String("x".repeat(*size))))
         .collect();
-    let settlement =
-        Settlement::Abandon { properties: Some(Overlay::encode(&properties).unwrap()) };
+    let settlement = Settlement::abandon(&properties, None).unwrap();
     let done = queue.call(Command::Settle { token, settlement }).await;
     done.map(|_| ()).map_err(|error| error.condition())
 }

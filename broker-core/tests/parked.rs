@@ -71,7 +71,7 @@ impl World {
         };
         let Outcome::Received(received) = other.call(command).await.unwrap() else { panic!() };
         let token = received[0].facts.lock.unwrap().token;
-        let settlement = Settlement::Abandon { properties: None };
+        let settlement = Settlement::Abandon { properties: None, delay: None };
         other.call(Command::Settle { token, settlement }).await.unwrap();
     }
 

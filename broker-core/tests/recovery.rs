@@ -398,7 +398,7 @@ async fn a_restart_brings_everything_back() {
         world.queue.call(Command::Settle { token, settlement })
     };
     settle(0, Settlement::Complete).await.unwrap();
-    settle(1, Settlement::Abandon { properties: None }).await.unwrap();
+    settle(1, Settlement::Abandon { properties: None, delay: None }).await.unwrap();
     settle(2, Settlement::Defer { properties: None }).await.unwrap();
     settle(3, Settlement::DeadLetter { properties: None }).await.unwrap();
     let later = world.broker.now().plus(TimeSpan::from_minutes(5));

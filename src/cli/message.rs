@@ -124,6 +124,7 @@ fn long(message: &Received) -> String {
     row("sequence number", Some(message.sequence_number().to_string()));
     let state = message.state();
     row("state", (state != MessageState::Active).then(|| state_name(state).to_owned()));
+    row("delayed until", message.delayed_until().map(|at| at.to_string()));
     row("enqueued", Some(message.enqueued_at().to_string()));
     row("expires", message.expires_at().filter(|at| !at.is_never()).map(|at| at.to_string()));
     row("delivery count", Some(message.delivery_count().to_string()));
@@ -171,6 +172,7 @@ pub const fn state_name(state: MessageState) -> &'static str {
         MessageState::Active => "active",
         MessageState::Deferred => "deferred",
         MessageState::Scheduled => "scheduled",
+        MessageState::Delayed => "delayed",
     }
 }
 

@@ -84,14 +84,17 @@ enum State {
     Deferred,
     /// Not yet due
     Scheduled,
+    /// To be delivered again later
+    Delayed,
 }
 
 impl State {
     fn is(self, state: MessageState) -> bool {
         match self {
-            Self::Active => state == MessageState::Active,
+            Self::Active => matches!(state, MessageState::Active | MessageState::Delayed),
             Self::Deferred => state == MessageState::Deferred,
             Self::Scheduled => state == MessageState::Scheduled,
+            Self::Delayed => state == MessageState::Delayed,
         }
     }
 }

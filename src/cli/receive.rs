@@ -26,6 +26,7 @@ Examples:
   peeklock receive orders --body-only --follow      bodies alone
   peeklock receive orders --raw > invoice.pdf       one body, byte for byte
   peeklock receive orders --settle none             stays locked until the lock ends
+  peeklock receive orders --abandon --delay 30s     comes again in half a minute
   peeklock receive orders --dead-letter
   peeklock receive steps --next-session --all       all of the session with the oldest message
   peeklock receive steps --next-session --follow    one session after the other
@@ -82,6 +83,12 @@ pub struct ReceiveFlags {
     /// What becomes of a message that was written
     #[arg(long, value_name = "HOW", default_value = "complete")]
     settle: Settle,
+    /// As --settle abandon
+    #[arg(long, conflicts_with = "settle")]
+    abandon: bool,
+    /// Nobody gets what is abandoned for so long; 0s for at once [default: as the entity retries]
+    #[arg(long, value_name = "DURATION", value_parser = span_of)]
+    delay: Option<TimeSpan>,
     /// How to receive
     #[arg(long, value_name = "MODE", default_value = "peek-lock")]
     mode: Mode,
@@ -132,6 +139,10 @@ enum End {
 }
 
 impl ReceiveFlags {
+    const fn settle(&self) -> Settle {
+        if self.abandon { Settle::Abandon } else { self.settle }
+    }
+
     const fn is_by_session(&self) -> bool {
         self.next_session || self.session.is_some()
     }
@@ -161,15 +172,18 @@ impl ReceiveFlags {
 }
 
 pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
-    if flags.mode == Mode::ReceiveAndDelete && flags.settle != Settle::Complete {
+    if flags.mode == Mode::ReceiveAndDelete && flags.settle() != Settle::Complete {
         return Err(Failure::usage("--mode receive-and-delete leaves nothing to settle"));
+    }
+    if flags.delay.is_some() && flags.settle() != Settle::Abandon {
+        return Err(Failure::usage("--delay goes with --abandon"));
     }
     let count = match (flags.count, flags.all || flags.follow) {
         (Some(count), _) => count,
         (None, true) => u64::MAX,
         (None, false) => 1,
     };
-    if flags.settle == Settle::Abandon && (flags.follow || count > ABANDONED_MAX) {
+    if flags.settle() == Settle::Abandon && (flags.follow || count > ABANDONED_MAX) {
         return Err(Failure::usage(format!(
             "--settle abandon gives messages back together at the end: it wants --count of at most \
              {ABANDONED_MAX}, and no --follow"
@@ -285,7 +299,7 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
                 Err(error) => return (Err(flags.hinted(error)), Ok(())),
             };
             let result = work(flags, count, session, &taker, &mut writer, &mut progress).await;
-            abandon(taker.receiver(), &mut progress).await;
+            abandon(taker.receiver(), flags.delay, &mut progress).await;
             // Closed in order, so that locks stay which shall stay.
             let closed = taker.close().await;
             let is_done = result.is_err() || progress.written >= count;
@@ -390,7 +404,7 @@ async fn written(
 ) -> Result<(), Failure> {
     let is_locked = flags.mode == Mode::PeekLock;
     // Who reads slowly shall not lose the locks.
-    let is_kept = is_locked && flags.settle != Settle::None;
+    let is_kept = is_locked && flags.settle() != Settle::None;
     let keepers = if is_kept { taker.keep(messages) } else { Vec::new() };
     let receiver = taker.receiver();
     let mut done = 0;
@@ -416,7 +430,7 @@ async fn written(
     progress.written += out.len() as u64;
     if is_locked {
         let held = tokens(out);
-        match flags.settle {
+        match flags.settle() {
             Settle::Complete => {
                 progress.unsettled += held.len() as u64;
                 // Each by itself: whatever ends this, it is known how far it came.
@@ -441,12 +455,14 @@ async fn written(
 }
 
 /// Gives messages back, each with a failed delivery.
-async fn abandon(receiver: &Receiver, progress: &mut Progress) {
+async fn abandon(receiver: &Receiver, delay: Option<TimeSpan>, progress: &mut Progress) {
     let held = std::mem::take(&mut progress.held);
     progress.unabandoned += held.len() as u64;
-    let abandoned = held.iter().map(|token| {
-        receiver.settle_token(*token, Err(Refusal::Abandon { properties: Vec::new() }))
-    });
+    let refusal = || match delay {
+        Some(delay) => Refusal::AbandonWithDelay { delay, properties: Vec::new() },
+        None => Refusal::Abandon { properties: Vec::new() },
+    };
+    let abandoned = held.iter().map(|token| receiver.settle_token(*token, Err(refusal())));
     let mut abandoned = futures_util::stream::iter(abandoned).buffer_unordered(64);
     while let Some(result) = abandoned.next().await {
         // A lock that has ended has counted the same.

@@ -79,6 +79,7 @@ limits! {
     time_to_live_max: TimeSpan,
     delivery_count_default: u32,
     delivery_count_max: u32,
+    retry_delay_max: TimeSpan,
     auto_delete_on_idle_min: TimeSpan,
     user_metadata_chars_max: usize,
     message_bytes_default: u64,

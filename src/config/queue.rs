@@ -67,6 +67,8 @@ impl QueueDeclaration {
             enable_express: bare(self.enable_express),
             max_message_size_in_kilobytes: bare(self.max_message_size_in_kilobytes),
             user_metadata: text(self.user_metadata.as_ref()),
+            retry_policy: None,
+            session_retry_order: None,
             extensions: None,
         }
     }

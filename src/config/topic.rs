@@ -176,6 +176,8 @@ impl SubscriptionDeclaration {
             ),
             auto_delete_on_idle: bare(self.auto_delete_on_idle),
             user_metadata: text(self.user_metadata.as_ref()),
+            retry_policy: None,
+            session_retry_order: None,
             extensions: None,
         }
     }

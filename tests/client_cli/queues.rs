@@ -64,8 +64,9 @@ fn a_queue_is_created_shown_listed_changed_and_deleted() {
     let list = broker.ok(&["queue", "list"]);
     let lines: Vec<Vec<&str>> =
         list.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["QUEUE", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"]);
-    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "0", "0", "B"]);
+    let heads = ["QUEUE", "STATUS", "ACTIVE", "DELAYED", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"];
+    assert_eq!(lines[0], heads);
+    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "0", "0", "0", "B"]);
     assert_eq!(lines[2][0], "eu/orders");
     let list: Vec<serde_json::Value> =
         serde_json::from_str(&broker.ok(&["queue", "list", "-o", "json"])).unwrap();
@@ -145,6 +146,48 @@ fn wrong_words_are_refused_before_anything_is_asked() {
     ] {
         let (_, log) = broker.ends(2, arguments);
         assert!(log.contains(expected), "{arguments:?}: {log}");
+    }
+}
+
+/// RTY-29: a policy is given, shown and taken away, and an abandon has a delay.
+#[test]
+fn a_queue_retries_as_it_is_told() {
+    let broker = Broker::start();
+    broker.ok(&[
+        "queue",
+        "create",
+        "orders",
+        "--retry",
+        "exponential",
+        "--retry-delay",
+        "1s",
+        "--retry-delay-max",
+        "5m",
+        "--retry-jitter",
+        "0.2",
+        "--session-retry-order",
+        "pass",
+    ]);
+    let table = broker.ok(&["queue", "show", "orders"]);
+    assert!(table.contains("exponential from 1s up to 5m, jitter 0.2\n"), "{table}");
+    broker.send("orders", &["a"]);
+    broker.ok(&["receive", "orders", "--abandon", "--delay", "30s"]);
+    broker.ends(6, &["receive", "orders"]);
+    let shown = broker.ok(&["queue", "show", "orders", "-o", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["runtime"]["delayedMessageCount"], 1);
+    let peeked = broker.peek("orders");
+    assert_eq!(peeked[0]["state"], "Delayed");
+    assert_eq!(broker.ok(&["peek", "orders", "--state", "delayed", "--body-only"]), "a\n");
+    broker.ok(&["queue", "update", "orders", "--retry", "none"]);
+    let table = broker.ok(&["queue", "show", "orders"]);
+    assert!(table.contains("\nretries                  at once\n"), "{table}");
+    for arguments in [
+        &["queue", "update", "orders", "--retry", "fixed"][..],
+        &["queue", "update", "orders", "--retry-delay", "1s"],
+        &["receive", "orders", "--delay", "1s"],
+    ] {
+        broker.ends(2, arguments);
     }
 }
 

@@ -96,9 +96,10 @@ fn subscriptions_get_what_their_rules_select() {
 
     let table = broker.ok(&["subscription", "list", "orders"]);
     let lines: Vec<_> = table.lines().map(words).collect();
-    let heads = ["SUBSCRIPTION", "STATUS", "ACTIVE", "DEAD", "DEFERRED", "FORWARDS", "TO"];
+    let heads =
+        ["SUBSCRIPTION", "STATUS", "ACTIVE", "DELAYED", "DEAD", "DEFERRED", "FORWARDS", "TO"];
     assert_eq!(lines[0], heads);
-    assert_eq!(lines[1], ["audit", "Active", "3", "0", "0", "-"]);
+    assert_eq!(lines[1], ["audit", "Active", "3", "0", "0", "0", "-"]);
     assert!(broker.ok(&["topic", "show", "orders"]).contains("\ncoffee        Active       1"));
 
     let out = broker.ok(&["receive", "orders/subscriptions/eu", "--body-only"]);

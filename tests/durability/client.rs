@@ -233,7 +233,13 @@ impl<'a> Client<'a> {
         }
         let operation = match verdict {
             Verdict::Complete => "complete",
-            Verdict::Abandon => "abandon",
+            Verdict::Abandon => {
+                // Some come again a little later; a deferred one has no delay (RTY-08).
+                if held.seen.standing == Standing::Active && held.seen.number.is_multiple_of(3) {
+                    body["delayMilliseconds"] = json!(400);
+                }
+                "abandon"
+            }
             Verdict::Defer => "defer",
             Verdict::Release => "release",
             Verdict::DeadLetter => {
@@ -341,7 +347,8 @@ fn read_raw(response: &Response) -> Result<Held, String> {
 
 fn standing(name: Option<&str>) -> Result<Standing, String> {
     match name {
-        Some("Active") => Ok(Standing::Active),
+        // A delay is no other place (RTY-03), and counts as active (RTY-11).
+        Some("Active" | "Delayed") => Ok(Standing::Active),
         Some("Deferred") => Ok(Standing::Deferred),
         Some("Scheduled") => Ok(Standing::Scheduled),
         other => Err(format!("the state {other:?}")),

@@ -47,7 +47,7 @@ pub(crate) fn refuse_too_many_delayed(
 
 pub(crate) fn too_many_delayed(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
-        "the broker keeps {} scheduled and deferred messages, the limit `broker_delayed_count_max`",
+        "the broker keeps {} scheduled, deferred and delayed messages, the limit `broker_delayed_count_max`",
         ctx.limits.broker_delayed_count_max
     ))
 }

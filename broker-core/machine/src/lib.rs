@@ -71,7 +71,7 @@ pub struct Kept {
     pub sessions: u64,
     /// Message ids of duplicate histories.
     pub duplicate_ids: u64,
-    /// Scheduled and deferred messages.
+    /// Scheduled and deferred messages, and those that are Delayed.
     pub delayed: u64,
     /// Rules of subscriptions.
     pub rules: u64,
@@ -84,7 +84,7 @@ pub struct Left {
     pub sessions: u64,
     /// Message ids of duplicate histories.
     pub duplicate_ids: u64,
-    /// Scheduled and deferred messages.
+    /// Scheduled and deferred messages, and those that are Delayed.
     pub delayed: u64,
     /// Rules of subscriptions.
     pub rules: u64,

@@ -102,19 +102,23 @@ pub enum Change {
         /// Why.
         reason: Removal,
     },
-    /// A delivery failed by lock end or link end; the message is available or deferred as before.
+    /// A delivery failed by lock end or link end; the message is available or deferred as before, or Delayed.
     Counted {
         /// Its number.
         sequence: SequenceNumber,
         /// The stored count from now on.
         delivery_count: u32,
+        /// Until when it is Delayed, if it is (RTY-17).
+        delayed_until: Option<Timestamp>,
     },
-    /// A message was abandoned; it is available or deferred as before.
+    /// A message was abandoned; it is available or deferred as before, or Delayed.
     Abandoned {
         /// Its number.
         sequence: SequenceNumber,
         /// The stored count from now on.
         delivery_count: u32,
+        /// Until when it is Delayed, if it is (RTY-01).
+        delayed_until: Option<Timestamp>,
         /// Properties that were set.
         overlay: Option<Overlay>,
     },

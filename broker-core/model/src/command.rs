@@ -7,6 +7,7 @@
 mod cost;
 mod described;
 mod outcome;
+mod retry;
 mod session;
 mod topic;
 
@@ -29,6 +30,7 @@ pub use self::described::{
 pub use self::outcome::{
     LockGrant, MachineOutcome, MessageFacts, MessageState, Outcome, StateFacts,
 };
+pub use self::retry::{RETRY_DELAY_PROPERTY, retry_delay_of};
 pub use self::session::{SessionCommand, SessionFilter};
 pub use self::topic::{RuleCommand, TopicCommand};
 
@@ -78,6 +80,8 @@ pub enum Settlement {
     Abandon {
         /// Application properties to set (SET-08).
         properties: Option<Overlay>,
+        /// For how long nobody gets it; `None` is as long as the entity's policy says (RTY-01, RTY-17).
+        delay: Option<TimeSpan>,
     },
     /// Set aside: from now on received by number only (DEF-01).
     Defer {

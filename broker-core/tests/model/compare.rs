@@ -389,14 +389,14 @@ impl Pair {
                 description.status = EntityStatus::Active;
                 ask(SubQueue::Main, Operation::Update { description, read_at: None })
             }
-            // Locks end.
-            2 => Some(Step::Wait(TimeSpan::from_seconds(31))),
-            3 => receive_deferred(SubQueue::Main, State::Deferred),
-            4 => receive_deferred(SubQueue::DeadLetter, State::DlqDeferred),
-            5 => receive(SubQueue::Main),
-            6 => receive(SubQueue::DeadLetter),
-            7 => receive(SubQueue::TransferDeadLetter),
-            8 => Some(Step::Crash(TimeSpan::ZERO)),
+            // Locks end, and what is Delayed by that comes again.
+            2 | 3 => Some(Step::Wait(TimeSpan::from_seconds(31))),
+            4 => receive_deferred(SubQueue::Main, State::Deferred),
+            5 => receive_deferred(SubQueue::DeadLetter, State::DlqDeferred),
+            6 => receive(SubQueue::Main),
+            7 => receive(SubQueue::DeadLetter),
+            8 => receive(SubQueue::TransferDeadLetter),
+            9 => Some(Step::Crash(TimeSpan::ZERO)),
             _ => None,
         }
     }

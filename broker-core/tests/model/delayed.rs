@@ -149,7 +149,7 @@ impl Delayed {
     fn check_durable(&self) -> Result<(), String> {
         let (report, found) = self.subject.durable();
         self.durable
-            .check(&report.counts, &found)
+            .check(self.subject.now, &report.counts, &found)
             .map_err(|text| format!("in the store {text}"))?;
         if (&report.description, &report.updated_at)
             != (&self.durable_description.0, &self.durable_description.1)
@@ -290,6 +290,7 @@ impl Delayed {
                         && entry.sub_queue == seen.sub_queue
                         && entry.count == seen.delivery_count
                         && entry.enqueued_at == seen.enqueued_at
+                        && !entry.is_delayed(self.subject.now)
                 });
                 if !is_same {
                     return Err(format!("delivered otherwise than booked\n{seen:?}\n{entry:?}"));
@@ -328,19 +329,23 @@ impl Delayed {
         self.waiting.clear();
         let report = self.subject.report();
         let found = self.subject.look_at_live();
-        self.live.check(&report.counts, &found).map_err(|text| format!("after a crash {text}"))?;
+        self.live
+            .check(now, &report.counts, &found)
+            .map_err(|text| format!("after a crash {text}"))?;
         self.list(now, &[])
     }
 
     /// Once everything is durable, the store, the machine and the book agree.
     fn finish(&mut self) -> Result<(), String> {
+        // What is due by now has happened.
+        self.list(self.subject.now, &[])?;
         while !self.subject.pending.is_empty() {
             self.commit()?;
         }
         self.check_durable()?;
         let report = self.subject.report();
         let found = self.subject.look_at_live();
-        self.live.check(&report.counts, &found)?;
+        self.live.check(self.subject.now, &report.counts, &found)?;
         let (durable, stored) = self.subject.durable();
         if found != stored || durable.size_bytes != report.size_bytes {
             return Err("the live machine and its store differ".to_owned());
@@ -358,6 +363,7 @@ impl Delayed {
                 .filter(|(_, entry)| entry.state == MessageState::Scheduled)
                 .map(|(_, entry)| entry.enqueued_at),
         );
+        instants.extend(entries().filter_map(|(_, entry)| entry.delayed_until));
         instants.retain(|at| *at > now);
         View {
             now,

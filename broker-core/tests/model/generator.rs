@@ -3,7 +3,7 @@
 
 use peeklock_core::command::{Drain, LinkEnd, ReceiveMode};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{EntityStatus, QueueDescription};
+use peeklock_core::description::{EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy};
 use peeklock_core::limits::Limits;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -496,11 +496,26 @@ impl Generator {
     fn decision(&mut self) -> Decision {
         match self.random.below(100) {
             0..24 => Decision::Complete,
-            24..54 => Decision::Abandon(self.properties()),
+            24..54 => Decision::Abandon(self.properties(), self.delay()),
             54..72 => Decision::Defer(self.properties()),
             72..87 => Decision::DeadLetter(self.properties()),
             _ => Decision::Release,
         }
+    }
+
+    /// Mostly none, now and then one that is too long (RTY-02).
+    fn delay(&mut self) -> Option<TimeSpan> {
+        if self.random.percent(55) {
+            return None;
+        }
+        let most = self.profile.limits.retry_delay_max;
+        let milliseconds =
+            self.random.pick(&[0, 0, 1, 100, 1_000, 1_000, 2_000, 5_000, 5_000, 12_000, -1, -2]);
+        Some(match milliseconds {
+            -1 => most,
+            -2 => most.plus(TimeSpan::from_ms(1)),
+            some => TimeSpan::from_ms(some),
+        })
     }
 
     fn properties(&mut self) -> Option<Properties> {
@@ -588,7 +603,8 @@ impl Generator {
             return description;
         }
         let seconds = TimeSpan::from_seconds;
-        match self.random.below(8) {
+        match self.random.below(9) {
+            8 => description.retry_policy = retry_policy(&mut self.random),
             0 => description.lock_duration = self.random.pick(&[seconds(5), seconds(10)]),
             1 => description.max_delivery_count = self.random.pick(&[1, 2, 3, 10]),
             2 => description.dead_lettering_on_message_expiration ^= true,
@@ -616,6 +632,17 @@ impl Generator {
         }
         description
     }
+}
+
+/// None, or one of any kind; without jitter, which only bounds an instant.
+fn retry_policy(random: &mut Random) -> Option<RetryPolicy> {
+    let delay = TimeSpan::from_ms(random.pick(&[1, 100, 1_000, 3_000]));
+    random.percent(60).then(|| RetryPolicy {
+        kind: random.pick(&RetryKind::ALL),
+        delay,
+        delay_max: random.pick(&[None, Some(delay), Some(TimeSpan::from_seconds(5))]),
+        jitter: Jitter::NONE,
+    })
 }
 
 const fn is_part(operation: &Operation) -> bool {
@@ -653,6 +680,9 @@ impl Profile {
         description.default_message_time_to_live =
             random.pick(&[TimeSpan::MAX, TimeSpan::MAX, seconds(4), seconds(10), seconds(30)]);
         description.requires_duplicate_detection = random.percent(40);
+        if random.percent(35) {
+            description.retry_policy = retry_policy(random);
+        }
         description.duplicate_detection_history_time_window =
             random.pick(&[seconds(20), seconds(60)]);
         description.max_size_in_megabytes = random.pick(&[1, 1, 1_024]);

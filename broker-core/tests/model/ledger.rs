@@ -15,7 +15,9 @@ use crate::operation::{LockName, Seen};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub marker: u64,
+    /// Active while it is Delayed, too.
     pub state: MessageState,
+    pub delayed_until: Option<Timestamp>,
     pub sub_queue: SubQueue,
     pub count: u32,
     pub enqueued_at: Timestamp,
@@ -40,6 +42,21 @@ pub struct HeldLock {
     pub holder: Option<u64>,
 }
 
+impl Entry {
+    /// Whether nobody may get it at that instant, because it is Delayed (RTY-13).
+    pub fn is_delayed(&self, now: Timestamp) -> bool {
+        self.delayed_until.is_some_and(|until| until > now)
+    }
+
+    /// What is seen of it at that instant: what its delay has come to, no append says (RTY-06).
+    fn as_of(&self, now: Timestamp) -> Self {
+        match self.is_delayed(now) {
+            true => Self { state: MessageState::Delayed, ..self.clone() },
+            false => Self { delayed_until: None, ..self.clone() },
+        }
+    }
+}
+
 impl Book {
     /// Enters a change; one that the table of file 23 does not have is told (LIF-01).
     pub fn enter(&mut self, change: &Change) -> Result<(), String> {
@@ -58,6 +75,7 @@ impl Book {
                 let entry = Entry {
                     marker: marker.ok_or("content is not what was sent")?,
                     state,
+                    delayed_until: None,
                     sub_queue: slot.sub_queue,
                     count: slot.delivery_count,
                     enqueued_at: slot.enqueued_at,
@@ -92,18 +110,22 @@ impl Book {
                 expect(&entry, is_right, change)?;
                 self.gone += 1;
             }
-            Change::Counted { sequence, delivery_count }
-            | Change::Abandoned { sequence, delivery_count, .. } => {
+            Change::Counted { sequence, delivery_count, delayed_until }
+            | Change::Abandoned { sequence, delivery_count, delayed_until, .. } => {
                 let entry = self.entry(sequence.0)?;
-                let is_right =
-                    entry.state != MessageState::Scheduled && entry.count + 1 == *delivery_count;
+                // Nobody fails to handle what is deferred and then waits for it (RTY-08).
+                let is_right = entry.state != MessageState::Scheduled
+                    && entry.count + 1 == *delivery_count
+                    && (delayed_until.is_none() || entry.state == MessageState::Active);
                 expect(entry, is_right, change)?;
                 entry.count = *delivery_count;
+                entry.delayed_until = *delayed_until;
             }
             Change::Deferred { sequence, .. } => {
                 let entry = self.entry(sequence.0)?;
                 expect(entry, entry.state != MessageState::Scheduled, change)?;
                 entry.state = MessageState::Deferred;
+                entry.delayed_until = None;
             }
             Change::DeadLettered { sequence, into, delivery_count, cause, .. } => {
                 let entry = self.entry(sequence.0)?;
@@ -132,6 +154,7 @@ impl Book {
                 expect(entry, is_right, change)?;
                 entry.sub_queue = *into;
                 entry.state = MessageState::Active;
+                entry.delayed_until = None;
                 entry.count = *delivery_count;
             }
             Change::Pending { .. }
@@ -170,12 +193,16 @@ impl Book {
         self.entries.remove(&sequence).ok_or_else(|| format!("message {sequence} is not there"))
     }
 
-    /// CNT-01 to CNT-03.
-    pub fn counts(&self) -> Counts {
+    /// CNT-01 to CNT-03, RTY-11.
+    pub fn counts(&self, now: Timestamp) -> Counts {
         let mut counts = Counts::default();
         for entry in self.entries.values() {
+            let is_delayed = entry.sub_queue == SubQueue::Main && entry.is_delayed(now);
+            counts.delayed += u64::from(is_delayed);
             match (entry.sub_queue, entry.state) {
-                (SubQueue::Main, MessageState::Active) => counts.active += 1,
+                (SubQueue::Main, MessageState::Active | MessageState::Delayed) => {
+                    counts.active += 1;
+                }
                 (SubQueue::Main, MessageState::Deferred) => counts.deferred += 1,
                 (SubQueue::Main, MessageState::Scheduled) => counts.scheduled += 1,
                 (SubQueue::DeadLetter, _) => counts.dead_letter += 1,
@@ -186,7 +213,12 @@ impl Book {
     }
 
     /// Whether the messages found are those in the book, each in one state of one sub-queue (LIF-02).
-    pub fn check(&self, counts: &Counts, found: &[Vec<Seen>]) -> Result<(), String> {
+    pub fn check(
+        &self,
+        now: Timestamp,
+        counts: &Counts,
+        found: &[Vec<Seen>],
+    ) -> Result<(), String> {
         let found: Vec<(u64, Entry)> = found
             .iter()
             .flatten()
@@ -194,6 +226,7 @@ impl Book {
                 let entry = Entry {
                     marker: seen.marker,
                     state: seen.state,
+                    delayed_until: seen.delayed_until,
                     sub_queue: seen.sub_queue,
                     count: seen.delivery_count,
                     enqueued_at: seen.enqueued_at,
@@ -204,14 +237,14 @@ impl Book {
         let mut in_order = found.clone();
         in_order.sort_by_key(|(sequence, _)| *sequence);
         let booked: Vec<(u64, Entry)> =
-            self.entries.iter().map(|(sequence, entry)| (*sequence, entry.clone())).collect();
+            self.entries.iter().map(|(sequence, entry)| (*sequence, entry.as_of(now))).collect();
         if in_order != booked {
             return Err(format!("messages differ\nbooked {booked:#?}\nfound {in_order:#?}"));
         }
-        if *counts != self.counts() || counts.total() != self.accepted - self.gone {
+        if *counts != self.counts(now) || counts.total() != self.accepted - self.gone {
             return Err(format!(
                 "counts differ\nbooked {:?}, {} accepted, {} gone\nfound {counts:?}",
-                self.counts(),
+                self.counts(now),
                 self.accepted,
                 self.gone
             ));

@@ -114,7 +114,8 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub enum Decision {
     Complete,
-    Abandon(Option<Properties>),
+    /// With its delay, if it names one.
+    Abandon(Option<Properties>, Option<TimeSpan>),
     Defer(Option<Properties>),
     DeadLetter(Option<Properties>),
     Release,
@@ -186,6 +187,7 @@ pub struct Seen {
     /// The count that is shown (SET-30).
     pub shown_count: u32,
     pub state: MessageState,
+    pub delayed_until: Option<Timestamp>,
     pub sub_queue: SubQueue,
     pub lock: Option<SeenLock>,
     pub size: u32,

@@ -35,10 +35,13 @@ use crate::operation::{LockName, Operation, Reply, Request, Turn};
 pub enum State {
     Scheduled,
     Available,
+    /// Until [`Message::delayed_until`] (file 26).
+    Delayed,
     Locked,
     Deferred,
     LockedDeferred,
     DlqAvailable,
+    DlqDelayed,
     DlqLocked,
     DlqDeferred,
     DlqLockedDeferred,
@@ -76,6 +79,8 @@ pub struct Message {
     pub header_size: u32,
     pub set: BTreeMap<String, String>,
     pub lock: Option<Lock>,
+    /// Of one that is Delayed, until when.
+    pub delayed_until: Option<Timestamp>,
     /// Its last change is not yet durable (DESIGN D5).
     pub in_flight: bool,
 }
@@ -313,6 +318,7 @@ impl Oracle {
     fn remove(&mut self, index: usize) {
         let message = &mut self.messages[index];
         message.lock = None;
+        message.delayed_until = None;
         message.state = State::Gone;
         message.in_flight = true;
     }
@@ -351,12 +357,15 @@ pub const fn place(state: State) -> SubQueue {
     match state {
         State::Scheduled
         | State::Available
+        | State::Delayed
         | State::Locked
         | State::Deferred
         | State::LockedDeferred
         | State::Gone => SubQueue::Main,
-        State::DlqAvailable | State::DlqLocked | State::DlqDeferred | State::DlqLockedDeferred => {
-            SubQueue::DeadLetter
-        }
+        State::DlqAvailable
+        | State::DlqDelayed
+        | State::DlqLocked
+        | State::DlqDeferred
+        | State::DlqLockedDeferred => SubQueue::DeadLetter,
     }
 }

@@ -100,7 +100,7 @@ pub fn brief(description: &QueueDescription) -> String {
     format!(
         "LockDuration {} MaxDeliveryCount {} DefaultMessageTimeToLive {} \
          DeadLetteringOnMessageExpiration {}\nRequiresDuplicateDetection {} window {} \
-         AutoDeleteOnIdle {} MaxSizeInMegabytes {} Status {}",
+         AutoDeleteOnIdle {} MaxSizeInMegabytes {} Status {} RetryPolicy {:?}",
         description.lock_duration,
         description.max_delivery_count,
         description.default_message_time_to_live,
@@ -110,6 +110,7 @@ pub fn brief(description: &QueueDescription) -> String {
         description.auto_delete_on_idle,
         description.max_size_in_megabytes,
         description.status,
+        description.retry_policy,
     )
 }
 

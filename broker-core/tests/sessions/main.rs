@@ -1,4 +1,4 @@
-//! Sessions of a queue (spec file 11, EXP-40 to EXP-47), on the machine itself with a store in memory:
+//! Sessions of a queue (spec file 11, EXP-40 to EXP-47, RTY-22 to RTY-25), on the machine itself with a store in memory:
 //! each rule by its id, then long random runs against a model that knows nothing but the rules.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
@@ -9,5 +9,6 @@ mod model;
 mod oracle;
 mod order;
 mod restart;
+mod retry;
 mod stand;
 mod state;

@@ -11,7 +11,9 @@ use peeklock_core::command::{
     StateFacts,
 };
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueDescription;
+use peeklock_core::description::{
+    Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
+};
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
@@ -60,14 +62,26 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let whole = !seed.is_multiple_of(4);
+        let passes = seed.is_multiple_of(3);
+        let policy = seed.is_multiple_of(5).then_some(seconds(2));
         let description = QueueDescription {
             lock_duration: LOCK,
             max_delivery_count: DELIVERY_COUNT_MAX,
             dead_lettering_on_message_expiration: true,
+            session_retry_order: match passes {
+                true => SessionRetryOrder::Pass,
+                false => SessionRetryOrder::Hold,
+            },
+            retry_policy: policy.map(|delay| RetryPolicy {
+                kind: RetryKind::Fixed,
+                delay,
+                delay_max: None,
+                jitter: Jitter::NONE,
+            }),
             ..sessionful()
         };
         let stand = Stand::of(description, whole);
-        let oracle = Oracle::new(stand.now, whole);
+        let oracle = Oracle::new(stand.now, whole, passes, policy);
         Self {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             stand,
@@ -228,8 +242,11 @@ impl Run {
         let all = [
             Settlement::Complete,
             Settlement::Complete,
-            Settlement::Abandon,
-            Settlement::Abandon,
+            Settlement::Abandon(None),
+            Settlement::Abandon(None),
+            Settlement::Abandon(Some(seconds(0))),
+            Settlement::Abandon(Some(seconds(1))),
+            Settlement::Abandon(Some(seconds(4))),
             Settlement::Defer,
             Settlement::DeadLetter,
             Settlement::Release,
@@ -237,7 +254,9 @@ impl Run {
         let settlement = self.random.one_of(&all).unwrap();
         let words = match settlement {
             Settlement::Complete => peeklock_core::command::Settlement::Complete,
-            Settlement::Abandon => peeklock_core::command::Settlement::Abandon { properties: None },
+            Settlement::Abandon(delay) => {
+                peeklock_core::command::Settlement::Abandon { properties: None, delay }
+            }
             Settlement::Defer => peeklock_core::command::Settlement::Defer { properties: None },
             Settlement::DeadLetter => {
                 peeklock_core::command::Settlement::DeadLetter { properties: None }
@@ -367,6 +386,10 @@ impl Run {
                     with_active.push(message.session.clone());
                     MessageState::Active
                 }
+                State::Delayed => {
+                    with_active.push(message.session.clone());
+                    MessageState::Delayed
+                }
                 State::Scheduled => MessageState::Scheduled,
                 State::Deferred | State::LockedDeferred => MessageState::Deferred,
                 State::DeadLettered => {
@@ -422,7 +445,7 @@ fn number_of(name: &str, otherwise: u64) -> u64 {
 }
 
 /// LIF-01, with the rows of sessions, and of the rules that runs must come upon: DEF-08, EXP-20, EXP-41,
-/// EXP-43, LIF-04, SCH-03, SES-06, SES-07, SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
+/// EXP-43, LIF-04, RTY-01, RTY-03, SCH-03, SES-06, SES-07, SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
 #[test]
 fn machine_and_model_agree() {
     let first = number_of("PEEKLOCK_SESSION_FIRST", 1);
@@ -448,6 +471,8 @@ fn machine_and_model_agree() {
         "EXP-43",
         "LIF-04",
         "LIF-04 in flight",
+        "RTY-01",
+        "RTY-03",
         "SCH-03",
         "SES-06",
         "SES-07",

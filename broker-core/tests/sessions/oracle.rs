@@ -14,6 +14,8 @@ pub const DELIVERY_COUNT_MAX: u32 = 3;
 pub enum State {
     Scheduled,
     Available,
+    /// Until its instant (file 26).
+    Delayed,
     Locked,
     Deferred,
     LockedDeferred,
@@ -33,6 +35,8 @@ pub struct Message {
     delivery: u64,
     /// Its last change is not durable (DESIGN D5).
     in_flight: bool,
+    /// While it is Delayed, until when.
+    delayed_until: Timestamp,
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +72,8 @@ pub enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settlement {
     Complete,
-    Abandon,
+    /// With the delay that it names.
+    Abandon(Option<TimeSpan>),
     Defer,
     DeadLetter,
     Release,
@@ -85,6 +90,9 @@ pub struct Oracle {
     /// Every delivery: message and the session lock it was made under.
     deliveries: Vec<(u64, u64)>,
     whole: bool,
+    /// Whether others pass what is Delayed (RTY-23), and the delay of a policy, always the same (RTY-17).
+    passes: bool,
+    policy: Option<TimeSpan>,
     next_sequence: u64,
     next_lock: u64,
     pub answers: BTreeMap<u64, Reply>,
@@ -92,7 +100,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    pub fn new(now: Timestamp, whole: bool) -> Self {
+    pub fn new(now: Timestamp, whole: bool, passes: bool, policy: Option<TimeSpan>) -> Self {
         Self {
             now,
             messages: Vec::new(),
@@ -102,6 +110,8 @@ impl Oracle {
             calls: Vec::new(),
             deliveries: Vec::new(),
             whole,
+            passes,
+            policy,
             next_sequence: 1,
             next_lock: 1,
             answers: BTreeMap::new(),
@@ -168,15 +178,24 @@ impl Oracle {
             message.state = State::Available;
             message.in_flight = true;
         }
+        for index in 0..self.messages.len() {
+            let message = &mut self.messages[index];
+            if message.state == State::Delayed && message.delayed_until <= self.now {
+                message.state = State::Available;
+                self.reach("RTY-03");
+            }
+        }
         self.expire();
     }
 
-    /// EXP-41 to EXP-47
+    /// EXP-41 to EXP-47, RTY-25
     fn expire(&mut self) {
         if self.holds.is_empty() && self.accepts.is_empty() {
             return;
         }
-        let waits = |one: &Message| one.state == State::Available && !one.in_flight;
+        let waits = |one: &Message| {
+            matches!(one.state, State::Available | State::Delayed) && !one.in_flight
+        };
         let expired: BTreeSet<String> = self
             .messages
             .iter()
@@ -211,14 +230,16 @@ impl Oracle {
         }
     }
 
-    /// SES-19, SES-20: the lowest number; one on its way back holds up those behind it.
+    /// SES-19, SES-20: the lowest number; one on its way back holds up those behind it, and so does one
+    /// that is Delayed unless they pass it (RTY-22 to RTY-24).
     fn next_of(&self, session: &str) -> Option<usize> {
-        let of_session =
-            self.messages.iter().enumerate().filter(|(_, message)| {
-                message.session == session && message.state == State::Available
-            });
+        let of_session = self.messages.iter().enumerate().filter(|(_, message)| {
+            let counts = message.state == State::Available
+                || (message.state == State::Delayed && !self.passes);
+            message.session == session && counts
+        });
         let (index, message) = of_session.min_by_key(|(_, message)| message.sequence)?;
-        (!message.in_flight).then_some(index)
+        (message.state == State::Available && !message.in_flight).then_some(index)
     }
 
     /// SES-07, SES-08
@@ -302,7 +323,7 @@ impl Oracle {
                 continue;
             }
             match end {
-                LinkEnd::Broken => self.fail(index, false),
+                LinkEnd::Broken => self.fail(index, false, None),
                 LinkEnd::Orderly | LinkEnd::ByBroker => {
                     self.reach("SES-31");
                     self.give_back(index);
@@ -320,8 +341,8 @@ impl Oracle {
         };
     }
 
-    /// EXP-26, EXP-28, EXP-43, SET-35
-    fn fail(&mut self, index: usize, in_flight: bool) {
+    /// EXP-26, EXP-28, EXP-43, SET-35, RTY-01, RTY-17
+    fn fail(&mut self, index: usize, in_flight: bool, asked: Option<TimeSpan>) {
         let expired =
             self.messages[index].state == State::Locked && self.is_expired(&self.messages[index]);
         let message = &mut self.messages[index];
@@ -332,7 +353,15 @@ impl Oracle {
             return;
         }
         message.in_flight = in_flight;
-        self.give_back(index);
+        let delay = asked.or(self.policy).filter(|delay| *delay > TimeSpan::ZERO);
+        match delay {
+            Some(delay) if message.state == State::Locked => {
+                message.state = State::Delayed;
+                message.delayed_until = self.now.plus(delay);
+                self.reach("RTY-01");
+            }
+            Some(_) | None => self.give_back(index),
+        }
     }
 
     pub fn send(
@@ -351,6 +380,7 @@ impl Oracle {
             time_to_live,
             delivery: 0,
             in_flight: true,
+            delayed_until: Timestamp::NONE,
         });
         Reply::Number(sequence)
     }
@@ -445,6 +475,13 @@ impl Oracle {
             return Reply::Refused(Condition::MessageLockLost);
         };
         let message = &mut self.messages[index];
+        if let Settlement::Abandon(Some(delay)) = settlement
+            && delay > TimeSpan::ZERO
+            && message.state == State::LockedDeferred
+        {
+            self.reach("RTY-08");
+            return Reply::Refused(Condition::InvalidOperation);
+        }
         match settlement {
             Settlement::Complete => message.state = State::Gone,
             Settlement::DeadLetter => message.state = State::DeadLettered,
@@ -453,9 +490,9 @@ impl Oracle {
                 message.in_flight = true;
             }
             Settlement::Release => self.give_back(index),
-            Settlement::Abandon => {
+            Settlement::Abandon(delay) => {
                 self.reach("SES-20");
-                self.fail(index, true);
+                self.fail(index, true, delay);
             }
         }
         Reply::Done
@@ -504,7 +541,7 @@ impl Oracle {
                 None => !self.holds.contains_key(&message.session),
             };
             if is_meant
-                && message.state == State::Available
+                && matches!(message.state, State::Available | State::Delayed)
                 && !message.in_flight
                 && message.enqueued_at < self.now
             {

@@ -339,7 +339,19 @@ impl Stand {
     }
 
     pub fn abandon(&mut self, facts: &MessageFacts) -> Result<(), Refused> {
-        self.settle_with(facts.lock.unwrap().token, Settlement::Abandon { properties: None })
+        self.settle_with(
+            facts.lock.unwrap().token,
+            Settlement::Abandon { properties: None, delay: None },
+        )
+    }
+
+    pub fn abandon_with_delay(
+        &mut self,
+        facts: &MessageFacts,
+        delay: TimeSpan,
+    ) -> Result<(), Refused> {
+        let settlement = Settlement::Abandon { properties: None, delay: Some(delay) };
+        self.settle_with(facts.lock.unwrap().token, settlement)
     }
 
     pub fn renew(&mut self, receiver: u64) -> Result<Timestamp, Refused> {

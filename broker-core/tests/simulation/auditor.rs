@@ -10,7 +10,7 @@ use peeklock_core::command::{
     Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
 };
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueDescription;
+use peeklock_core::description::{QueueDescription, SessionRetryOrder};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
@@ -292,7 +292,7 @@ impl Auditor {
                             numbers.push(sequence.0);
                         }
                         (Operation::Settle { token, settlement }, PartOutcome::Done) => {
-                            settled(book, *token, settlement, order);
+                            settled(book, *token, settlement, pending.asked_at, order);
                         }
                         (operation, outcome) => {
                             panic!("{operation:?} is answered with {outcome:?}");
@@ -349,7 +349,7 @@ impl Auditor {
                 }
             }
             (Command::Settle { token, settlement }, Outcome::Done) => {
-                settled(book, *token, settlement, order);
+                settled(book, *token, settlement, pending.asked_at, order);
             }
             (Command::RenewLock { token }, Outcome::Renewed(until)) => {
                 assert!(*until > now, "a lock is renewed into the past (SET-18)");

@@ -60,6 +60,8 @@ pub struct Message {
     pub gone_with: Vec<u64>,
     pub deferred: bool,
     pub perhaps_deferred: bool,
+    /// Not before this it is delivered again, if it is where it was: among the dead, or not (RTY-01).
+    pub delayed_until: Option<(bool, Timestamp)>,
     pub dead: bool,
     pub perhaps_dead: bool,
     /// Whether it may be anything else than untouched and available.
@@ -87,6 +89,7 @@ impl Message {
             gone_with: Vec::new(),
             deferred: false,
             perhaps_deferred: false,
+            delayed_until: None,
             dead: false,
             perhaps_dead: false,
             touched: false,

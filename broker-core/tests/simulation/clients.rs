@@ -302,7 +302,11 @@ impl Clients {
         });
         let settlement = match random.below(11) {
             0..=4 => Settlement::Complete,
-            5 | 6 => Settlement::Abandon { properties },
+            5 | 6 => {
+                let delay = i64::try_from(random.below(20_000)).unwrap_or(0);
+                let delay = random.one_in(2).then(|| TimeSpan::from_ms(delay));
+                Settlement::Abandon { properties, delay }
+            }
             7 => {
                 push(&mut self.memories[entity].deferred, (of, token.sequence()));
                 Settlement::Defer { properties }

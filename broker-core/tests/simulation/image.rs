@@ -19,6 +19,8 @@ pub struct Stored {
     pub marker: u64,
     pub sub_queue: SubQueue,
     pub state: SlotState,
+    /// Whether it is Delayed, or was when it was written last.
+    pub is_delayed: bool,
     pub delivery_count: u32,
     pub size: u64,
     pub overlay_count: u16,
@@ -65,6 +67,7 @@ impl Image {
                         marker: 0,
                         sub_queue: slot.sub_queue,
                         state: slot.state,
+                        is_delayed: slot.is_delayed(),
                         delivery_count: slot.delivery_count,
                         size: u64::from(slot.size),
                         overlay_count: slot.overlay_count,

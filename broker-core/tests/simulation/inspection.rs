@@ -209,7 +209,8 @@ impl Book {
                     message.accepted_at = now;
                 }
                 message.deferred = stored.state == SlotState::Deferred;
-                message.touched = stored.state != SlotState::Active || message.dead;
+                message.touched =
+                    stored.state != SlotState::Active || stored.is_delayed || message.dead;
                 message.count = stored.delivery_count;
             } else {
                 message.gone_at.get_or_insert(0);

@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_core::change::codec;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
-use peeklock_core::description::QueueDescription;
+use peeklock_core::description::{
+    Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
+};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::entity::{Machine, StageNumber};
 use peeklock_core::error::Rejection;
@@ -227,6 +229,17 @@ impl World {
         description.max_size_in_megabytes = 1;
         if random.one_in(3) {
             description.auto_delete_on_idle = TimeSpan::from_minutes(5);
+        }
+        if random.one_in(3) {
+            description.retry_policy = Some(RetryPolicy {
+                kind: *random.pick(&RetryKind::ALL).unwrap_or(&RetryKind::Fixed),
+                delay: TimeSpan::from_ms(i64::try_from(random.between(1, 5_000)).unwrap_or(1)),
+                delay_max: None,
+                jitter: Jitter::of_millionths(200_000).unwrap_or(Jitter::NONE),
+            });
+        }
+        if random.one_in(2) {
+            description.session_retry_order = SessionRetryOrder::Pass;
         }
         description
     }

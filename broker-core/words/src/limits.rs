@@ -14,6 +14,8 @@ mod tests;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+/// No delay is longer, whatever is configured (RTY-02).
+const RETRY_DELAY_LARGEST: TimeSpan = TimeSpan::from_days(7);
 
 /// The tier that a namespace emulates: it selects limits and, for Basic, features (ENT-01, ENT-02).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -82,6 +84,8 @@ pub struct Limits {
     pub delivery_count_default: u32,
     /// MaxDeliveryCount at most; at least it is 1 (ENT-09).
     pub delivery_count_max: u32,
+    /// Delay of an abandon, and of a retry policy, at most (RTY-02, RTY-16).
+    pub retry_delay_max: TimeSpan,
     /// AutoDeleteOnIdle at least (TMP-03, FND-12).
     pub auto_delete_on_idle_min: TimeSpan,
     /// Characters of UserMetadata (QUO-01).
@@ -185,7 +189,8 @@ pub struct Limits {
     pub broker_session_count_max: usize,
     /// Message ids in the duplicate histories of all entities.
     pub broker_duplicate_id_count_max: usize,
-    /// Scheduled and deferred messages of all entities.
+    /// Scheduled and deferred messages of all entities, and those that are Delayed (RTY-01). What is asked
+    /// for beyond it is refused; a retry policy delays nothing then, since a lock has to end.
     pub broker_delayed_count_max: usize,
     /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
     pub send_wait_max: TimeSpan,
@@ -276,6 +281,7 @@ impl Limits {
             time_to_live_max: TimeSpan::MAX,
             delivery_count_default: 10,
             delivery_count_max: i32::MAX.unsigned_abs(),
+            retry_delay_max: RETRY_DELAY_LARGEST,
             auto_delete_on_idle_min: TimeSpan::from_minutes(5),
             user_metadata_chars_max: 1_024,
 
@@ -365,6 +371,8 @@ impl Limits {
             [self.time_to_live_min, self.time_to_live_max, self.time_to_live_max],
         )?;
         ordered("delivery count", [1, self.delivery_count_default, self.delivery_count_max])?;
+        let least = TimeSpan::from_ms(1);
+        ordered("retry delay", [least, self.retry_delay_max, RETRY_DELAY_LARGEST])?;
         ordered(
             "message size",
             [self.message_bytes_min, self.message_bytes_default, self.message_bytes_max],

@@ -51,7 +51,7 @@ pub async fn all(client: &Client) -> Result<Vec<Described>, Failure> {
 }
 
 fn table(colours: bool) -> Table {
-    let heads = ["QUEUE", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"];
+    let heads = ["QUEUE", "STATUS", "ACTIVE", "DELAYED", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"];
     Table::new(&heads, heads.len(), colours)
 }
 
@@ -60,6 +60,7 @@ fn row(queue: &Described) -> Vec<Cell> {
         Cell::Text(queue.description.path.to_string()),
         Cell::Text(queue.description.status.name().to_owned()),
         Cell::Number(queue.counts.active),
+        Cell::Number(queue.counts.delayed),
         Cell::Alarm(queue.counts.dead_letter),
         Cell::Number(queue.counts.scheduled),
         Cell::Number(queue.counts.deferred),

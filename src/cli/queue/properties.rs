@@ -5,6 +5,7 @@ use peeklock::description::{EntityStatus, QueueUpdate};
 use peeklock::time::TimeSpan;
 
 use super::super::arguments::{span_of, status_of};
+use super::super::retry::Retries;
 
 /// Durations are `30s`, `1h 30m`, `PT30S`, `P1D` or `unlimited`.
 #[derive(Args)]
@@ -67,6 +68,8 @@ pub struct Properties {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_express: Option<bool>,
+    #[command(flatten)]
+    retries: Retries,
 }
 
 impl Properties {
@@ -91,6 +94,8 @@ impl Properties {
             enable_express: self.enable_express,
             max_message_size_in_kilobytes: self.max_message_size_in_kilobytes,
             user_metadata: text(&self.user_metadata),
+            retry_policy: self.retries.policy(),
+            session_retry_order: self.retries.order(),
             extensions: None,
         }
     }

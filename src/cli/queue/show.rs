@@ -9,6 +9,7 @@ use peeklock::websocket::client::queue_to_json;
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::retry::policy_text;
 use super::super::terminal::{Out, object, sheet};
 use crate::config::span_text;
 
@@ -57,6 +58,7 @@ fn rows(described: &Described) -> Vec<(&'static str, String)> {
         ("queue", description.path.to_string()),
         ("status", description.status.name().to_owned()),
         ("active messages", counts.active.to_string()),
+        ("delayed of them", counts.delayed.to_string()),
         ("dead-lettered", counts.dead_letter.to_string()),
         ("scheduled", counts.scheduled.to_string()),
         ("deferred", counts.deferred.to_string()),
@@ -66,6 +68,8 @@ fn rows(described: &Described) -> Vec<(&'static str, String)> {
         ("last sequence number", described.last_sequence.to_string()),
         ("lock duration", span(description.lock_duration)),
         ("max delivery count", description.max_delivery_count.to_string()),
+        ("retries", policy_text(description.retry_policy.as_ref())),
+        ("session retry order", description.session_retry_order.name().to_owned()),
         ("default time to live", span(description.default_message_time_to_live)),
         ("dead-letters expired", description.dead_lettering_on_message_expiration.to_string()),
         ("max size", format!("{} MiB", description.max_size_in_megabytes)),
@@ -86,7 +90,7 @@ fn rows(described: &Described) -> Vec<(&'static str, String)> {
     ];
     if let Some(sessions) = described.sessions {
         let SessionCounts { existing, locked } = sessions;
-        rows.insert(6, ("sessions there", format!("{existing}, {locked} of them locked")));
+        rows.insert(7, ("sessions there", format!("{existing}, {locked} of them locked")));
     }
     rows
 }

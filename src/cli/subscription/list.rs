@@ -55,7 +55,7 @@ pub async fn all(client: &Client, topic: &str) -> Result<Vec<DescribedSubscripti
 
 /// Subscriptions as a table.
 pub fn table(subscriptions: &[DescribedSubscription], out: &Out) -> String {
-    let heads = ["SUBSCRIPTION", "STATUS", "ACTIVE", "DEAD", "DEFERRED", "FORWARDS TO"];
+    let heads = ["SUBSCRIPTION", "STATUS", "ACTIVE", "DELAYED", "DEAD", "DEFERRED", "FORWARDS TO"];
     let mut table = Table::new(&heads, heads.len(), out.colours);
     for one in subscriptions {
         let description = &one.description;
@@ -63,6 +63,7 @@ pub fn table(subscriptions: &[DescribedSubscription], out: &Out) -> String {
             Cell::Text(description.name.to_string()),
             Cell::Text(description.status.name().to_owned()),
             Cell::Number(one.counts.active),
+            Cell::Number(one.counts.delayed),
             Cell::Alarm(one.counts.dead_letter),
             Cell::Number(one.counts.deferred),
             Cell::Text(description.forward_to.as_deref().unwrap_or("-").to_owned()),

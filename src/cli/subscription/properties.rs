@@ -5,6 +5,7 @@ use peeklock::description::{EntityStatus, SubscriptionUpdate};
 use peeklock::time::TimeSpan;
 
 use super::super::arguments::{span_of, status_of};
+use super::super::retry::Retries;
 
 /// Durations are `30s`, `1h 30m`, `PT30S`, `P1D` or `unlimited`.
 #[derive(Args)]
@@ -51,6 +52,8 @@ pub struct Properties {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_batched_operations: Option<bool>,
+    #[command(flatten)]
+    retries: Retries,
 }
 
 impl Properties {
@@ -71,6 +74,8 @@ impl Properties {
             forward_dead_lettered_messages_to: text(&self.forward_dead_lettered_messages_to),
             auto_delete_on_idle: self.auto_delete_on_idle,
             user_metadata: text(&self.user_metadata),
+            retry_policy: self.retries.policy(),
+            session_retry_order: self.retries.order(),
             extensions: None,
         }
     }

@@ -9,6 +9,7 @@ use peeklock::websocket::client::subscription_to_json;
 use super::super::Failure;
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
+use super::super::retry::policy_text;
 use super::super::rule;
 use super::super::terminal::{object, sheet};
 use crate::config::span_text;
@@ -59,6 +60,7 @@ fn rows(described: &DescribedSubscription) -> Vec<(&'static str, String)> {
         ("received from", description.path()),
         ("status", description.status.name().to_owned()),
         ("active messages", counts.active.to_string()),
+        ("delayed of them", counts.delayed.to_string()),
         ("dead-lettered", counts.dead_letter.to_string()),
         ("deferred", counts.deferred.to_string()),
         ("waiting for transfer", counts.transfer.to_string()),
@@ -67,6 +69,8 @@ fn rows(described: &DescribedSubscription) -> Vec<(&'static str, String)> {
         ("last sequence number", described.last_sequence.to_string()),
         ("lock duration", span_text(description.lock_duration)),
         ("max delivery count", description.max_delivery_count.to_string()),
+        ("retries", policy_text(description.retry_policy.as_ref())),
+        ("session retry order", description.session_retry_order.name().to_owned()),
         ("default time to live", span_text(description.default_message_time_to_live)),
         ("dead-letters expired", description.dead_lettering_on_message_expiration.to_string()),
         ("dead-letters rule failures", failing.to_string()),

@@ -47,6 +47,8 @@ fn unusual() -> QueueUpdate {
         enable_express: Some(true),
         max_message_size_in_kilobytes: Some(2_048),
         user_metadata: Some("who owns it: ☃".into()),
+        retry_policy: None,
+        session_retry_order: None,
         extensions: None,
     }
 }

@@ -22,6 +22,7 @@ pub mod peek;
 pub mod receive;
 pub mod requests;
 pub mod restart;
+pub mod retry;
 pub mod schedule;
 pub mod send;
 pub mod sessions;

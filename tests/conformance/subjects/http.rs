@@ -17,7 +17,9 @@ use peeklock_core::command::{
     Counts, Described, MessageState, ReceiveMode, SessionCounts, SessionFilter,
 };
 use peeklock_core::contract::{RunningTransport, Transport as _};
-use peeklock_core::description::{EntityStatus, QueueDescription, QueueUpdate};
+use peeklock_core::description::{
+    EntityStatus, Jitter, QueueDescription, QueueUpdate, RetryKind, RetryPolicy, SessionRetryOrder,
+};
 use peeklock_core::ids::{SequenceNumber, parse_guid};
 use peeklock_core::message::{Body, Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};

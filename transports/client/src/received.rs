@@ -110,10 +110,16 @@ impl Received {
         self.facts.shown_delivery_count()
     }
 
-    /// Active, deferred or scheduled (PEK-05).
+    /// Active, deferred, scheduled or Delayed (PEK-05, RTY-12).
     #[must_use]
     pub const fn state(&self) -> MessageState {
         self.facts.state
+    }
+
+    /// Until when nobody gets it, if it is Delayed (RTY-12).
+    #[must_use]
+    pub const fn delayed_until(&self) -> Option<Timestamp> {
+        self.facts.delayed_until
     }
 
     /// The token that settles it; absent without a lock (MSG-19).

@@ -148,7 +148,8 @@ impl Receiver {
     }
 
     /// Gives the message back for redelivery, counted as a failed delivery, and sets application
-    /// properties on it (SET-03, SET-08).
+    /// properties on it (SET-03, SET-08). It comes again at once, or when the retry policy of the entity says
+    /// (RTY-17).
     ///
     /// # Errors
     /// `MessageLockLost`, `MessageSizeExceeded`.
@@ -158,7 +159,25 @@ impl Receiver {
         properties: &[(String, Value)],
     ) -> Result<(), BrokerError> {
         let properties = properties.to_vec();
-        self.settle(self.token(message)?, Settlement::Abandon { properties }).await
+        self.settle(self.token(message)?, Settlement::Abandon { properties, delay: None }).await
+    }
+
+    /// Gives the message back as [`Receiver::abandon`], but nobody gets it until the delay is over (RTY-01);
+    /// zero is at once, whatever the retry policy of the entity. The last attempt that MaxDeliveryCount
+    /// allows dead-letters it without a delay (RTY-05).
+    ///
+    /// # Errors
+    /// Those of [`Receiver::abandon`], `ArgumentOutOfRange` for more than 7 days (RTY-02), `InvalidOperation`
+    /// for a deferred message (RTY-08).
+    pub async fn abandon_with_delay(
+        &self,
+        message: &Received,
+        delay: TimeSpan,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let properties = properties.to_vec();
+        let settlement = Settlement::Abandon { properties, delay: Some(delay) };
+        self.settle(self.token(message)?, settlement).await
     }
 
     /// Sets the message aside; it can be received by its number only (DEF-01).
@@ -360,7 +379,7 @@ impl Receiver {
         let bad: Vec<LockToken> = unread.iter().filter_map(|(token, _)| *token).collect();
         back.tokens.retain(|token| !bad.contains(token));
         drop(back);
-        let abandon = Settlement::Abandon { properties: Vec::new() };
+        let abandon = Settlement::Abandon { properties: Vec::new(), delay: None };
         for error in self.settle_each(&bad, abandon).await.into_iter().filter_map(Result::err) {
             // Its lock ends by itself.
             tracing::debug!(path = self.path(), %error, "a message was not abandoned");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 
 use crate::port::{Link, Port, Request, Settlement};
@@ -115,7 +115,25 @@ impl Transaction {
         properties: &[(String, Value)],
     ) -> Result<(), BrokerError> {
         let properties = properties.to_vec();
-        self.settle(receiver.as_ref(), message, Settlement::Abandon { properties }).await
+        let settlement = Settlement::Abandon { properties, delay: None };
+        self.settle(receiver.as_ref(), message, settlement).await
+    }
+
+    /// Gives a message back at commit, to be delivered again when the delay is over, which counts from the
+    /// commit (RTY-09).
+    ///
+    /// # Errors
+    /// Those of [`Receiver::abandon_with_delay`], and of the transaction as for [`Transaction::send`].
+    pub async fn abandon_with_delay(
+        &self,
+        receiver: &impl AsRef<Receiver>,
+        message: &Received,
+        delay: TimeSpan,
+        properties: &[(String, Value)],
+    ) -> Result<(), BrokerError> {
+        let properties = properties.to_vec();
+        let settlement = Settlement::Abandon { properties, delay: Some(delay) };
+        self.settle(receiver.as_ref(), message, settlement).await
     }
 
     /// Sets a message aside at commit.

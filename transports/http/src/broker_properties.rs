@@ -3,7 +3,7 @@
 use std::fmt;
 
 use actix_web::http::header::HeaderValue;
-use peeklock_core::command::MessageFacts;
+use peeklock_core::command::{MessageFacts, MessageState};
 use peeklock_core::message::{Message, MessageId};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_json::StateName;
@@ -174,7 +174,12 @@ pub(crate) fn write(
     set("EnqueuedTimeUtc", Some(Value::from(facts.enqueued_at.to_rfc1123())));
     set("ExpiresAtUtc", facts.expires_at.map(|at| Value::from(at.to_rfc1123())));
     set("DeliveryCount", Some(Value::from(facts.shown_delivery_count())));
-    set("State", Some(Value::from(StateName::from(facts.state).text())));
+    // Clients of this form know three states (RTY-12).
+    let state = match facts.state {
+        MessageState::Delayed => StateName::Active,
+        state => state.into(),
+    };
+    set("State", Some(Value::from(state.text())));
     set("Size", Some(Value::from(facts.size)));
     set("DeadLetterSource", dead_letter_source.map(Value::from));
     set("LockToken", facts.lock.map(|lock| Value::from(lock.token.to_string())));

@@ -171,6 +171,7 @@ fn broker_properties_are_written() {
         time_to_live: Some(TimeSpan::from_ms(2_500)),
         delivery_count: 0,
         state: MessageState::Active,
+        delayed_until: None,
         sub_queue: SubQueue::Main,
         lock: Some(lock),
         size: 40,

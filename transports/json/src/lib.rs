@@ -6,6 +6,7 @@ mod message;
 mod policy;
 mod property;
 mod queue;
+mod retry;
 mod rule;
 mod subscription;
 mod text;
@@ -25,6 +26,7 @@ pub use policy::{
 pub use property::PropertyValueSchema;
 pub use property::{PropertyMap, write_map, write_value};
 pub use queue::{QueueProperties, QueueView, Runtime};
+pub use retry::RetryPolicyForm;
 pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm};
 pub use subscription::{SubscriptionProperties, SubscriptionRuntime, SubscriptionView};
 pub use text::{Guid, Instant, Span, Token};

@@ -106,6 +106,9 @@ pub struct MessageObject<B: BrokersPart> {
     state: B::Of<StateName>,
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(ignore))]
+    delayed_until_utc: B::Of<Instant>,
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(ignore))]
     size: B::Of<u32>,
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(ignore))]
@@ -186,6 +189,7 @@ impl ToldMessage {
             time_to_live: self.time_to_live.map(|Span(span)| span),
             delivery_count: if lock.is_some() { shown.saturating_sub(1) } else { shown },
             state: self.state.map_or(MessageState::Active, Into::into),
+            delayed_until: self.delayed_until_utc.map(|Instant(at)| at),
             sub_queue: SubQueue::Main,
             lock,
             size: self.size.unwrap_or(0),
@@ -265,6 +269,10 @@ pub struct ReceivedView<'a> {
     expires_at_utc: Option<Instant>,
     delivery_count: u32,
     state: StateName,
+    /// Until when it is delayed; only on messages that are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    delayed_until_utc: Option<Instant>,
     /// Stored size in bytes.
     size: u32,
     /// Names the lock; only on messages received under one.
@@ -289,6 +297,8 @@ pub enum StateName {
     Deferred,
     /// Waiting for its instant.
     Scheduled,
+    /// Waiting to be delivered again.
+    Delayed,
 }
 
 impl StateName {
@@ -299,6 +309,7 @@ impl StateName {
             Self::Active => "Active",
             Self::Deferred => "Deferred",
             Self::Scheduled => "Scheduled",
+            Self::Delayed => "Delayed",
         }
     }
 }
@@ -309,6 +320,7 @@ impl From<MessageState> for StateName {
             MessageState::Active => Self::Active,
             MessageState::Deferred => Self::Deferred,
             MessageState::Scheduled => Self::Scheduled,
+            MessageState::Delayed => Self::Delayed,
         }
     }
 }
@@ -319,6 +331,7 @@ impl From<StateName> for MessageState {
             StateName::Active => Self::Active,
             StateName::Deferred => Self::Deferred,
             StateName::Scheduled => Self::Scheduled,
+            StateName::Delayed => Self::Delayed,
         }
     }
 }
@@ -371,6 +384,7 @@ impl<'a> ReceivedView<'a> {
             expires_at_utc: facts.expires_at.map(Instant),
             delivery_count: facts.shown_delivery_count(),
             state: facts.state.into(),
+            delayed_until_utc: facts.delayed_until.map(Instant),
             size: facts.size,
             lock_token: facts.lock.map(|lock| Token(lock.token)),
             locked_until_utc: facts.lock.map(|lock| Instant(lock.until)),

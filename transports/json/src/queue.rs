@@ -7,6 +7,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::TimeSpan;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::retry::{RetryPolicyForm, is_none, order, order_of, order_told, policy};
 use crate::text::{Instant, Span};
 
 /// Properties of a queue to be created or updated. On create an absent property has its default; on
@@ -63,6 +64,13 @@ pub struct QueueProperties {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     user_metadata: Option<Option<String>>,
+    /// When a message comes again whose delivery has failed; at once without one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<RetryPolicyForm>))]
+    retry_policy: Option<Option<RetryPolicyForm>>,
+    /// Whether a session waits for its delayed messages: hold or pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_retry_order: Option<String>,
 }
 
 /// A queue: its properties with their effective values, and its runtime part.
@@ -93,6 +101,11 @@ pub struct QueueView {
     enable_express: bool,
     max_message_size_in_kilobytes: u64,
     user_metadata: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_policy: Option<RetryPolicyForm>,
+    /// Left out if a session waits for its delayed messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_retry_order: Option<String>,
     runtime: Runtime,
 }
 
@@ -108,6 +121,9 @@ pub struct Runtime {
     dead_letter_message_count: u64,
     transfer_message_count: u64,
     transfer_dead_letter_message_count: u64,
+    /// Of the active ones, those that are delayed; left out if there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    delayed_message_count: u64,
     /// The sum of all counts.
     total_message_count: u64,
     size_in_bytes: u64,
@@ -129,9 +145,9 @@ pub struct Runtime {
 }
 
 /// Tells `null` from an absent property.
-pub(crate) fn named<'de, D: Deserializer<'de>>(
+pub(crate) fn named<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<Option<String>>, D::Error> {
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -193,6 +209,8 @@ impl QueueProperties {
             enable_express: self.enable_express,
             max_message_size_in_kilobytes: self.max_message_size_in_kilobytes,
             user_metadata: text(&self.user_metadata),
+            retry_policy: policy(self.retry_policy.as_ref())?,
+            session_retry_order: order(self.session_retry_order.as_deref())?,
             extensions: None,
         })
     }
@@ -232,6 +250,8 @@ impl From<Described> for QueueView {
             enable_express: description.enable_express,
             max_message_size_in_kilobytes: description.max_message_size_in_kilobytes,
             user_metadata: text(description.user_metadata),
+            retry_policy: description.retry_policy.map(Into::into),
+            session_retry_order: order_told(description.session_retry_order),
             runtime: Runtime {
                 active_message_count: counts.active,
                 deferred_message_count: counts.deferred,
@@ -239,6 +259,7 @@ impl From<Described> for QueueView {
                 dead_letter_message_count: counts.dead_letter,
                 transfer_message_count: counts.transfer,
                 transfer_dead_letter_message_count: counts.transfer_dead_letter,
+                delayed_message_count: counts.delayed,
                 total_message_count: counts.total(),
                 size_in_bytes: size_bytes,
                 last_sequence_number: last_sequence.0,
@@ -276,6 +297,8 @@ impl From<&QueueUpdate> for QueueProperties {
             enable_express: update.enable_express,
             max_message_size_in_kilobytes: update.max_message_size_in_kilobytes,
             user_metadata: text(&update.user_metadata),
+            retry_policy: update.retry_policy.map(|policy| policy.map(Into::into)),
+            session_retry_order: update.session_retry_order.map(|order| order.name().to_owned()),
         }
     }
 }
@@ -329,6 +352,8 @@ impl From<QueueView> for Described {
                 enable_express: view.enable_express,
                 max_message_size_in_kilobytes: view.max_message_size_in_kilobytes,
                 user_metadata: text(view.user_metadata),
+                retry_policy: view.retry_policy.and_then(|form| form.read().ok()),
+                session_retry_order: order_of(view.session_retry_order.as_deref()),
                 extensions: None,
             },
             counts: Counts {
@@ -338,6 +363,7 @@ impl From<QueueView> for Described {
                 dead_letter: runtime.dead_letter_message_count,
                 transfer: runtime.transfer_message_count,
                 transfer_dead_letter: runtime.transfer_dead_letter_message_count,
+                delayed: runtime.delayed_message_count,
             },
             size_bytes: runtime.size_in_bytes,
             last_sequence: SequenceNumber(runtime.last_sequence_number),

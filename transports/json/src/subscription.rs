@@ -10,6 +10,7 @@ use peeklock_core::time::TimeSpan;
 use serde::{Deserialize, Serialize};
 
 use crate::queue::{named, span};
+use crate::retry::{RetryPolicyForm, is_none, order, order_of, order_told, policy};
 use crate::text::{Instant, Span};
 
 /// Properties of a subscription to be created or updated. On create an absent property has its
@@ -55,6 +56,13 @@ pub struct SubscriptionProperties {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     user_metadata: Option<Option<String>>,
+    /// When a message comes again whose delivery has failed; at once without one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "named")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<RetryPolicyForm>))]
+    retry_policy: Option<Option<RetryPolicyForm>>,
+    /// Whether a session waits for its delayed messages: hold or pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_retry_order: Option<String>,
 }
 
 /// A subscription: its properties with their effective values, and its runtime part.
@@ -83,6 +91,11 @@ pub struct SubscriptionView {
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     auto_delete_on_idle: Span,
     user_metadata: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_policy: Option<RetryPolicyForm>,
+    /// Left out if a session waits for its delayed messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_retry_order: Option<String>,
     runtime: SubscriptionRuntime,
 }
 
@@ -97,6 +110,9 @@ pub struct SubscriptionRuntime {
     dead_letter_message_count: u64,
     transfer_message_count: u64,
     transfer_dead_letter_message_count: u64,
+    /// Of the active ones, those that are delayed; left out if there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    delayed_message_count: u64,
     /// The sum of all counts.
     total_message_count: u64,
     /// Counts for the topic's quota.
@@ -189,6 +205,8 @@ impl SubscriptionProperties {
             forward_dead_lettered_messages_to: text(&self.forward_dead_lettered_messages_to),
             auto_delete_on_idle: span("autoDeleteOnIdle", self.auto_delete_on_idle.as_deref())?,
             user_metadata: text(&self.user_metadata),
+            retry_policy: policy(self.retry_policy.as_ref())?,
+            session_retry_order: order(self.session_retry_order.as_deref())?,
             extensions: None,
         })
     }
@@ -212,6 +230,8 @@ impl From<&SubscriptionUpdate> for SubscriptionProperties {
             forward_dead_lettered_messages_to: text(&update.forward_dead_lettered_messages_to),
             auto_delete_on_idle: span(update.auto_delete_on_idle),
             user_metadata: text(&update.user_metadata),
+            retry_policy: update.retry_policy.map(|policy| policy.map(Into::into)),
+            session_retry_order: update.session_retry_order.map(|order| order.name().to_owned()),
         }
     }
 }
@@ -247,12 +267,15 @@ impl From<DescribedSubscription> for SubscriptionView {
             forward_dead_lettered_messages_to: text(description.forward_dead_lettered_messages_to),
             auto_delete_on_idle: Span(description.auto_delete_on_idle),
             user_metadata: text(description.user_metadata),
+            retry_policy: description.retry_policy.map(Into::into),
+            session_retry_order: order_told(description.session_retry_order),
             runtime: SubscriptionRuntime {
                 active_message_count: counts.active,
                 deferred_message_count: counts.deferred,
                 dead_letter_message_count: counts.dead_letter,
                 transfer_message_count: counts.transfer,
                 transfer_dead_letter_message_count: counts.transfer_dead_letter,
+                delayed_message_count: counts.delayed,
                 total_message_count: counts.total(),
                 size_in_bytes: size_bytes,
                 last_sequence_number: last_sequence.0,
@@ -287,6 +310,8 @@ impl From<SubscriptionView> for DescribedSubscription {
                 forward_dead_lettered_messages_to: text(view.forward_dead_lettered_messages_to),
                 auto_delete_on_idle: view.auto_delete_on_idle.0,
                 user_metadata: text(view.user_metadata),
+                retry_policy: view.retry_policy.and_then(|form| form.read().ok()),
+                session_retry_order: order_of(view.session_retry_order.as_deref()),
                 extensions: None,
             },
             counts: Counts {
@@ -297,6 +322,7 @@ impl From<SubscriptionView> for DescribedSubscription {
                 dead_letter: runtime.dead_letter_message_count,
                 transfer: runtime.transfer_message_count,
                 transfer_dead_letter: runtime.transfer_dead_letter_message_count,
+                delayed: runtime.delayed_message_count,
             },
             size_bytes: runtime.size_in_bytes,
             last_sequence: SequenceNumber(runtime.last_sequence_number),

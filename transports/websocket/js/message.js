@@ -83,6 +83,7 @@ export class ReceivedMessage {
     this.expiresAtUtc = wire.expiresAtUtc && new Date(wire.expiresAtUtc);
     this.deliveryCount = wire.deliveryCount;
     this.state = wire.state;
+    this.delayedUntilUtc = wire.delayedUntilUtc && new Date(wire.delayedUntilUtc);
     this.size = wire.size;
     this.deadLetterSource = wire.deadLetterSource;
     this.lockToken = wire.lockToken;
@@ -117,7 +118,10 @@ export class ReceivedMessage {
     return this.#settle("complete", {});
   }
 
-  /** Gives it back at once; counts as a failed delivery (SET-03). */
+  /**
+   * Gives it back, at once or after `delayMilliseconds`; without that, when the retry policy of the entity says
+   * (SET-03, RTY-01). Counts as a failed delivery.
+   */
   abandon(options = {}) {
     return this.#settle("abandon", options);
   }

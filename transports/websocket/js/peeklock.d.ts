@@ -258,7 +258,9 @@ export class ReceivedMessage {
   readonly enqueuedTimeUtc: Date;
   readonly expiresAtUtc: Date | undefined;
   readonly deliveryCount: number;
-  readonly state: "Active" | "Deferred" | "Scheduled";
+  readonly state: "Active" | "Deferred" | "Scheduled" | "Delayed";
+  /** Until when nobody gets it, if it is delayed. */
+  readonly delayedUntilUtc?: Date;
   readonly size: number;
   /** The queue or subscription in which it was dead-lettered before it was forwarded here. */
   readonly deadLetterSource: string | undefined;
@@ -271,7 +273,7 @@ export class ReceivedMessage {
   /** The decision that the broker has confirmed. */
   readonly settled: Decision | undefined;
   complete(): Promise<void>;
-  abandon(options?: ModifyOptions): Promise<void>;
+  abandon(options?: AbandonOptions): Promise<void>;
   defer(options?: ModifyOptions): Promise<void>;
   deadLetter(options?: SettleOptions): Promise<void>;
   /** Gives it back without counting a failed delivery. */
@@ -287,6 +289,11 @@ export type Decision = "complete" | "abandon" | "defer" | "deadLetter" | "releas
 export interface ModifyOptions {
   /** Application properties to set. */
   properties?: Properties | ReadonlyMap<string, PropertyValue>;
+}
+
+export interface AbandonOptions extends ModifyOptions {
+  /** For how long nobody gets it, at most 7 days; 0 for not at all, and by default as the retry policy says. */
+  delayMilliseconds?: number;
 }
 
 /** `reason` and `description` go with deadLetter only. */
@@ -372,7 +379,7 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   settle(
     messages: Iterable<ReceivedMessage>,
     decision: Decision,
-    options?: SettleOptions,
+    options?: SettleOptions & AbandonOptions,
   ): Promise<(PeeklockError | undefined)[]>;
   renew(messages: Iterable<ReceivedMessage>): Promise<(PeeklockError | undefined)[]>;
   deleteBatch(options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
@@ -421,7 +428,7 @@ export class Transaction {
   sendBatch(sender: Sender, messages: Iterable<Sendable>): Promise<void>;
   schedule(sender: Sender, message: Sendable, at: Date | string): Promise<void>;
   complete(message: ReceivedMessage): Promise<void>;
-  abandon(message: ReceivedMessage, options?: ModifyOptions): Promise<void>;
+  abandon(message: ReceivedMessage, options?: AbandonOptions): Promise<void>;
   defer(message: ReceivedMessage, options?: ModifyOptions): Promise<void>;
   deadLetter(message: ReceivedMessage, options?: SettleOptions): Promise<void>;
   /** Extends the lock from the commit on; `message.renew()` does it at once. */

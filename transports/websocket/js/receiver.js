@@ -400,8 +400,8 @@ export class Receiver extends Link {
    * Settles messages, each by itself; resolves to a list with undefined, or the error, for each (SET-14).
    * What is settled in one turn goes in one request.
    */
-  settle(messages, decision, { properties, reason, description } = {}) {
-    const extras = { decision, reason, description };
+  settle(messages, decision, { properties, reason, description, delayMilliseconds } = {}) {
+    const extras = { decision, reason, description, delayMilliseconds };
     extras.properties = properties === undefined ? undefined : encodeProperties(properties);
     return this.#group("settle", extras, Array.from(messages), (message) => {
       message.settled = decision;

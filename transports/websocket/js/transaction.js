@@ -107,12 +107,18 @@ export class Transaction {
     }
   }
 
-  #settle(message, decision, { properties, reason, description }) {
+  #settle(message, decision, { properties, reason, description, delayMilliseconds }) {
     return this.#add(
       async () => {
         requireLock(message);
         const encoded = properties === undefined ? undefined : encodeProperties(properties);
-        await message.takePart(this.#number, "settle", { decision, properties: encoded, reason, description });
+        await message.takePart(this.#number, "settle", {
+          decision,
+          properties: encoded,
+          reason,
+          description,
+          delayMilliseconds,
+        });
       },
       () => {
         message.settled = decision;

@@ -113,6 +113,8 @@ schema! {
         30 "listSessions" ListSessions(ListSessions),
         /// Deletes available messages of all sessions that nobody holds.
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
+        /// Abandons messages for a time.
+        32 "settleDelayed" SettleDelayed(SettleDelayed),
         /// Creates a topic.
         40 "createTopic" CreateTopic(CreateTopic),
         /// Reads a topic and its runtime counts.
@@ -307,6 +309,7 @@ impl Conversation {
             Operation::Withdraw(it) => self.withdraw(&asked, &it),
             Operation::ReceiveDeferred(it) => self.receive_deferred(asked, it),
             Operation::Settle(it) => self.settle(asked, &it),
+            Operation::SettleDelayed(it) => self.settle_delayed(asked, it),
             Operation::Renew(it) => self.renew(asked, &it),
             Operation::Peek(it) => self.peek(asked, &it),
             Operation::DeleteBatch(it) => self.delete_batch(asked, &it),
@@ -414,6 +417,7 @@ impl Operation {
             | Self::ReceiveDeferred(Numbered { link, .. })
             | Self::Receive(Receive { link, .. })
             | Self::Settle(Settle { link, .. })
+            | Self::SettleDelayed(SettleDelayed { settle: Settle { link, .. }, .. })
             | Self::SettleIn(SettleIn { settle: Settle { link, .. }, .. })
             | Self::Renew(Renew { link, .. })
             | Self::RenewIn(RenewIn { renew: Renew { link, .. }, .. })

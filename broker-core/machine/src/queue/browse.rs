@@ -56,7 +56,8 @@ impl Queue {
         Ok(messages)
     }
 
-    /// Removes available messages enqueued before an instant, lowest numbers first (DEL-03, DEL-04).
+    /// Removes available and Delayed messages enqueued before an instant, lowest numbers first (DEL-03,
+    /// DEL-04, RTY-13).
     pub(super) fn delete_batch(
         &mut self,
         sub_queue: SubQueue,
@@ -79,9 +80,16 @@ impl Queue {
         let mut doomed = first_of(&self.sub_queue(sub_queue).available);
         if let Some(waiting) = self.transfers.waiting_of(sub_queue) {
             doomed.extend(first_of(waiting));
-            doomed.sort_unstable();
-            doomed.truncate(count_max as usize);
         }
+        let delayed = self.delays.iter_from(sub_queue, SequenceNumber(0));
+        doomed.extend(
+            delayed
+                .take_while(|sequence| self.is_enqueued_before(*sequence, before))
+                .filter(|sequence| self.is_resting(*sequence))
+                .take(count_max as usize),
+        );
+        doomed.sort_unstable();
+        doomed.truncate(count_max as usize);
         Ok(self.delete_all(&doomed, ctx, step))
     }
 

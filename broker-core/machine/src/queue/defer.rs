@@ -92,7 +92,7 @@ impl Queue {
         Answer::Now(Outcome::Received(messages), gate_of(mode))
     }
 
-    /// Removes a deferred message that may be beyond receiving (DEL-09).
+    /// Removes a deferred message that may be beyond receiving, or one that is Delayed (DEL-09, RTY-13).
     pub(super) fn delete_deferred(
         &mut self,
         sub_queue: SubQueue,
@@ -100,7 +100,9 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        if !self.is_resting_deferred(sub_queue, sequence) {
+        let is_delayed = self.is_resting(sequence)
+            && self.slots.get(sequence).is_some_and(|slot| slot.sub_queue == sub_queue);
+        if !is_delayed && !self.is_resting_deferred(sub_queue, sequence) {
             return Err(Rejection::message_not_found(sequence));
         }
         self.remove_message(sequence, Removal::Deleted, ctx, step);

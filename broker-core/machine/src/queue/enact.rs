@@ -37,8 +37,9 @@ impl Queue {
             Change::Removed { sequence, .. } => {
                 self.take(*sequence);
             }
-            Change::Counted { sequence, delivery_count } => {
+            Change::Counted { sequence, delivery_count, delayed_until } => {
                 self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
+                self.delay(*sequence, *delayed_until);
                 // The batch of a destination removes the record; this one must not come after it.
                 let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
                 if self.slots.get(*sequence).is_some_and(leaves) {
@@ -47,11 +48,12 @@ impl Queue {
                     self.offer(*sequence);
                 }
             }
-            Change::Abandoned { sequence, delivery_count, overlay } => {
+            Change::Abandoned { sequence, delivery_count, delayed_until, overlay } => {
                 self.alter(*sequence, |slot| {
                     slot.delivery_count = *delivery_count;
                     slot.add_overlay(overlay.as_ref());
                 });
+                self.delay(*sequence, *delayed_until);
                 self.hold_back(*sequence, stage);
             }
             Change::Deferred { sequence, overlay } => {
@@ -103,18 +105,22 @@ impl Queue {
             }
             Change::Described { description, at } => {
                 let before = FORWARDED.map(|which| self.is_forwarding(which));
+                let order = self.description.session_retry_order;
                 self.description.clone_from(description);
                 self.updated_at = *at;
                 self.redirect(before, stage);
+                self.reorder_delayed(order);
                 self.rebuild_expiry();
             }
             Change::SubscriptionDescribed { description, at } => {
                 let before = FORWARDED.map(|which| self.is_forwarding(which));
+                let order = self.description.session_retry_order;
                 if let Some(subscription) = &mut self.subscription {
                     *self.description = subscription.describe_anew((**description).clone());
                 }
                 self.updated_at = *at;
                 self.redirect(before, stage);
+                self.reorder_delayed(order);
                 self.rebuild_expiry();
             }
             Change::Numbered { last } => {

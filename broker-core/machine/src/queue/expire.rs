@@ -65,7 +65,7 @@ impl Queue {
             moves -= 1;
             let Some((_, sequence)) = self.expiry.pop_due(ctx.now) else { return };
             // A message that is locked or in flight comes back to the index when it is offered.
-            let due = self.is_available(sequence, SubQueue::Main)
+            let due = (self.is_available(sequence, SubQueue::Main) || self.is_resting(sequence))
                 && self.slots.get(sequence).is_some_and(|slot| self.is_expired(slot, ctx.now));
             if !due {
                 continue;
@@ -88,7 +88,7 @@ impl Queue {
                 self.sessions.as_mut().and_then(|sessions| sessions.doomed.front_mut())
         {
             *moves -= 1;
-            let sequence = doomed.others.pop_first();
+            let sequence = doomed.others.pop_first().or_else(|| doomed.delayed.pop_first());
             let cause = doomed.cause;
             if sequence.is_none()
                 && let Some(sessions) = &mut self.sessions

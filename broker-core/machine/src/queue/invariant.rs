@@ -22,7 +22,7 @@ impl Queue {
     pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut tally = Tally::default();
-        let mut locked = 0;
+        let (mut locked, mut delayed) = (0, 0);
         let mut doomed = self.doomed();
         for (_, session) in self.sessions.iter().flat_map(|sessions| sessions.iter()) {
             tally.size_bytes += session.state().map_or(0, |state| state.size);
@@ -41,11 +41,19 @@ impl Queue {
                     ));
                 }
             }
-            let offered = slot.state == SlotState::Active
+            let rests = slot.state == SlotState::Active
                 && slot.lock.is_none()
                 && !slot.is_in_flight()
                 && !slot.is_transferring();
-            let offered = offered && !doomed.remove(&sequence);
+            let rests = rests && !doomed.remove(&sequence);
+            let until = self.delays.until(slot.sub_queue, sequence);
+            if until.is_some() != slot.is_delayed()
+                || self.is_resting(sequence) != (rests && slot.is_delayed())
+            {
+                return broken(format!("{sequence} is delayed or not against its state {slot:?}"));
+            }
+            delayed += usize::from(slot.is_delayed());
+            let offered = rests && !slot.is_delayed();
             if self.is_available(sequence, slot.sub_queue) != offered {
                 return broken(format!(
                     "{sequence} is available or not against its state {slot:?}"
@@ -58,13 +66,17 @@ impl Queue {
                     return broken(format!("lock of {sequence} names another message (LIF-03)"));
                 }
                 let is_offered = matches!(slot.state, SlotState::Active | SlotState::Deferred);
-                if slot.is_in_flight() || slot.is_transferring() || !is_offered {
+                let is_kept = slot.is_in_flight() || slot.is_transferring() || slot.is_delayed();
+                if is_kept || !is_offered {
                     return broken(format!("{sequence} is locked while it is offered to nobody"));
                 }
             }
             if slot.state == SlotState::Scheduled && slot.sub_queue != SubQueue::Main {
                 return broken(format!("{sequence} is scheduled in a sub-queue"));
             }
+        }
+        if delayed != self.delays.len() || !self.delays.is_whole() {
+            return broken(format!("{delayed} messages are delayed, not {}", self.delays.len()));
         }
         if tally != self.tally {
             return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));
@@ -94,7 +106,10 @@ impl Queue {
         self.sessions
             .iter()
             .flat_map(|sessions| &sessions.doomed)
-            .flat_map(|doomed| doomed.others.iter_from(SequenceNumber(0)).chain([doomed.cause]))
+            .flat_map(|doomed| {
+                let others = doomed.others.iter_from(SequenceNumber(0));
+                others.chain(doomed.delayed.iter_from(SequenceNumber(0))).chain([doomed.cause])
+            })
             .collect()
     }
 

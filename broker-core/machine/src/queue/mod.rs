@@ -7,7 +7,8 @@
 //!     ▼                    │ │ └──────────────► dead-letter    │ │ └─ dead-letter ─► dead-letter
 //!  Scheduled ──────────────┘ │                  or gone        │ └─ defer ─► Deferred ─► by number
 //!            instant reached └─────────────────────────────────┘            (locked) ...
-//!                              abandon, lock end: count + 1, at MaxDeliveryCount to dead-letter
+//!                              abandon, lock end: count + 1, at MaxDeliveryCount to dead-letter,
+//!                              with a delay or a retry policy Active later (`retry.rs`)
 //! ```
 //!
 //! Dead-letter and transfer dead-letter queue are sub-queues of the same machine: moving there
@@ -41,6 +42,7 @@ mod outbox;
 mod place;
 mod receive;
 mod records;
+mod retry;
 mod schedule;
 mod send;
 mod session;
@@ -55,6 +57,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use self::demand::{Call, Calls, Grant, Lane, Link, Ring};
 use self::outbox::OutboxRole;
+use self::retry::Delays;
 use self::session::{Accept, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
@@ -110,6 +113,7 @@ pub struct Queue {
     sessions: Option<Box<Sessions>>,
     schedule: DueIndex,
     expiry: DueIndex,
+    delays: Delays,
     duplicates: Option<Box<DuplicateHistory>>,
     /// What other brokers have forwarded here of late.
     peers: Peers,
@@ -168,6 +172,7 @@ impl Queue {
             sessions,
             schedule: DueIndex::default(),
             expiry: DueIndex::default(),
+            delays: Delays::default(),
             duplicates,
             peers: Peers::default(),
             in_flight: VecDeque::new(),
@@ -286,9 +291,14 @@ impl Queue {
             time_to_live,
             delivery_count: slot.delivery_count,
             state: match slot.state {
+                SlotState::Active if slot.is_delayed() => MessageState::Delayed,
                 SlotState::Active | SlotState::Pending => MessageState::Active,
                 SlotState::Deferred => MessageState::Deferred,
                 SlotState::Scheduled => MessageState::Scheduled,
+            },
+            delayed_until: match slot.is_delayed() {
+                true => self.delays.until(slot.sub_queue, sequence),
+                false => None,
             },
             sub_queue: slot.sub_queue,
             lock: None,
@@ -442,6 +452,7 @@ impl Machine for Queue {
         self.end_locks(ctx, step);
         self.end_session_locks(ctx, step);
         self.materialise(ctx, step);
+        self.end_delays(ctx);
         self.forget_ids(ctx, step);
         self.expire(ctx, step);
     }
@@ -494,6 +505,7 @@ impl Machine for Queue {
             self.doom_deadline(),
             self.accept_deadline(),
             self.schedule.next_deadline(),
+            self.delays.next_deadline(),
             expiry,
             self.calls.first_deadline().map(|(at, _)| at),
             self.duplicates.as_ref().and_then(|history| {
@@ -524,6 +536,7 @@ impl Machine for Queue {
     }
 
     fn restored(&mut self, now: Timestamp) {
+        self.forget_past_delays(now);
         let sequences: Vec<SequenceNumber> =
             self.slots.iter().map(|(sequence, _)| sequence).collect();
         for sequence in sequences {
@@ -548,7 +561,9 @@ impl Machine for Queue {
         Kept {
             sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64),
-            delayed: self.tally.counts.scheduled + self.tally.counts.deferred,
+            delayed: self.tally.counts.scheduled
+                + self.tally.counts.deferred
+                + self.delays.len() as u64,
             rules: 0,
         }
     }

@@ -7,7 +7,7 @@
 
 use super::{Queue, QueueConfig};
 use crate::Step;
-use crate::description::{QueueDescription, TopicDescription};
+use crate::description::{QueueDescription, SessionRetryOrder, TopicDescription};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
@@ -108,6 +108,8 @@ fn as_queue(topic: &TopicDescription) -> QueueDescription {
         enable_express: topic.enable_express,
         max_message_size_in_kilobytes: topic.max_message_size_in_kilobytes,
         user_metadata: None,
+        retry_policy: None,
+        session_retry_order: SessionRetryOrder::Hold,
         extensions: None,
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Queue;
 use crate::change::{Change, Durability, Removal};
+use crate::description::SessionRetryOrder;
 use crate::ids::SequenceNumber;
 use crate::lock_table::LockTable;
 use crate::path::SubQueue;
@@ -46,6 +47,10 @@ impl Queue {
     pub(super) fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
         let mut slot = self.slots.remove(sequence)?;
         self.tally.subtract(&slot);
+        if slot.is_delayed() {
+            slot.marks.clear(Mark::Delayed);
+            self.delays.remove(slot.sub_queue, sequence);
+        }
         if let Some(lock) = slot.lock {
             self.drop_lock(sequence, slot.sub_queue, lock);
         }
@@ -60,13 +65,17 @@ impl Queue {
         Some(Slot { lock: None, ..slot })
     }
 
-    /// Changes a message: it leaves its lock and is offered to nobody until the caller says so.
+    /// Changes a message: it leaves its lock or its delay and is offered to nobody until the caller says so.
     pub(super) fn alter(&mut self, sequence: SequenceNumber, change: impl FnOnce(&mut Slot)) {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         self.tally.subtract(slot);
         let before = *slot;
         slot.lock = None;
         slot.marks.clear(Mark::Transferring);
+        if slot.is_delayed() {
+            slot.marks.clear(Mark::Delayed);
+            self.delays.remove(slot.sub_queue, sequence);
+        }
         change(slot);
         self.tally.add(slot);
         let after = slot.state;
@@ -90,9 +99,13 @@ impl Queue {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         slot.marks.set(Mark::InFlight);
         let is_active = slot.state == SlotState::Active;
+        // Those behind it may pass it while it is Delayed, and so on its way there (RTY-23).
+        let is_passed =
+            slot.is_delayed() && self.description.session_retry_order == SessionRetryOrder::Pass;
         self.in_flight.push_back((stage, sequence));
         if let Some(sessions) = &mut self.sessions
             && is_active
+            && !is_passed
         {
             sessions.hold_back(sequence);
         }
@@ -105,6 +118,7 @@ impl Queue {
             return;
         }
         match slot.state {
+            SlotState::Active if slot.is_delayed() => self.rest(sequence, &slot),
             SlotState::Active => {
                 let leaves = self.leaves(&slot);
                 match (&mut self.sessions, slot.sub_queue) {

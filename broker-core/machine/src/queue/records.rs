@@ -121,6 +121,11 @@ impl Queue {
         let Some(slot) = self.slots.get(sequence) else { return };
         let session = self.record_text(sequence, slot);
         batch.put_keep_content(&slot_key(self.id, sequence), |value| {
+            if slot.is_delayed()
+                && let Some(until) = self.delays.until(slot.sub_queue, sequence)
+            {
+                codec::write_delay(until, value);
+            }
             codec::write_slot(slot, session, value);
         });
         let added = overlays.iter().flatten().count();
@@ -252,6 +257,9 @@ impl Queue {
             RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {
                 let (slot, session) = codec::read_slot(value).map_err(corrupt)?;
+                if let Some(until) = codec::read_delay(value).map_err(corrupt)? {
+                    self.delays.insert(slot.sub_queue, sequence, until);
+                }
                 if slot.state == SlotState::Pending {
                     let destination = session.unwrap_or_default();
                     self.transfers.restore_destination(sequence, destination);

@@ -11,6 +11,7 @@ use crate::ids::{LockToken, SequenceNumber};
 use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
+use crate::time::TimeSpan;
 use crate::{Ctx, Step, admission};
 
 /// What a failed delivery leads to.
@@ -19,7 +20,7 @@ enum Failure {
     Expired,
     /// It has failed as often as it may (SET-35).
     TooManyDeliveries { delivery_count: u32 },
-    /// It is there again, where it was before.
+    /// It is there again, where it was before, or will be.
     Returned { delivery_count: u32 },
 }
 
@@ -58,8 +59,17 @@ impl Queue {
         if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
             return Err(admission::too_many_delayed(ctx));
         }
+        if let Settlement::Abandon { delay: Some(delay), .. } = settlement
+            && *delay > TimeSpan::ZERO
+        {
+            self.refuse_delay(&held.slot, *delay, ctx)?;
+            let returns = matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
+            if returns && ctx.left.delayed == 0 {
+                return Err(admission::too_many_delayed(ctx));
+            }
+        }
         match settlement {
-            Settlement::Abandon { properties }
+            Settlement::Abandon { properties, .. }
             | Settlement::Defer { properties }
             | Settlement::DeadLetter { properties } => {
                 refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
@@ -80,8 +90,8 @@ impl Queue {
         let sequence = held.sequence;
         match settlement {
             Settlement::Complete => self.remove_message(sequence, Removal::Completed, ctx, step),
-            Settlement::Abandon { properties } => {
-                self.abandon(sequence, &held.slot, properties, ctx, step);
+            Settlement::Abandon { properties, delay } => {
+                self.abandon(sequence, &held.slot, properties, delay, ctx, step);
             }
             Settlement::Defer { properties } => {
                 step.bytes_added += overlay_bytes(properties.as_ref());
@@ -104,12 +114,13 @@ impl Queue {
         }
     }
 
-    /// Gives a message back after a failure that the receiver reported (SET-03).
+    /// Gives a message back after a failure that the receiver reported, at once or later (SET-03, RTY-01).
     fn abandon(
         &mut self,
         sequence: SequenceNumber,
         slot: &Slot,
         properties: Option<Overlay>,
+        delay: Option<TimeSpan>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
@@ -120,12 +131,14 @@ impl Queue {
             }
             Failure::Returned { delivery_count } => {
                 step.bytes_added += overlay_bytes(properties.as_ref());
-                self.change(
-                    Change::Abandoned { sequence, delivery_count, overlay: properties },
-                    Durability::Sync,
-                    ctx,
-                    step,
-                );
+                let delayed_until = self.delayed_until(sequence, slot, delivery_count, delay, ctx);
+                let change = Change::Abandoned {
+                    sequence,
+                    delivery_count,
+                    delayed_until,
+                    overlay: properties,
+                };
+                self.change(change, Durability::Sync, ctx, step);
             }
         }
     }
@@ -145,7 +158,8 @@ impl Queue {
                 self.dead_letter_failed(sequence, delivery_count, None, ctx, step);
             }
             Failure::Returned { delivery_count } => {
-                let change = Change::Counted { sequence, delivery_count };
+                let delayed_until = self.delayed_until(sequence, &slot, delivery_count, None, ctx);
+                let change = Change::Counted { sequence, delivery_count, delayed_until };
                 self.change(change, Durability::Lazy, ctx, step);
             }
         }

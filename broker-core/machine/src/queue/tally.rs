@@ -14,12 +14,18 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) const fn add(&mut self, slot: &Slot) {
         *self.count_of(slot) += 1;
+        if is_counted_as_delayed(slot) {
+            self.counts.delayed += 1;
+        }
         self.size_bytes += slot.size as u64;
     }
 
     pub(super) const fn subtract(&mut self, slot: &Slot) {
         let count = self.count_of(slot);
         *count = count.saturating_sub(1);
+        if is_counted_as_delayed(slot) {
+            self.counts.delayed = self.counts.delayed.saturating_sub(1);
+        }
         self.size_bytes = self.size_bytes.saturating_sub(slot.size as u64);
     }
 
@@ -37,4 +43,10 @@ impl Tally {
             (SubQueue::TransferDeadLetter, _) => &mut self.counts.transfer_dead_letter,
         }
     }
+}
+
+/// Whether an active message of the main queue is Delayed; in a sub-queue it counts as a dead letter only
+/// (RTY-11).
+const fn is_counted_as_delayed(slot: &Slot) -> bool {
+    slot.is_delayed() && matches!(slot.sub_queue, SubQueue::Main)
 }

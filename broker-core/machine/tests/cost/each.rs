@@ -130,7 +130,7 @@ const NAMES: [&str; 43] = [
 fn counted(command: &Command) -> (u64, u64) {
     let message = |message: &InboundMessage| message.content.as_bytes().len() as u64;
     let overlay = |settlement: &Settlement| match settlement {
-        Settlement::Abandon { properties: Some(overlay) }
+        Settlement::Abandon { properties: Some(overlay), delay: None }
         | Settlement::Defer { properties: Some(overlay) }
         | Settlement::DeadLetter { properties: Some(overlay) } => overlay.as_bytes().len() as u64,
         _ => 0,
@@ -346,7 +346,7 @@ impl Random {
         let properties = self.one_in(2).then_some(overlay);
         match self.below(5) {
             0 => Settlement::Complete,
-            1 => Settlement::Abandon { properties },
+            1 => Settlement::Abandon { properties, delay: None },
             2 => Settlement::Defer { properties },
             3 => Settlement::DeadLetter { properties },
             _ => Settlement::Release,

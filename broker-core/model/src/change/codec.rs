@@ -33,7 +33,9 @@
 //! To change a stored type: give it the next version byte, write only that, and go on reading every
 //! earlier one. Golden records of each version stay in the tests.
 //!
-//! All types are of version 1 but the slot, which has five: 1 for a message without session, 2 for one
+//! All types are of version 1 but descriptions and the slot. A description of version 2 ends with what administration
+//! clients have said that there is no property for, one of version 3 with that if there is some, and with how it
+//! retries. The slot has six: 1 for a message without session, 2 for one
 //! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
 //! with the path of its destination. A store without sessions has no version 2 in it, one without
 //! send-via no version 3. At a topic, where nothing is in a session, version 2 is one that comes from a
@@ -41,7 +43,8 @@
 //! whose sender gave no message id: it ends with a byte that says whether there is such a text, and with
 //! the text if there is. Version 5 is any of these whose publish has made copies (FWD-33): behind the fields that all
 //! have come how many are spent (2), a byte that says in its lowest bit whether there is such a text and in the next
-//! whether its sender gave no message id, and the text.
+//! whether its sender gave no message id, and the text. Version 6 is any of these that is Delayed (RTY-01): until when
+//! (8), and then the slot as it would be without.
 
 mod description;
 mod key;
@@ -72,7 +75,7 @@ pub use record::{
     write_subscription_entry, write_taking,
 };
 pub use rule::{read_rule, write_rule};
-pub use slot::{read_slot, write_slot};
+pub use slot::{read_delay, read_slot, write_delay, write_slot};
 
 /// The version of a type that has one.
 pub(crate) const VERSION: u8 = 1;

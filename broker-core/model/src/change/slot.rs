@@ -60,6 +60,8 @@ pub enum Mark {
     Transferring = 2,
     /// It is never a duplicate, wherever it goes: the broker made its id (DUP-14).
     NeverDuplicate = 4,
+    /// Its delivery has failed, and nobody gets it until an instant that is kept beside the slots (RTY-01).
+    Delayed = 8,
 }
 
 /// All marks of a message, in one byte.
@@ -131,6 +133,12 @@ impl Slot {
     #[must_use]
     pub const fn is_never_duplicate(&self) -> bool {
         self.marks.has(Mark::NeverDuplicate)
+    }
+
+    /// Whether nobody gets it until its instant.
+    #[must_use]
+    pub const fn is_delayed(&self) -> bool {
+        self.marks.has(Mark::Delayed)
     }
 
     /// Counts an overlay in.

@@ -220,7 +220,7 @@ impl Settlement {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
-            Self::Abandon { properties }
+            Self::Abandon { properties, delay: _ }
             | Self::Defer { properties }
             | Self::DeadLetter { properties } => {
                 properties.as_ref().map_or(0, |overlay| u64::from(overlay.size_bytes()))

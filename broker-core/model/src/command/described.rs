@@ -19,10 +19,12 @@ pub struct Counts {
     pub transfer: u64,
     /// Messages in the transfer dead-letter queue.
     pub transfer_dead_letter: u64,
+    /// Of the active ones, those that are Delayed (RTY-11).
+    pub delayed: u64,
 }
 
 impl Counts {
-    /// The sum of all (CNT-03).
+    /// The sum of all (CNT-03); what is Delayed is active.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.active

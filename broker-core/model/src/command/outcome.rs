@@ -93,6 +93,8 @@ pub enum MessageState {
     Deferred,
     /// Waiting for its instant.
     Scheduled,
+    /// Waiting to be delivered again (RTY-12).
+    Delayed,
 }
 
 /// The lock of a delivered message.
@@ -119,8 +121,10 @@ pub struct MessageFacts {
     pub time_to_live: Option<TimeSpan>,
     /// The stored count (SET-29). A peek-lock delivery shows one more (SET-30).
     pub delivery_count: u32,
-    /// Active, deferred or scheduled.
+    /// Active, deferred, scheduled or Delayed.
     pub state: MessageState,
+    /// Until when it is Delayed, if it is (RTY-12).
+    pub delayed_until: Option<Timestamp>,
     /// Where the message is.
     pub sub_queue: SubQueue,
     /// The lock, only on messages received under one (MSG-19).

@@ -83,11 +83,18 @@ impl Oracle {
             let message = &self.messages[index];
             // DEL-03, DEL-04.
             if deleted < u64::from(count_max)
-                && matches!(message.state, State::Available | State::DlqAvailable)
+                && matches!(
+                    message.state,
+                    State::Available | State::Delayed | State::DlqAvailable | State::DlqDelayed
+                )
                 && !message.in_flight
                 && message.enqueued_at < before
             {
+                let is_delayed = message.delayed_until.is_some();
                 self.reach("DEL-01");
+                if is_delayed {
+                    self.reach("RTY-13");
+                }
                 self.remove(index);
                 deleted += 1;
             }
@@ -98,9 +105,19 @@ impl Oracle {
 
     /// DEL-09: a deferred message, expired or not.
     pub(super) fn delete_deferred(&mut self, sub_queue: SubQueue, sequence: u64) -> Answered {
-        let Some(index) = self.find_deferred(sub_queue, sequence) else {
+        // RTY-13: a Delayed one is removed by number, too.
+        let delayed = match sub_queue {
+            SubQueue::Main => self.find(sequence, State::Delayed),
+            SubQueue::DeadLetter => self.find(sequence, State::DlqDelayed),
+            SubQueue::TransferDeadLetter => None,
+        };
+        let delayed = delayed.filter(|index| !self.messages[*index].in_flight);
+        let Some(index) = self.find_deferred(sub_queue, sequence).or(delayed) else {
             return refuse(Condition::MessageNotFound);
         };
+        if delayed.is_some() {
+            self.reach("RTY-13");
+        }
         self.reach("DEL-09");
         self.remove(index);
         self.touch_perhaps();
@@ -147,8 +164,14 @@ impl Oracle {
             match message.state {
                 State::Scheduled => counts.scheduled += 1,
                 State::Available | State::Locked => counts.active += 1,
+                // RTY-11: in both.
+                State::Delayed => {
+                    counts.active += 1;
+                    counts.delayed += 1;
+                }
                 State::Deferred | State::LockedDeferred => counts.deferred += 1,
                 State::DlqAvailable
+                | State::DlqDelayed
                 | State::DlqLocked
                 | State::DlqDeferred
                 | State::DlqLockedDeferred => counts.dead_letter += 1,
@@ -182,6 +205,7 @@ impl Oracle {
             shown_count: message.count + u32::from(lock.is_some()),
             state: match message.state {
                 State::Scheduled => MessageState::Scheduled,
+                State::Delayed | State::DlqDelayed => MessageState::Delayed,
                 State::Available | State::Locked | State::DlqAvailable | State::DlqLocked => {
                     MessageState::Active
                 }
@@ -191,6 +215,7 @@ impl Oracle {
                 | State::DlqLockedDeferred => MessageState::Deferred,
                 State::Gone => panic!("a message that is gone was looked at"),
             },
+            delayed_until: message.delayed_until,
             sub_queue: place(message.state),
             lock: lock.map(|lock| SeenLock { name: lock.name, until: lock.until }),
             size: message.size,

@@ -229,7 +229,7 @@ impl Oracle {
                 LinkEnd::Orderly | LinkEnd::Broken => {
                     self.reach("SET-21");
                     self.reach("SET-31");
-                    self.fail_delivery(index);
+                    self.fail_delivery(index, None);
                 }
                 // SET-31: the broker's own doing is not counted.
                 LinkEnd::ByBroker => {

@@ -144,6 +144,7 @@ impl Oracle {
             header_size: draft.header_size,
             set: BTreeMap::new(),
             lock: None,
+            delayed_until: None,
             in_flight: true,
         });
         sequence

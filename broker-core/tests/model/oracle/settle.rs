@@ -1,7 +1,9 @@
 //! What becomes of a message that was delivered under a lock.
 
 use peeklock_core::condition::Condition;
+use peeklock_core::description::RetryKind;
 use peeklock_core::path::SubQueue;
+use peeklock_core::time::TimeSpan;
 
 use super::{Answered, Oracle, State, Verdict, place, refuse};
 use crate::operation::{Decision, LockName, Properties, Reply};
@@ -42,10 +44,13 @@ impl Oracle {
         }
         let properties = match decision {
             Decision::Complete | Decision::Release => None,
-            Decision::Abandon(properties)
+            Decision::Abandon(properties, _)
             | Decision::Defer(properties)
             | Decision::DeadLetter(properties) => properties.as_ref(),
         };
+        if let Decision::Abandon(_, Some(delay)) = decision {
+            self.judge_delay(index, *delay)?;
+        }
         if let Some(properties) = properties {
             let header = u64::from(self.messages[index].header_size) + u64::from(properties.bytes);
             if header > self.limits.header_bytes_max {
@@ -54,7 +59,7 @@ impl Oracle {
                 return refuse(Condition::MessageSizeExceeded);
             }
             // What is about to be dropped has no use for them.
-            let is_dropped = matches!(decision, Decision::Abandon(_))
+            let is_dropped = matches!(decision, Decision::Abandon(..))
                 && self.messages[index].state == State::Locked
                 && self.is_expired(&self.messages[index])
                 && !self.description.dead_lettering_on_message_expiration;
@@ -74,9 +79,9 @@ impl Oracle {
                 self.reach("SET-01");
                 self.remove(index);
             }
-            Decision::Abandon(_) => {
+            Decision::Abandon(_, delay) => {
                 self.reach("SET-03");
-                self.fail_delivery(index);
+                self.fail_delivery(index, *delay);
                 // SET-27: the count of an abandon is durable before its answer.
                 self.messages[index].in_flight = true;
             }
@@ -104,6 +109,57 @@ impl Oracle {
         Ok(Some(Reply::Done))
     }
 
+    /// RTY-02, RTY-08: what an abandon may not ask for; the lock is as it was.
+    fn judge_delay(&mut self, index: usize, delay: TimeSpan) -> Result<(), super::Conditions> {
+        let mut conditions = Vec::new();
+        if delay > self.limits.retry_delay_max {
+            self.reach("RTY-02");
+            conditions.push(Condition::ArgumentOutOfRange);
+        }
+        let state = self.messages[index].state;
+        if delay > TimeSpan::ZERO
+            && matches!(state, State::LockedDeferred | State::DlqLockedDeferred)
+        {
+            self.reach("RTY-08");
+            conditions.push(Condition::InvalidOperation);
+        }
+        if conditions.is_empty() { Ok(()) } else { Err(conditions) }
+    }
+
+    /// The delay of a message that has just failed: the one that was asked for, or in the main queue the
+    /// policy's (RTY-17, RTY-19).
+    fn delay_of(&mut self, index: usize, asked: Option<TimeSpan>) -> Option<TimeSpan> {
+        if asked == Some(TimeSpan::ZERO) && self.description.retry_policy.is_some() {
+            self.reach("RTY-02");
+        }
+        let delay = match asked {
+            Some(delay) => {
+                self.reach("RTY-01");
+                delay
+            }
+            None if place(self.messages[index].state) == SubQueue::Main => {
+                let policy = self.description.retry_policy?;
+                self.reach("RTY-17");
+                self.reach("RTY-18");
+                let failures = i64::from(self.messages[index].count);
+                let mut ticks = policy.delay.ticks();
+                match policy.kind {
+                    RetryKind::Fixed => {}
+                    RetryKind::Linear => ticks *= failures,
+                    RetryKind::Exponential => {
+                        for _ in 1..failures.min(30) {
+                            ticks *= 2;
+                        }
+                    }
+                }
+                let most = policy.delay_max.unwrap_or(self.limits.retry_delay_max);
+                TimeSpan::from_ticks(ticks).min(most)
+            }
+            None => return None,
+        };
+        Some(delay).filter(|delay| *delay > TimeSpan::ZERO)
+    }
+
     /// SET-08: each key is added or overwritten. SET-10: counted in full beside the old values.
     pub(super) fn set_properties(&mut self, index: usize, properties: &Properties) {
         self.reach("SET-08");
@@ -117,7 +173,7 @@ impl Oracle {
 
     /// An abandon, the end of a lock, a broken connection: the count grows by one (SET-28), and what
     /// becomes of the message follows from where it is. A mere count is waited for by nobody (SET-27).
-    pub(super) fn fail_delivery(&mut self, index: usize) {
+    pub(super) fn fail_delivery(&mut self, index: usize, asked: Option<TimeSpan>) {
         self.reach("SET-28");
         let expired = self.is_expired(&self.messages[index]);
         let count_max = self.description.max_delivery_count;
@@ -125,12 +181,16 @@ impl Oracle {
         message.lock = None;
         message.count += 1;
         let reaches_max = message.count >= count_max;
-        match message.state {
+        let state = message.state;
+        match state {
             // EXP-26 to EXP-28: expiry takes effect at once, and before the count does.
             State::Locked if expired => {
-                message.state = State::Available;
+                self.messages[index].state = State::Available;
                 self.reach("EXP-26");
                 self.reach("EXP-27");
+                if asked.is_some() || self.description.retry_policy.is_some() {
+                    self.reach("RTY-07");
+                }
                 if reaches_max {
                     self.reach("EXP-28");
                 }
@@ -140,11 +200,15 @@ impl Oracle {
             State::Locked if reaches_max => {
                 self.reach("SET-34");
                 self.reach("SET-35");
+                if asked.is_some() || self.description.retry_policy.is_some() {
+                    self.reach("RTY-05");
+                }
                 self.dead_letter_by_broker(index, Verdict::DeliveryCount(count_max));
             }
             // RCV-26: its place is by its unchanged number.
             State::Locked => {
-                message.state = State::Available;
+                let delay = self.delay_of(index, asked);
+                self.come_back(index, [State::Available, State::Delayed], delay);
                 self.reach("RCV-26");
             }
             // DEF-05, EXP-38: expired or not.
@@ -153,25 +217,40 @@ impl Oracle {
                 self.dead_letter_by_broker(index, Verdict::DeliveryCount(count_max));
             }
             State::LockedDeferred => {
-                message.state = State::Deferred;
+                if self.description.retry_policy.is_some() {
+                    self.reach("RTY-19");
+                }
+                self.messages[index].state = State::Deferred;
                 self.reach("DEF-05");
             }
             // SET-38: no limit and no consequence.
             State::DlqLocked => {
-                message.state = State::DlqAvailable;
+                let delay = self.delay_of(index, asked);
+                self.come_back(index, [State::DlqAvailable, State::DlqDelayed], delay);
                 self.reach("SET-38");
             }
             State::DlqLockedDeferred => {
-                message.state = State::DlqDeferred;
+                self.messages[index].state = State::DlqDeferred;
                 self.reach("SET-38");
             }
             other @ (State::Scheduled
             | State::Available
+            | State::Delayed
             | State::Deferred
             | State::DlqAvailable
+            | State::DlqDelayed
             | State::DlqDeferred
             | State::Gone) => panic!("{other:?} was not delivered"),
         }
+    }
+
+    /// At once, or after its delay (RTY-01).
+    fn come_back(&mut self, index: usize, states: [State; 2], delay: Option<TimeSpan>) {
+        let [at_once, later] = states;
+        let now = self.now;
+        let message = &mut self.messages[index];
+        message.delayed_until = delay.map(|delay| now.plus(delay));
+        message.state = if delay.is_some() { later } else { at_once };
     }
 
     /// As if it had never been delivered (SET-32).
@@ -191,6 +270,7 @@ impl Oracle {
     pub(super) fn dead_letter_by_broker(&mut self, index: usize, verdict: Verdict) {
         let message = &mut self.messages[index];
         message.state = State::DlqAvailable;
+        message.delayed_until = None;
         message.in_flight = true;
         let (reason, description) = match verdict {
             Verdict::Expired => ("TTLExpiredException", "<expired>".to_owned()),

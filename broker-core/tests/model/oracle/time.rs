@@ -17,7 +17,7 @@ impl Oracle {
             if self.messages[index].lock.as_ref().is_some_and(|lock| lock.until <= now) {
                 self.reach("SET-04");
                 self.reach("SET-16");
-                self.fail_delivery(index);
+                self.fail_delivery(index, None);
             }
         }
         // SCH-07: in order of instant, then of scheduled number.
@@ -30,6 +30,21 @@ impl Oracle {
                 });
             let Some(index) = due else { break };
             self.materialise(index);
+        }
+        // RTY-03, RTY-04: what was Delayed is there again, in its place.
+        for index in 0..self.messages.len() {
+            let message = &mut self.messages[index];
+            if message.delayed_until.is_none_or(|until| until > now) {
+                continue;
+            }
+            message.delayed_until = None;
+            message.state = match message.state {
+                State::Delayed => State::Available,
+                State::DlqDelayed => State::DlqAvailable,
+                other => panic!("{other:?} is delayed"),
+            };
+            self.reach("RTY-03");
+            self.reach("RTY-04");
         }
         self.sweep();
         self.remember_use();
@@ -76,7 +91,9 @@ impl Oracle {
     /// EXP-21, EXP-22: with an active receiver, expired messages are dropped or dead-lettered.
     pub(super) fn sweep(&mut self) {
         let expired: Vec<usize> = (0..self.messages.len())
-            .filter(|index| self.messages[*index].state == State::Available)
+            .filter(|index| {
+                matches!(self.messages[*index].state, State::Available | State::Delayed)
+            })
             .filter(|index| !self.messages[*index].in_flight)
             .filter(|index| self.is_expired(&self.messages[*index]))
             .collect();
@@ -91,6 +108,9 @@ impl Oracle {
         }
         for index in expired {
             self.reach("EXP-34");
+            if self.messages[index].delayed_until.take().is_some() {
+                self.reach("RTY-07");
+            }
             self.expire(index);
         }
     }
@@ -137,7 +157,10 @@ impl Oracle {
             if message.state == State::Scheduled {
                 instants.push(message.enqueued_at);
             }
-            if message.state == State::Available && self.has_active_receiver() {
+            instants.extend(message.delayed_until);
+            if matches!(message.state, State::Available | State::Delayed)
+                && self.has_active_receiver()
+            {
                 instants.push(self.expires_at(message));
             }
         }
@@ -151,6 +174,7 @@ impl Oracle {
         let mut instants = Vec::new();
         for message in self.messages.iter().filter(|message| message.state != State::Gone) {
             instants.extend(message.lock.as_ref().map(|lock| lock.until));
+            instants.extend(message.delayed_until);
             instants.push(match message.state {
                 State::Scheduled => message.enqueued_at,
                 _ => self.expires_at(message),

@@ -120,6 +120,7 @@ impl Subject {
             delivery_count: facts.delivery_count,
             shown_count: facts.shown_delivery_count(),
             state: facts.state,
+            delayed_until: facts.delayed_until,
             sub_queue: facts.sub_queue,
             lock: None,
             size: facts.size,
@@ -293,8 +294,8 @@ impl Subject {
             |properties: &Option<Properties>| properties.as_ref().map(Properties::overlay);
         match decision {
             Decision::Complete => Settlement::Complete,
-            Decision::Abandon(properties) => {
-                Settlement::Abandon { properties: overlay(properties) }
+            Decision::Abandon(properties, delay) => {
+                Settlement::Abandon { properties: overlay(properties), delay: *delay }
             }
             Decision::Defer(properties) => Settlement::Defer { properties: overlay(properties) },
             Decision::DeadLetter(properties) => {
@@ -328,7 +329,10 @@ pub(super) const fn rests_on_change(operation: &Operation) -> bool {
         | Operation::Update { .. }
         | Operation::Settle {
             settlement:
-                Decision::Complete | Decision::Abandon(_) | Decision::Defer(_) | Decision::DeadLetter(_),
+                Decision::Complete
+                | Decision::Abandon(..)
+                | Decision::Defer(_)
+                | Decision::DeadLetter(_),
             ..
         } => true,
         Operation::Send(_)

@@ -92,20 +92,35 @@ fn forget_lock(book: &mut Book, token: LockToken) {
     }
 }
 
-pub(super) fn settled(book: &mut Book, token: LockToken, settlement: &Settlement, order: u64) {
+pub(super) fn settled(
+    book: &mut Book,
+    token: LockToken,
+    settlement: &Settlement,
+    asked_at: Timestamp,
+    order: u64,
+) {
     let Some((marker, count)) = book.tokens.get(&token).copied() else {
         panic!("a token that nobody was given settles");
     };
+    // What others may pass while it is Delayed is not the next of its session (RTY-23).
+    let may_be_passed = book
+        .descriptions()
+        .any(|description| description.session_retry_order == SessionRetryOrder::Pass);
     let Some(message) = book.messages.get_mut(&marker) else { return };
     assert!(message.gone_at.is_none(), "message {marker} is settled after it was gone (LIF-02)");
     message.lock = message.lock.filter(|lock| lock.token != token);
     match settlement {
         Settlement::Complete => message.gone_at = Some(order),
-        Settlement::Abandon { .. } => {
+        Settlement::Abandon { delay, .. } => {
             message.count_floor = message.count_floor.max(count + 1);
+            if let Some(delay) = delay
+                && message.last_token == Some(token)
+            {
+                message.delayed_until = Some((message.dead, asked_at.plus(*delay)));
+            }
             // It comes next in its session, unless that was one delivery too many (SES-20).
             let is_left = book.max_delivery_count_min > count + 1;
-            message.touched &= !(is_left && comes_next(message, token));
+            message.touched &= !(is_left && !may_be_passed && comes_next(message, token));
         }
         Settlement::Defer { .. } => message.deferred = true,
         Settlement::DeadLetter { .. } => {

@@ -69,6 +69,11 @@ impl Auditor {
             facts.delivery_count,
             known.deliveries
         );
+        if let Some((was_dead, until)) = known.delayed_until.take()
+            && was_dead == is_dead(facts.sub_queue)
+        {
+            assert!(until <= now, "delivered while it is delayed until {until} (RTY-13): {told}");
+        }
         known.count = facts.delivery_count;
         known.touched = true;
         if let Some(lock) = known.lock {

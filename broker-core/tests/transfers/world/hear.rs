@@ -73,7 +73,7 @@ impl World {
                 let limits = Arc::clone(&self.limits);
                 Settlement::dead_letter(Some("r"), Some("d"), &[], &limits).unwrap()
             }
-            4 => Settlement::Abandon { properties: None },
+            4 => Settlement::Abandon { properties: None, delay: None },
             // The lock ends by itself.
             _ => return,
         };

@@ -184,7 +184,7 @@ impl World {
     fn draw_settlement(&mut self) -> (Settled, Settlement) {
         match self.random.below(12) {
             0..=3 => (Settled::Complete, Settlement::Complete),
-            4..=6 => (Settled::Abandon, Settlement::Abandon { properties: None }),
+            4..=6 => (Settled::Abandon, Settlement::Abandon { properties: None, delay: None }),
             7 | 8 => (Settled::Defer, Settlement::Defer { properties: None }),
             9 | 10 => {
                 let settlement =

@@ -70,7 +70,7 @@ impl World {
                 let seen = |one: &ReceivedMessage| {
                     use peeklock_core::command::MessageState;
                     let state = match one.facts.state {
-                        MessageState::Active => SlotState::Active,
+                        MessageState::Active | MessageState::Delayed => SlotState::Active,
                         MessageState::Deferred => SlotState::Deferred,
                         MessageState::Scheduled => SlotState::Scheduled,
                     };

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::EntityKind;
+use super::{EntityKind, RetryPolicy};
 use crate::error::{Quoted, Rejection};
 use crate::limits::Limits;
 use crate::time::TimeSpan;
@@ -65,6 +65,11 @@ impl Bounds<'_> {
             Quoted(self.path),
             self.limits.user_metadata_chars_max
         )))
+    }
+
+    pub(super) fn retry_policy(&self, policy: Option<&RetryPolicy>) -> Result<(), Rejection> {
+        let Some(policy) = policy else { return Ok(()) };
+        policy.validate(&format!("{} {}", self.kind, Quoted(self.path)), self.limits)
     }
 
     pub(super) fn extensions(&self, text: Option<&str>) -> Result<(), Rejection> {

@@ -8,6 +8,7 @@ mod bounds;
 mod cleared;
 mod forwarding;
 mod queue;
+mod retry;
 mod status;
 mod subscription;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod topic;
 pub use cleared::{Cleared, Patch};
 pub use forwarding::Destination;
 pub use queue::{QueueDescription, QueueUpdate};
+pub use retry::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
 pub use status::EntityStatus;
 pub use subscription::{SubscriptionDescription, SubscriptionUpdate};
 pub use topic::{TopicDescription, TopicUpdate};

@@ -1,7 +1,7 @@
 //! The properties of a queue, their defaults, bounds and updates (ENT-03 to ENT-19).
 
 use super::bounds::{Bounds, Fixed};
-use super::{EntityKind, EntityStatus, Settings, forwarding};
+use super::{EntityKind, EntityStatus, RetryPolicy, SessionRetryOrder, Settings, forwarding};
 use crate::error::{Quoted, Rejection};
 use crate::limits::{Limits, Tier};
 use crate::time::TimeSpan;
@@ -45,6 +45,10 @@ pub struct QueueDescription {
     pub max_message_size_in_kilobytes: u64,
     /// Text for the owner's use.
     pub user_metadata: Option<Box<str>>,
+    /// When a message comes again whose delivery has failed; at once without one (RTY-16).
+    pub retry_policy: Option<RetryPolicy>,
+    /// Whether a session waits for its Delayed messages (RTY-23).
+    pub session_retry_order: SessionRetryOrder,
     /// What administration clients have said that there is no property for, as they said it (HTP-17).
     pub extensions: Option<Box<str>>,
 }
@@ -86,6 +90,10 @@ pub struct QueueUpdate {
     pub max_message_size_in_kilobytes: Option<u64>,
     /// UserMetadata; absent means none.
     pub user_metadata: Option<Box<str>>,
+    /// RetryPolicy; absent keeps it, `Some(None)` takes it away (RTY-16).
+    pub retry_policy: Option<Option<RetryPolicy>>,
+    /// SessionRetryOrder.
+    pub session_retry_order: Option<SessionRetryOrder>,
     /// All that there is no property for; empty for nothing (HTP-17).
     pub extensions: Option<Box<str>>,
 }
@@ -113,6 +121,8 @@ impl QueueDescription {
             enable_express: false,
             max_message_size_in_kilobytes: limits.message_bytes_default / 1_024,
             user_metadata: None,
+            retry_policy: None,
+            session_retry_order: SessionRetryOrder::Hold,
             extensions: None,
         }
     }
@@ -151,6 +161,7 @@ impl QueueDescription {
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
         bounds.message_kilobytes(self.max_message_size_in_kilobytes)?;
         bounds.user_metadata(self.user_metadata.as_deref())?;
+        bounds.retry_policy(self.retry_policy.as_ref())?;
         bounds.extensions(self.extensions.as_deref())
     }
 
@@ -251,6 +262,8 @@ impl QueueUpdate {
                 .max_message_size_in_kilobytes
                 .unwrap_or(base.max_message_size_in_kilobytes),
             user_metadata: self.user_metadata,
+            retry_policy: self.retry_policy.unwrap_or(base.retry_policy),
+            session_retry_order: self.session_retry_order.unwrap_or(base.session_retry_order),
             extensions: super::extended(self.extensions, &base.extensions),
         }
     }

@@ -2,7 +2,10 @@
 
 use super::bounds::{Bounds, Fixed};
 use super::topic::refuse_in_basic;
-use super::{EntityKind, EntityStatus, QueueDescription, Settings, TopicDescription, forwarding};
+use super::{
+    EntityKind, EntityStatus, QueueDescription, RetryPolicy, SessionRetryOrder, Settings,
+    TopicDescription, forwarding,
+};
 use crate::error::Rejection;
 use crate::limits::Limits;
 use crate::path::EntityName;
@@ -42,6 +45,10 @@ pub struct SubscriptionDescription {
     pub auto_delete_on_idle: TimeSpan,
     /// Text for the owner's use.
     pub user_metadata: Option<Box<str>>,
+    /// When a message comes again whose delivery has failed; at once without one (RTY-16).
+    pub retry_policy: Option<RetryPolicy>,
+    /// Whether a session waits for its Delayed messages (RTY-23).
+    pub session_retry_order: SessionRetryOrder,
     /// What administration clients have said that there is no property for, as they said it (HTP-17).
     pub extensions: Option<Box<str>>,
 }
@@ -73,6 +80,10 @@ pub struct SubscriptionUpdate {
     pub auto_delete_on_idle: Option<TimeSpan>,
     /// UserMetadata; absent means none.
     pub user_metadata: Option<Box<str>>,
+    /// RetryPolicy; absent keeps it, `Some(None)` takes it away (RTY-16).
+    pub retry_policy: Option<Option<RetryPolicy>>,
+    /// SessionRetryOrder.
+    pub session_retry_order: Option<SessionRetryOrder>,
     /// All that there is no property for; empty for nothing (HTP-17).
     pub extensions: Option<Box<str>>,
 }
@@ -96,6 +107,8 @@ impl SubscriptionDescription {
             forward_dead_lettered_messages_to: None,
             auto_delete_on_idle: TimeSpan::MAX,
             user_metadata: None,
+            retry_policy: None,
+            session_retry_order: SessionRetryOrder::Hold,
             extensions: None,
         }
     }
@@ -127,6 +140,8 @@ impl SubscriptionDescription {
             forward_dead_lettered_messages_to,
             auto_delete_on_idle,
             user_metadata,
+            retry_policy,
+            session_retry_order,
             extensions: _,
         } = self;
         QueueDescription {
@@ -149,6 +164,8 @@ impl SubscriptionDescription {
             enable_express: topic.enable_express,
             max_message_size_in_kilobytes: topic.max_message_size_in_kilobytes,
             user_metadata: user_metadata.clone(),
+            retry_policy: *retry_policy,
+            session_retry_order: *session_retry_order,
             extensions: None,
         }
     }
@@ -174,6 +191,7 @@ impl SubscriptionDescription {
         bounds.delivery_count(self.max_delivery_count)?;
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;
         bounds.user_metadata(self.user_metadata.as_deref())?;
+        bounds.retry_policy(self.retry_policy.as_ref())?;
         bounds.extensions(self.extensions.as_deref())
     }
 }
@@ -235,6 +253,8 @@ impl SubscriptionUpdate {
             forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
             auto_delete_on_idle,
             user_metadata: self.user_metadata,
+            retry_policy: self.retry_policy.unwrap_or(base.retry_policy),
+            session_retry_order: self.session_retry_order.unwrap_or(base.session_retry_order),
             extensions: super::extended(self.extensions, &base.extensions),
         }
     }

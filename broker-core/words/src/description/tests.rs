@@ -79,6 +79,8 @@ fn a_queue_with_only_a_path_has_exactly_the_defaults() {
                 Tier::Premium => 1_024,
             },
             user_metadata: None,
+            retry_policy: None,
+            session_retry_order: SessionRetryOrder::Hold,
             extensions: None,
         };
         assert_eq!(QueueDescription::new("orders", &limits), expected, "{tier}");
@@ -302,6 +304,13 @@ fn unusual_queue() -> QueueDescription {
         enable_express: true,
         max_message_size_in_kilobytes: 7_000,
         user_metadata: Some("mine".into()),
+        retry_policy: Some(RetryPolicy {
+            kind: RetryKind::Linear,
+            delay: TimeSpan::from_seconds(7),
+            delay_max: Some(TimeSpan::from_minutes(7)),
+            jitter: Jitter::of(0.7).unwrap(),
+        }),
+        session_retry_order: SessionRetryOrder::Pass,
         extensions: Some("more".into()),
     }
 }
@@ -317,6 +326,42 @@ fn an_empty_update_keeps_all_but_forwarding_and_user_metadata() {
     };
     let updated = QueueUpdate::default().apply_to(&unusual_queue(), &limits());
     assert_eq!(updated, Ok(expected));
+}
+
+/// RTY-16, RTY-23: a policy and the order of sessions stay when an update does not name them, and can be
+/// taken away.
+#[test]
+fn a_retry_policy_stays_until_it_is_taken_away() {
+    let with = unusual_queue();
+    let limits = limits();
+    let kept = QueueUpdate { max_delivery_count: Some(3), ..QueueUpdate::default() };
+    let kept = kept.apply_to(&with, &limits).unwrap();
+    assert_eq!(kept.retry_policy, with.retry_policy);
+    assert_eq!(kept.session_retry_order, SessionRetryOrder::Pass);
+    let gone = QueueUpdate {
+        retry_policy: Some(None),
+        session_retry_order: Some(SessionRetryOrder::Hold),
+        ..QueueUpdate::default()
+    };
+    let gone = gone.apply_to(&with, &limits).unwrap();
+    assert_eq!((gone.retry_policy, gone.session_retry_order), (None, SessionRetryOrder::Hold));
+}
+
+/// RTY-16: a policy out of range is refused where it is set, of queues and of subscriptions.
+#[test]
+fn a_retry_policy_out_of_range_is_refused() {
+    let wrong = RetryPolicy {
+        kind: RetryKind::Fixed,
+        delay: TimeSpan::ZERO,
+        delay_max: None,
+        jitter: Jitter::NONE,
+    };
+    check(Tier::Basic, Some(Condition::ArgumentOutOfRange), |queue| {
+        queue.retry_policy = Some(wrong);
+    });
+    let subscription = SubscriptionUpdate { retry_policy: Some(Some(wrong)), ..Default::default() };
+    let refused = subscription.create("events", "audit", &Settings::default()).unwrap_err();
+    assert_eq!(refused.condition(), Condition::ArgumentOutOfRange);
 }
 
 /// HTP-17: what there is no property for is kept like most, is cleared by nothing in its place, and has a bound.
@@ -357,6 +402,8 @@ fn an_update_replaces_every_property_it_names() {
         enable_express: Some(wanted.enable_express),
         max_message_size_in_kilobytes: Some(wanted.max_message_size_in_kilobytes),
         user_metadata: wanted.user_metadata.clone(),
+        retry_policy: Some(wanted.retry_policy),
+        session_retry_order: Some(wanted.session_retry_order),
         extensions: wanted.extensions.clone(),
     };
     let fixed_alike = QueueDescription {

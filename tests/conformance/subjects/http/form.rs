@@ -81,9 +81,35 @@ pub(super) fn write_queue(properties: &QueueUpdate) -> Map<String, Json> {
         "enableExpress": properties.enable_express,
         "maxMessageSizeInKilobytes": properties.max_message_size_in_kilobytes,
         "userMetadata": properties.user_metadata,
+        "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
+        "retryPolicy": properties.retry_policy.flatten().map(write_retry_policy),
     });
     let Json::Object(all) = all else { unreachable!("an object was written") };
     all.into_iter().filter(|(_, value)| !value.is_null()).collect()
+}
+
+fn write_retry_policy(policy: RetryPolicy) -> Json {
+    json!({
+        "kind": policy.kind.name(),
+        "delay": policy.delay.to_string(),
+        "delayMax": policy.delay_max.map(|most| most.to_string()),
+        "jitter": policy.jitter.part(),
+    })
+}
+
+fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
+    let policy = entity.get("retryPolicy").filter(|policy| policy.is_object())?;
+    Some(RetryPolicy {
+        kind: RetryKind::parse(&text_of(policy, "kind").unwrap()).unwrap(),
+        delay: span_of(policy, "delay").unwrap(),
+        delay_max: span_of(policy, "delayMax"),
+        jitter: Jitter::of(policy["jitter"].as_f64().unwrap_or(0.0)).unwrap(),
+    })
+}
+
+fn read_retry_order(entity: &Json) -> SessionRetryOrder {
+    let name = text_of(entity, "sessionRetryOrder");
+    name.map_or(SessionRetryOrder::Hold, |name| SessionRetryOrder::parse(&name).unwrap())
 }
 
 pub(super) fn read_queue(queue: &Json) -> Described {
@@ -96,6 +122,7 @@ pub(super) fn read_queue(queue: &Json) -> Described {
         dead_letter: number_of(runtime, "deadLetterMessageCount"),
         transfer: number_of(runtime, "transferMessageCount"),
         transfer_dead_letter: number_of(runtime, "transferDeadLetterMessageCount"),
+        delayed: runtime["delayedMessageCount"].as_u64().unwrap_or(0),
     };
     assert_eq!(number_of(runtime, "totalMessageCount"), counts.total());
     Described {
@@ -125,6 +152,8 @@ pub(super) fn read_queue(queue: &Json) -> Described {
             enable_express: flag_of(queue, "enableExpress"),
             max_message_size_in_kilobytes: number_of(queue, "maxMessageSizeInKilobytes"),
             user_metadata: text("userMetadata"),
+            retry_policy: read_retry_policy(queue),
+            session_retry_order: read_retry_order(queue),
             extensions: None,
         },
         counts,
@@ -323,6 +352,7 @@ pub(super) fn read_message(json: &Json) -> Seen {
             "Active" => MessageState::Active,
             "Deferred" => MessageState::Deferred,
             "Scheduled" => MessageState::Scheduled,
+            "Delayed" => MessageState::Delayed,
             other => panic!("unknown state {other}"),
         },
         lock_token: text("lockToken"),

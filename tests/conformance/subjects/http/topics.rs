@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use peeklock_core::command::{Counts, DescribedSubscription, DescribedTopic};
 use peeklock_core::description::{
-    EntityStatus, SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
+    EntityStatus, SessionRetryOrder, SubscriptionDescription, SubscriptionUpdate, TopicDescription,
+    TopicUpdate,
 };
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
@@ -15,8 +16,9 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Http, flag_of, instant_of, number_of, of_subscription, read_sessions, read_value, segment,
-    span_of, subscription_at, text_of, write_message, write_properties,
+    Http, flag_of, instant_of, number_of, of_subscription, read_retry_order, read_retry_policy,
+    read_sessions, read_value, segment, span_of, subscription_at, text_of, write_message,
+    write_properties, write_retry_policy,
 };
 use crate::subject::{Answer, Topics};
 
@@ -108,6 +110,8 @@ fn write_subscription(properties: &SubscriptionUpdate) -> Map<String, Json> {
         "forwardDeadLetteredMessagesTo": properties.forward_dead_lettered_messages_to,
         "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
         "userMetadata": properties.user_metadata,
+        "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
+        "retryPolicy": properties.retry_policy.flatten().map(write_retry_policy),
     }))
 }
 
@@ -121,6 +125,7 @@ fn read_subscription(subscription: &Json) -> DescribedSubscription {
         dead_letter: number_of(runtime, "deadLetterMessageCount"),
         transfer: number_of(runtime, "transferMessageCount"),
         transfer_dead_letter: number_of(runtime, "transferDeadLetterMessageCount"),
+        delayed: runtime["delayedMessageCount"].as_u64().unwrap_or(0),
     };
     assert_eq!(number_of(runtime, "totalMessageCount"), counts.total());
     let description = SubscriptionDescription {
@@ -144,6 +149,8 @@ fn read_subscription(subscription: &Json) -> DescribedSubscription {
         forward_dead_lettered_messages_to: text("forwardDeadLetteredMessagesTo"),
         auto_delete_on_idle: span_of(subscription, "autoDeleteOnIdle").unwrap(),
         user_metadata: text("userMetadata"),
+        retry_policy: read_retry_policy(subscription),
+        session_retry_order: read_retry_order(subscription),
         extensions: None,
     };
     assert_eq!(text_of(subscription, "path"), Some(description.path()));

@@ -24,6 +24,8 @@ pub struct Stamps<'a> {
     pub state: i32,
     /// When it is due, if that was changed since it was sent.
     pub scheduled_at_ms: Option<i64>,
+    /// Until when it is delayed.
+    pub delayed_until_ms: Option<i64>,
     /// Where it was dead-lettered before it was forwarded.
     pub dead_letter_source: Option<&'a str>,
     /// The token of its lock, for clients that look for it here alone (AMQP-93).
@@ -32,9 +34,10 @@ pub struct Stamps<'a> {
 
 const SCHEDULED: &str = "x-opt-scheduled-enqueue-time";
 const PARTITION_KEY: &str = "x-opt-partition-key";
+const DELAYED: &str = "x-opt-peeklock-delayed-until";
 
 /// Annotations that only the broker sets: what a sender wrote there is not passed on.
-const OWNED: [&str; 7] = [
+const OWNED: [&str; 8] = [
     "x-opt-sequence-number",
     "x-opt-enqueue-sequence-number",
     "x-opt-enqueued-time",
@@ -42,6 +45,7 @@ const OWNED: [&str; 7] = [
     "x-opt-message-state",
     "x-opt-deadletter-source",
     "x-opt-lock-token",
+    DELAYED,
 ];
 
 /// A message as a client is sent it, in pieces that stand one behind the other: new sections, then those of
@@ -232,6 +236,9 @@ fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
     }
     if let Some(at) = stamps.scheduled_at_ms {
         put(SCHEDULED, &instant(at));
+    }
+    if let Some(until) = stamps.delayed_until_ms {
+        put(DELAYED, &instant(until));
     }
     let state = stamps.state.to_be_bytes();
     put("x-opt-message-state", &|items| write::fixed(items, code::INT, state));

@@ -5,6 +5,7 @@ use peeklock_core::command::{MessageState, ReceivedMessage};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Content, Overlay};
+use peeklock_core::time::Timestamp;
 
 use super::conversation::{Conversation, Sent};
 use super::node::{Node, Waiting};
@@ -51,11 +52,13 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         enqueued_at_ms: facts.enqueued_at.unix_ms(),
         locked_until_ms: facts.lock.map(|lock| lock.until.unix_ms()),
         state: match facts.state {
-            MessageState::Active => 0,
+            // The states of the protocol are fixed (RTY-12).
+            MessageState::Active | MessageState::Delayed => 0,
             MessageState::Deferred => 1,
             MessageState::Scheduled => 2,
         },
         scheduled_at_ms: None,
+        delayed_until_ms: facts.delayed_until.map(Timestamp::unix_ms),
         dead_letter_source: Overlay::source_of(overlays.iter()),
         lock_token: lock_token.filter(|_| shown == Shown::WithToken),
     };

@@ -203,13 +203,12 @@ fn settlement(
         Outcome::Released => Settlement::Release,
         Outcome::Modified(modified) => {
             let changes = properties(modified.message_annotations.as_ref())?;
+            if modified.undeliverable_here != Some(true) {
+                return Settlement::abandon(&changes, None);
+            }
             let properties =
                 if changes.is_empty() { None } else { Some(Overlay::encode(&changes)?) };
-            if modified.undeliverable_here == Some(true) {
-                Settlement::Defer { properties }
-            } else {
-                Settlement::Abandon { properties }
-            }
+            Settlement::Defer { properties }
         }
         Outcome::Rejected(Rejected { error }) => {
             let info = error.as_ref().and_then(AmqpError::info);

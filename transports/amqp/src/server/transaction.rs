@@ -13,6 +13,7 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::path::EntityAddress;
 use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome as Answered;
+use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{
     Ending, Issued, Operation, PartOutcome, Question, Reach, TransactionId, Transactions,
 };
@@ -267,7 +268,9 @@ impl Conversation {
         for Forgotten { token, entity } in forgotten {
             let path = entity.path().into();
             let slot = self.links.ask_of(path, 0, None, Expect::Settled { token, answer: None });
-            let settlement = Settlement::Abandon { properties: None };
+            // At once, whatever the retry policy.
+            let delay = Some(TimeSpan::ZERO);
+            let settlement = Settlement::Abandon { properties: None, delay };
             let command = Command::Settle { token, settlement };
             self.links.submit_to(&entity.as_the_broker(), command, correlation(slot, 0));
         }

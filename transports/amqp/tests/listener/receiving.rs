@@ -62,6 +62,38 @@ async fn abandoned_is_counted_and_released_is_not() {
     server.stop().await;
 }
 
+/// RTY-27: an abandon takes its delay from a property, which is not stored; what is none is refused, and the lock
+/// is as it was.
+#[tokio::test]
+async fn an_abandon_takes_its_delay_from_a_property() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let value = |value: Value| Raw::encoded(|bytes| value.encode_to(bytes));
+    let modified = |delay: Value| {
+        let changes = [("peeklock-delay-ms", value(delay)), ("tried", value(Value::Bool(true)))];
+        let message_annotations = Some(Map::of_symbols(changes));
+        DeliveryState::Outcome(Outcome::Modified(Modified {
+            message_annotations,
+            ..Modified::default()
+        }))
+    };
+    for wrong in [Value::I32(-1), Value::Bool(true), Value::String("soon".into())] {
+        let answer = client.settle(id(&transfer), modified(wrong)).await;
+        assert!(matches!(answer, DeliveryState::Outcome(Outcome::Rejected(_))), "{answer:?}");
+    }
+    let answer = client.settle(id(&transfer), modified(Value::U32(5_000))).await;
+    assert!(matches!(answer, DeliveryState::Outcome(Outcome::Modified(_))), "{answer:?}");
+    let counts = server.counts().await;
+    assert_eq!((counts.active, counts.delayed), (1, 1));
+    client.credit(0, 1, 1, false).await;
+    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(5));
+    let (_, content) = client.message().await;
+    let properties: Vec<_> = content.application_properties().collect();
+    assert_eq!(properties, [("tried", Value::Bool(true))]);
+    server.stop().await;
+}
+
 /// AMQP-61, AMQP-57, AMQP-67, AMQ-08, AMQ-14: a dead letter has its reason, and the answer no error.
 #[tokio::test]
 async fn a_dead_letter_has_its_reason() {

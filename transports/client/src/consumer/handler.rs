@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
+use peeklock_core::time::TimeSpan;
 
 use crate::port::Settlement;
 use crate::{Received, SessionReceiver};
@@ -61,8 +62,17 @@ pub struct SessionDelivery {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Available again, counted as a failed delivery (SET-03).
+    /// Available again, at once unless the entity has a retry policy; counted as a failed delivery (SET-03,
+    /// RTY-17).
     Abandon {
+        /// Application properties to set.
+        properties: Vec<(String, Value)>,
+    },
+    /// Available again after a delay, whatever the retry policy of the entity; counted as a failed delivery
+    /// (RTY-01).
+    AbandonWithDelay {
+        /// For how long nobody gets it.
+        delay: TimeSpan,
         /// Application properties to set.
         properties: Vec<(String, Value)>,
     },
@@ -83,7 +93,10 @@ impl From<Result<(), Refusal>> for Settlement {
     fn from(outcome: Result<(), Refusal>) -> Self {
         match outcome {
             Ok(()) => Self::Complete,
-            Err(Refusal::Abandon { properties }) => Self::Abandon { properties },
+            Err(Refusal::Abandon { properties }) => Self::Abandon { properties, delay: None },
+            Err(Refusal::AbandonWithDelay { delay, properties }) => {
+                Self::Abandon { properties, delay: Some(delay) }
+            }
             Err(Refusal::Defer) => Self::Defer { properties: Vec::new() },
             Err(Refusal::DeadLetter { reason, description }) => {
                 let limits = Limits::default();

@@ -74,7 +74,7 @@ async fn work<H: Handler<Delivery>>(
         Ok(message) => handled(async { handler.handle(Delivery { message }).await }).await,
         Err(rejection) => {
             tracing::error!(detail = rejection.detail(), "a message is abandoned");
-            Settlement::Abandon { properties: Vec::new() }
+            Settlement::Abandon { properties: Vec::new(), delay: None }
         }
     };
     Verdict { tag, token, settlement }
@@ -106,7 +106,7 @@ struct Hand {
     verdicts: Vec<Verdict>,
     /// Settled, and not answered yet.
     unanswered: usize,
-    /// Those of them whose properties may be refused.
+    /// Those of them whose properties or delay may be refused.
     doubtful: HashMap<u64, LockToken>,
     is_closing: bool,
     /// Nothing comes any more.
@@ -193,7 +193,7 @@ impl Hand {
         }
         tracing::warn!(path, %error, "a settlement was refused");
         if let Some(token) = doubtful {
-            let settlement = Settlement::Abandon { properties: Vec::new() };
+            let settlement = Settlement::Abandon { properties: Vec::new(), delay: None };
             self.verdicts.push(Verdict { tag, token, settlement });
         }
     }
@@ -204,7 +204,7 @@ impl Hand {
             return false;
         }
         for Verdict { tag, token, settlement } in &self.verdicts {
-            if settlement.has_properties() {
+            if settlement.is_doubtful() {
                 self.doubtful.insert(*tag, *token);
             }
         }
@@ -220,11 +220,13 @@ impl Hand {
 }
 
 impl Settlement {
-    const fn has_properties(&self) -> bool {
+    /// Whether what it says beside the decision may be refused.
+    const fn is_doubtful(&self) -> bool {
         match self {
-            Self::Abandon { properties }
-            | Self::Defer { properties }
-            | Self::DeadLetter { properties, .. } => !properties.is_empty(),
+            Self::Abandon { properties, delay } => !properties.is_empty() || delay.is_some(),
+            Self::Defer { properties } | Self::DeadLetter { properties, .. } => {
+                !properties.is_empty()
+            }
             Self::Complete | Self::Release => false,
         }
     }

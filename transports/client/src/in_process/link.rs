@@ -137,9 +137,7 @@ impl EntityLink {
         };
         Ok(match settlement {
             Settlement::Complete => Decided::Complete,
-            Settlement::Abandon { properties } => {
-                Decided::Abandon { properties: overlay(properties)? }
-            }
+            Settlement::Abandon { properties, delay } => Decided::abandon(&properties, delay)?,
             Settlement::Defer { properties } => Decided::Defer { properties: overlay(properties)? },
             Settlement::DeadLetter { reason, description, properties } => {
                 let limits = &self.entity.broker().settings().limits;

@@ -65,10 +65,12 @@ pub enum Request {
 pub enum Settlement {
     /// Processed: the message is removed (SET-01).
     Complete,
-    /// Available again, counted as a failed delivery (SET-03).
+    /// Available again, at once or later, counted as a failed delivery (SET-03, RTY-01).
     Abandon {
         /// Application properties to set (SET-08).
         properties: Vec<(String, Value)>,
+        /// For how long nobody gets it; `None` is as long as the entity's policy says (RTY-17).
+        delay: Option<TimeSpan>,
     },
     /// Set aside, to be received by number (DEF-01).
     Defer {

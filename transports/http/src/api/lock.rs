@@ -2,12 +2,12 @@
 
 use actix_web::http::StatusCode;
 use actix_web::web;
-use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::command::{Command, Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::message::Overlay;
+use peeklock_core::message::{Overlay, Value};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -31,6 +31,18 @@ pub(crate) struct Modification {
     /// Application properties to add or overwrite.
     #[schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>)]
     application_properties: Option<PropertyMap>,
+}
+
+/// When a message that goes back is available again, and properties to set on it.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Abandonment {
+    /// Application properties to add or overwrite.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>)]
+    application_properties: Option<PropertyMap>,
+    /// For how long nobody gets it, at most 604800000; 0 for not at all, and left out for as long as the
+    /// retry policy says.
+    delay_milliseconds: Option<i64>,
 }
 
 /// Why a message is dead-lettered.
@@ -66,9 +78,9 @@ pub(super) async fn complete(
     settle_plainly(exchange, payload, queue, token, Settlement::Complete).await
 }
 
-/// Abandon: the message is available again, and the delivery counts as failed.
+/// Abandon: the message is available again, at once or later, and the delivery counts as failed.
 #[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/abandon", tag = "locks",
-    params(("queue" = String, Path), ("lockToken" = String, Path)), request_body = Modification,
+    params(("queue" = String, Path), ("lockToken" = String, Path)), request_body = Abandonment,
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn abandon(
     exchange: &Exchange,
@@ -77,9 +89,11 @@ pub(super) async fn abandon(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    let (modification, _room): (Modification, _) = body::read_json(exchange, payload).await?;
-    let properties = overlay(modification.application_properties)?;
-    settle(exchange, &entity, token, Settlement::Abandon { properties }).await
+    let (abandonment, _room): (Abandonment, _) = body::read_json(exchange, payload).await?;
+    let said = abandonment.delay_milliseconds.map(|said| retry_delay_of(&Value::I64(said)));
+    let properties = abandonment.application_properties.unwrap_or_default().0;
+    let settlement = Settlement::abandon(&properties, said.transpose()?)?;
+    settle(exchange, &entity, token, settlement).await
 }
 
 /// Defer: the message is set aside, to be received by its sequence number.

@@ -3,11 +3,13 @@
 use actix_web::http::{Method, StatusCode};
 use actix_web::web;
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::command::{Command, Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
+use peeklock_core::message::Value;
+use peeklock_core::time::TimeSpan;
 
 use super::receive::settled;
 use crate::broker_properties;
@@ -15,6 +17,9 @@ use crate::delivery::message_id;
 use crate::error::{Answer, Refusal};
 use crate::header_value::BROKER_PROPERTIES;
 use crate::serve::Exchange;
+
+/// For how many milliseconds nobody gets an abandoned message.
+const DELAY: &str = "peeklock-delay-ms";
 
 /// `DELETE`, `PUT`, `POST /{entity}/messages/{reference}/{token}`: completes, abandons, renews.
 pub(crate) async fn settle(
@@ -28,6 +33,7 @@ pub(crate) async fn settle(
     let purpose = if method == Method::POST { Action::RenewLock } else { Action::Settle };
     let entity = exchange.entity(purpose, path).await?;
     crate::body::discard(exchange, payload).await?;
+    let delay = delay_of(exchange, method)?;
     let Some(token) = LockToken::parse(token) else {
         let detail = "the lock token of the path is not a GUID";
         return Err(Rejection::new(Condition::MessageLockLost, detail).into());
@@ -42,7 +48,7 @@ pub(crate) async fn settle(
         };
     }
     let settlement = if method == Method::PUT {
-        Settlement::Abandon { properties: None }
+        Settlement::Abandon { properties: None, delay }
     } else {
         Settlement::Complete
     };
@@ -50,6 +56,16 @@ pub(crate) async fn settle(
         Outcome::Done => Ok(settled()),
         _ => Err(Refusal::unexpected()),
     }
+}
+
+/// The delay of an abandon, whose body is empty by contract (RTY-26); nothing else has one (RTY-10).
+fn delay_of(exchange: &Exchange, method: &Method) -> Result<Option<TimeSpan>, Rejection> {
+    let Some(value) = exchange.request.headers().get(DELAY) else { return Ok(None) };
+    if method != Method::PUT {
+        return Err(Rejection::argument(format!("the header {DELAY} is for an abandon only")));
+    }
+    let text = value.to_str().unwrap_or_default().trim();
+    retry_delay_of(&Value::from(text)).map(Some)
 }
 
 /// HTP-07: the reference must be of the message that the token locks, its number or its MessageId.

@@ -212,6 +212,30 @@ async fn a_lock_is_abandoned_and_renewed() {
     server.stop().await;
 }
 
+/// RTY-26, RTY-10, RTY-02: an abandon, whose body is empty, has its delay in a header; nothing else has one.
+#[tokio::test]
+async fn an_abandon_has_its_delay_in_a_header() {
+    let server = Server::start().await;
+    server.send("x").await;
+    let answer = server.receive().await;
+    let path = path_of(answer.header("location").unwrap()).to_owned();
+    for method in ["DELETE", "POST"] {
+        let answer = server.ask(&format!("{method} {path}\nPeeklock-Delay-Ms: 5000"), "").await;
+        assert_eq!(answer.error(), (400, "ArgumentError".to_owned()), "{method}");
+    }
+    for wrong in ["-1", "5s", "", "604800001"] {
+        let answer = server.ask(&format!("PUT {path}\nPeeklock-Delay-Ms: {wrong}"), "").await;
+        assert_eq!(answer.error(), (400, "ArgumentOutOfRange".to_owned()), "{wrong}");
+    }
+    let answer = server.ask(&format!("PUT {path}\nPeeklock-Delay-Ms: 5000"), "").await;
+    assert_eq!(answer.status, 200);
+    let counts = server.broker.describe_queue("q").await.unwrap().counts;
+    assert_eq!((counts.active, counts.delayed), (1, 1));
+    server.clock.advance(TimeSpan::from_seconds(5));
+    assert_eq!(server.receive().await.properties()["DeliveryCount"], 2);
+    server.stop().await;
+}
+
 /// HTP-07
 #[tokio::test]
 async fn a_reference_that_is_not_of_the_token_is_not_found() {

@@ -128,6 +128,59 @@ async fn a_message_keeps_its_types() {
     server.stop().await;
 }
 
+/// RTY-26, RTY-12, RTY-16: the delay of an abandon, what is shown of it, and a policy that comes and goes.
+#[tokio::test]
+async fn an_abandon_takes_a_delay() {
+    let server = Server::start().await;
+    let head = format!("POST {Q}/messages");
+    expect(&server, &head, json!({ "body": "1" }), 201).await;
+    let message = receive(&server).await;
+    for wrong in [json!(-1), json!(604_800_001)] {
+        let answer = lock(&server, "abandon", &message, json!({ "delayMilliseconds": wrong }), 400);
+        assert_eq!(answer.await["code"], "ArgumentOutOfRange");
+    }
+    lock(&server, "defer", &message, json!({ "delayMilliseconds": 1 }), 400).await;
+    // It wins over the property that says the same.
+    let both = json!({
+        "delayMilliseconds": 5000,
+        "applicationProperties": { "peeklock-delay-ms": 1, "tried": true },
+    });
+    lock(&server, "abandon", &message, both, 204).await;
+    let shown = expect(&server, &format!("GET {Q}/messages"), Value::Null, 200).await["messages"]
+        [0]
+    .clone();
+    assert_eq!(
+        (&shown["state"], &shown["delayedUntilUtc"]),
+        (&json!("Delayed"), &json!("2026-05-01T12:00:05Z"))
+    );
+    assert_eq!(shown["applicationProperties"], json!({ "tried": true }));
+    let runtime = expect(&server, &format!("GET {Q}"), Value::Null, 200).await["runtime"].clone();
+    assert_eq!(
+        (&runtime["activeMessageCount"], &runtime["delayedMessageCount"]),
+        (&json!(1), &json!(1))
+    );
+    let patch = format!("PATCH {Q}\nIf-Match: *");
+    let policy =
+        json!({ "kind": "exponential", "delay": "PT1S", "delayMax": "PT5M", "jitter": 0.2 });
+    let with = json!({ "retryPolicy": policy, "sessionRetryOrder": "pass" });
+    let updated = expect(&server, &patch, with, 200).await;
+    assert_eq!((&updated["retryPolicy"], &updated["sessionRetryOrder"]), (&policy, &json!("pass")));
+    for wrong in [
+        json!({ "kind": "random", "delay": "PT1S" }),
+        json!({ "kind": "fixed", "delay": "PT1S", "jitter": 1.5 }),
+        json!({ "kind": "fixed", "delay": "P8D" }),
+    ] {
+        let refused = expect(&server, &patch, json!({ "retryPolicy": wrong }), 400).await;
+        assert_eq!(refused["code"], "ArgumentOutOfRange");
+    }
+    let cleared = expect(&server, &patch, json!({ "retryPolicy": null }), 200).await;
+    assert_eq!(
+        (&cleared["retryPolicy"], &cleared["sessionRetryOrder"]),
+        (&Value::Null, &json!("pass"))
+    );
+    server.stop().await;
+}
+
 /// HTP-10, SET-14: the life of locks.
 #[tokio::test]
 async fn locks_are_settled() {

@@ -136,6 +136,7 @@ pub fn facts(sequence: u64, until: u64, size: u32) -> MessageFacts {
         time_to_live: None,
         delivery_count: 0,
         state: MessageState::Active,
+        delayed_until: None,
         sub_queue: SubQueue::Main,
         lock: Some(LockGrant { token: token(sequence), until: at(until) }),
         size,

@@ -28,7 +28,7 @@ use super::credential::Credential;
 use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::text::{Guid, Token};
-use crate::operation::{Authenticate, Decision, Operation, Settle, Welcome};
+use crate::operation::{Authenticate, Decision, Delay, Operation, Settle, Welcome};
 
 type Socket = WebSocketStream<Box<dyn Connected>>;
 
@@ -418,6 +418,7 @@ fn settle(link: u32, decision: Decision, lock_tokens: Vec<Token>) -> Settle {
         properties: None,
         reason: None,
         description: None,
+        delay_milliseconds: Delay::NONE,
     }
 }
 

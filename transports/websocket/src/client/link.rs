@@ -1,13 +1,13 @@
 //! A link of the protocol as handles know links: requests become operations, notices answers.
 
 use peeklock_client::port::{self, Answer, Answering, Request, Settlement, Waiting};
-use peeklock_core::command::{ReceiveMode, ReceivedMessage};
+use peeklock_core::command::{RETRY_DELAY_PROPERTY, ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Message, Overlay, Value};
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::TransactionId;
 use tokio::sync::oneshot;
 
@@ -16,8 +16,9 @@ use crate::frame::message::{Carried, Delivered, Outgoing, Properties};
 use crate::frame::text::{Instant, Token};
 use crate::frame::{LIST_COUNT_MAX, Run};
 use crate::operation::{
-    Decision, DeleteBatch, FailedRange, LinkOnly, Notice, Numbered, Operation, Peek, PeekSession,
-    Purge, Receive, Renew, RenewIn, Send, SendIn, SetSessionState, Settle, SettleIn,
+    Decision, Delay, DeleteBatch, FailedRange, LinkOnly, Notice, Numbered, Operation, Peek,
+    PeekSession, Purge, Receive, Renew, RenewIn, Send, SendIn, SetSessionState, Settle,
+    SettleDelayed, SettleIn,
 };
 
 /// Locks that one request of many names: few enough for any broker (`commandCountMax`).
@@ -132,6 +133,9 @@ impl port::Link for Link {
                     Operation::SendIn(SendIn { transaction, send })
                 }
                 Operation::Settle(settle) => Operation::SettleIn(SettleIn { transaction, settle }),
+                Operation::SettleDelayed(delayed) => {
+                    Operation::SettleIn(SettleIn { transaction, settle: said_by_property(delayed) })
+                }
                 Operation::Renew(renew) => Operation::RenewIn(RenewIn { transaction, renew }),
                 _ => {
                     let detail = "a transaction has sends, settlements and renewals (TXN-02)";
@@ -216,10 +220,10 @@ impl Link {
                 Operation::PeekSession(PeekSession { link, session_id, from, max_count })
             }
             Request::Settle(token, settlement) => {
-                Operation::Settle(self.settle(vec![Token(token)], settlement))
+                settling(self.settle(vec![Token(token)], settlement))
             }
             Request::SettleEach(tokens, settlement) => {
-                Operation::Settle(self.settle(wire_tokens(&tokens), settlement))
+                settling(self.settle(wire_tokens(&tokens), settlement))
             }
             Request::Renew(tokens) => {
                 let lock_tokens = wire_tokens(&tokens);
@@ -247,9 +251,13 @@ impl Link {
 
     fn settle(&self, lock_tokens: Vec<Token>, settlement: Settlement) -> Settle {
         let none = Vec::new();
+        let mut delay_milliseconds = Delay::NONE;
         let (decision, properties, reason, description) = match settlement {
             Settlement::Complete => (Decision::Complete, none, None, None),
-            Settlement::Abandon { properties } => (Decision::Abandon, properties, None, None),
+            Settlement::Abandon { properties, delay } => {
+                delay_milliseconds = Delay(delay.map(TimeSpan::as_ms));
+                (Decision::Abandon, properties, None, None)
+            }
             Settlement::Defer { properties } => (Decision::Defer, properties, None, None),
             Settlement::DeadLetter { reason, description, properties } => {
                 (Decision::DeadLetter, properties, reason, description)
@@ -260,7 +268,16 @@ impl Link {
             (!properties.is_empty()).then_some(Properties(properties))
         };
         let (link, ranges, properties) = (self.number, Vec::new(), some(properties));
-        Settle { link, decision, ranges, lock_tokens, properties, reason, description }
+        Settle {
+            link,
+            decision,
+            ranges,
+            lock_tokens,
+            properties,
+            reason,
+            description,
+            delay_milliseconds,
+        }
     }
 
     async fn settled(
@@ -268,7 +285,7 @@ impl Link {
         settle: Settle,
         count: usize,
     ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
-        match self.call(Operation::Settle(settle)).await? {
+        match self.call(settling(settle)).await? {
             Notice::Settled(settled) => Ok(each(count, (), &settled.failed)),
             _ => Err(self.unexpected()),
         }
@@ -348,4 +365,25 @@ fn each<T: Copy>(count: usize, done: T, failed: &[FailedRange]) -> Vec<Result<T,
         }
     }
     results
+}
+
+/// A settlement with a delay is an operation of its own (RTY-26).
+fn settling(mut settle: Settle) -> Operation {
+    let Delay(delay) = std::mem::take(&mut settle.delay_milliseconds);
+    match delay.and_then(|delay| u64::try_from(delay).ok()) {
+        Some(delay_milliseconds) => {
+            Operation::SettleDelayed(SettleDelayed { delay_milliseconds, settle })
+        }
+        None => Operation::Settle(settle),
+    }
+}
+
+/// In a transaction a delay is said among the properties (RTY-28).
+fn said_by_property(delayed: SettleDelayed) -> Settle {
+    let SettleDelayed { delay_milliseconds, mut settle } = delayed;
+    let Properties(mut properties) = settle.properties.take().unwrap_or(Properties(Vec::new()));
+    properties.retain(|(name, _)| name != RETRY_DELAY_PROPERTY);
+    properties.push((RETRY_DELAY_PROPERTY.to_owned(), Value::U64(delay_milliseconds)));
+    settle.properties = Some(Properties(properties));
+    settle
 }

@@ -9,6 +9,7 @@ use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, ContentError, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
+use peeklock_core::time::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
@@ -151,8 +152,9 @@ mod flag {
     pub(super) const TIME_TO_LIVE: u8 = 4;
 }
 
-const STATES: [MessageState; 3] =
-    [MessageState::Active, MessageState::Deferred, MessageState::Scheduled];
+/// Until when one of the last state is Delayed follows (RTY-12).
+const STATES: [MessageState; 4] =
+    [MessageState::Active, MessageState::Deferred, MessageState::Scheduled, MessageState::Delayed];
 
 impl Wire for MessageFacts {
     const BYTES_MIN: usize = 34;
@@ -180,6 +182,9 @@ impl Wire for MessageFacts {
         if let Some(span) = self.time_to_live {
             span.ticks().write(out);
         }
+        if self.state == MessageState::Delayed {
+            self.delayed_until.unwrap_or(Timestamp::NEVER).ticks().write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -202,6 +207,8 @@ impl Wire for MessageFacts {
             if given(flag::EXPIRES_AT) { Some(Instant::read(reader)?.0) } else { None };
         let time_to_live =
             if given(flag::TIME_TO_LIVE) { Some(Span::read(reader)?.0) } else { None };
+        let delayed_until =
+            if *state == MessageState::Delayed { Some(Instant::read(reader)?.0) } else { None };
         Ok(Self {
             sequence,
             enqueued_sequence,
@@ -210,6 +217,7 @@ impl Wire for MessageFacts {
             time_to_live,
             delivery_count: if lock.is_some() { shown.saturating_sub(1) } else { shown },
             state: *state,
+            delayed_until,
             sub_queue: SubQueue::Main,
             lock,
             size,

@@ -5,6 +5,7 @@ mod forwarded;
 mod overlays;
 mod policies;
 mod random;
+mod retry;
 mod topics;
 
 use bytes::Bytes;
@@ -58,6 +59,7 @@ fn delivered() -> Delivered {
         time_to_live: Some(TimeSpan::from_minutes(10)),
         delivery_count: 1,
         state: MessageState::Active,
+        delayed_until: None,
         sub_queue: SubQueue::Main,
         lock: Some(LockGrant {
             token: LockToken::new(SequenceNumber(1_001), 0x0123_4567_89ab_cdef),
@@ -203,7 +205,8 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
 /// Every kind has a golden frame.
 #[test]
 fn no_kind_is_forgotten() {
-    let all = operations().into_iter().chain(topics::operations()).chain(policies::operations());
+    let all = operations().into_iter().chain(topics::operations());
+    let all = all.chain(policies::operations()).chain(retry::operations());
     let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
     assert!(Operation::NAMES.iter().all(|(code, _)| codes.contains(code)));
     let all = notices().into_iter().chain(topics::notices()).chain(policies::notices());

@@ -1,10 +1,10 @@
 //! Settlement, by delivery number or by lock token.
 
-use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::command::{Command, Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, Ticket};
-use peeklock_core::message::Overlay;
+use peeklock_core::message::{Overlay, Value};
 use peeklock_core::time::Timestamp;
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
@@ -54,6 +54,15 @@ bodies! {
         reason: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<String>,
+        /// For how long nobody gets what is abandoned.
+        #[serde(default, skip_serializing_if = "Delay::is_none")]
+        delay_milliseconds: Delay,
+    }
+
+    /// An abandon with a delay, which the binary form of a settlement has no place for.
+    struct SettleDelayed {
+        delay_milliseconds: u64,
+        settle: Settle,
     }
 
     struct Settled {
@@ -66,6 +75,31 @@ bodies! {
         from: u32,
         to: u32,
         error: WireError,
+    }
+}
+
+/// The delay of an abandon where it is written in JSON; the binary form of it is another operation (RTY-26).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Delay(pub(crate) Option<i64>);
+
+impl Delay {
+    /// No delay is said.
+    pub(crate) const NONE: Self = Self(None);
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
+    const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Wire for Delay {
+    const BYTES_MIN: usize = 0;
+
+    fn write(&self, _: &mut Vec<u8>) {}
+
+    fn read(_: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self::NONE)
     }
 }
 
@@ -131,6 +165,13 @@ impl Conversation {
         let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
         let command = |token| Command::Settle { token, settlement: settlement.clone() };
         self.ask_each(asked, keyed, command, Expect::Settled)
+    }
+
+    pub(super) fn settle_delayed(&mut self, asked: Asked, delayed: SettleDelayed) -> Done {
+        let SettleDelayed { delay_milliseconds, mut settle } = delayed;
+        settle.delay_milliseconds =
+            Delay(Some(i64::try_from(delay_milliseconds).unwrap_or(i64::MAX)));
+        self.settle(asked, &settle)
     }
 
     /// Asks the same of each lock.
@@ -226,6 +267,9 @@ impl Conversation {
             let detail = "reason and description are for the decision deadLetter";
             return Err(Rejection::argument(detail));
         }
+        if settle.delay_milliseconds != Delay::NONE && settle.decision != Decision::Abandon {
+            return Err(Rejection::argument("a delay is for the decision abandon"));
+        }
         let overlay = |properties: Option<&Properties>| match properties {
             Some(properties) if !properties.0.is_empty() => {
                 Overlay::encode(&properties.0).map(Some)
@@ -244,7 +288,13 @@ impl Conversation {
                     Settlement::Release
                 })
             }
-            Decision::Abandon => Ok(Settlement::Abandon { properties: overlay(properties)? }),
+            Decision::Abandon => {
+                let said =
+                    settle.delay_milliseconds.0.map(|said| retry_delay_of(&Value::I64(said)));
+                let properties: &[(String, Value)] =
+                    properties.map_or(&[], |properties| &properties.0);
+                Settlement::abandon(properties, said.transpose()?)
+            }
             Decision::Defer => Ok(Settlement::Defer { properties: overlay(properties)? }),
             Decision::DeadLetter => Settlement::dead_letter(
                 settle.reason.as_deref(),

@@ -24,6 +24,8 @@ use crate::time::Timestamp;
 pub(in crate::queue) struct Doomed {
     /// All but the one that has expired by its own time to live.
     pub(in crate::queue) others: SequenceSet,
+    /// Those that were Delayed, but it.
+    pub(in crate::queue) delayed: SequenceSet,
     /// That one. It goes last: if the broker ends before, it is still there and expires the rest.
     pub(in crate::queue) cause: SequenceNumber,
 }
@@ -48,6 +50,8 @@ pub(in crate::queue) struct Sessions {
     link_count: usize,
     /// Held sessions whose demand may meet a message.
     busy: BTreeSet<SessionIndex>,
+    /// Durable Delayed messages, by session (RTY-22).
+    resting: BTreeMap<SessionIndex, SequenceSet>,
     /// How many sessions have a state.
     state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
@@ -278,6 +282,7 @@ impl Sessions {
     /// Takes a message out of its session.
     pub(in crate::queue) fn remove(&mut self, sequence: SequenceNumber, state: SlotState) {
         let Some(index) = self.by_message.remove(&sequence) else { return };
+        self.wake(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.members.remove(sequence);
             session.available.remove(sequence);
@@ -302,6 +307,7 @@ impl Sessions {
     /// Lets the holder have a message.
     pub(in crate::queue) fn offer(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
+        self.wake(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.returning.remove(sequence);
             session.available.insert(sequence);
@@ -312,6 +318,7 @@ impl Sessions {
     /// Keeps a message from the holder.
     pub(in crate::queue) fn withdraw(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
+        self.wake(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
             session.returning.remove(sequence);
@@ -329,6 +336,41 @@ impl Sessions {
         self.put_in_place(index);
     }
 
+    /// Keeps a Delayed message from the holder, and if it holds them up those behind it (RTY-22, RTY-23).
+    pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
+        let Some(index) = self.of(sequence) else { return };
+        self.resting.entry(index).or_default().insert(sequence);
+        if let Some(session) = self.get_mut(index) {
+            session.available.remove(sequence);
+            if holds {
+                session.returning.insert(sequence);
+            } else {
+                session.returning.remove(sequence);
+            }
+        }
+        self.put_in_place(index);
+    }
+
+    /// Ends the rest of a message, if it was Delayed.
+    fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
+        let Some(resting) = self.resting.get_mut(&index) else { return };
+        resting.remove(sequence);
+        if resting.is_empty() {
+            self.resting.remove(&index);
+        }
+    }
+
+    /// Whether a message is Delayed and durable.
+    pub(in crate::queue) fn is_resting(&self, sequence: SequenceNumber) -> bool {
+        let resting = self.of(sequence).and_then(|index| self.resting.get(&index));
+        resting.is_some_and(|resting| resting.contains(sequence))
+    }
+
+    /// The durable Delayed messages of a session.
+    pub(super) fn resting_in(&self, index: SessionIndex) -> Option<&SequenceSet> {
+        self.resting.get(&index)
+    }
+
     /// Whether a message can be handed out as far as it is concerned itself.
     pub(in crate::queue) fn is_available(&self, sequence: SequenceNumber) -> bool {
         self.of(sequence)
@@ -336,13 +378,19 @@ impl Sessions {
             .is_some_and(|session| session.available.contains(sequence))
     }
 
-    /// Condemns the available messages of a session, because one of them has expired (EXP-41).
+    /// Condemns the available and Delayed messages of a session, because one of them has expired (EXP-41,
+    /// RTY-25). Those that were Delayed hold up nobody any more.
     pub(in crate::queue) fn doom(&mut self, cause: SequenceNumber) {
         let Some(index) = self.of(cause) else { return };
+        let mut delayed = self.resting.remove(&index).unwrap_or_default();
         let Some(session) = self.get_mut(index) else { return };
         let mut others = std::mem::take(&mut session.available);
+        for sequence in delayed.iter_from(SequenceNumber(0)) {
+            session.returning.remove(sequence);
+        }
         others.remove(cause);
-        self.doomed.push_back(Doomed { others, cause });
+        delayed.remove(cause);
+        self.doomed.push_back(Doomed { others, delayed, cause });
         self.put_in_place(index);
     }
 
@@ -468,12 +516,21 @@ impl Sessions {
     pub(in crate::queue) fn check(&self) -> Result<(), String> {
         let mut messages = 0;
         let (mut open, mut held_count, mut states) = (0, 0, 0);
-        let (mut links, mut calls, mut waits) = (0, 0, 0);
+        let (mut links, mut calls, mut waits, mut rests) = (0, 0, 0, 0);
         for (name, index) in &self.by_name {
             let Some(session) = self.get(*index) else {
                 return Err(format!("session {name} has no place"));
             };
             messages += session.members.len();
+            if let Some(resting) = self.resting.get(index) {
+                rests += 1;
+                let is_rest = |sequence| {
+                    session.members.contains(sequence) && !session.available.contains(sequence)
+                };
+                if resting.is_empty() || !resting.iter_from(SequenceNumber(0)).all(is_rest) {
+                    return Err(format!("what rests in session {name} is not in it, or available"));
+                }
+            }
             states += u64::from(session.state.is_some());
             if !session.exists() || session.name != *name {
                 return Err(format!("session {name} is in the directory for nothing (SES-04)"));
@@ -509,6 +566,7 @@ impl Sessions {
         let counts = [
             (messages, self.by_message.len() as u64, "messages"),
             (open, self.open.len() as u64, "open sessions"),
+            (rests, self.resting.len() as u64, "sessions with delayed messages"),
             (states, self.state_count as u64, "states"),
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),

@@ -12,6 +12,7 @@ use crate::error::Rejection;
 use crate::ids::{SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::queue::Queue;
+use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
@@ -134,7 +135,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Peeked(messages)))
     }
 
-    /// Removes available messages of a session for its holder (DEL-07).
+    /// Removes available and Delayed messages of a session for its holder (DEL-07, RTY-13).
     pub(super) fn delete_batch_of(
         &mut self,
         index: SessionIndex,
@@ -146,19 +147,37 @@ impl Queue {
         self.refuse_receive()?;
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
-        let doomed: Vec<SequenceNumber> = self
-            .sessions
-            .as_ref()
-            .and_then(|sessions| sessions.get(index))
-            .into_iter()
-            .flat_map(|session| session.available().iter_from(SequenceNumber(0)))
-            .take_while(|sequence| self.is_enqueued_before(*sequence, before))
-            .take(count_max as usize)
-            .collect();
+        let first_of = |all: &SequenceSet| -> Vec<SequenceNumber> {
+            all.iter_from(SequenceNumber(0))
+                .take_while(|sequence| self.is_enqueued_before(*sequence, before))
+                .take(count_max as usize)
+                .collect()
+        };
+        let mut doomed = Vec::new();
+        if let Some(sessions) = &self.sessions {
+            doomed.extend(
+                sessions.get(index).map(Session::available).map(first_of).unwrap_or_default(),
+            );
+            doomed.extend(sessions.resting_in(index).map(first_of).unwrap_or_default());
+        }
+        doomed.sort_unstable();
+        doomed.truncate(count_max as usize);
         Ok(self.delete_all(&doomed, ctx, step))
     }
 
-    /// Removes available messages of all unlocked sessions, lowest numbers first (DEL-07).
+    /// The first Delayed message from a number on whose session nobody holds. What is deleted makes none
+    /// Delayed, so whoever goes on from the last one looks at each once.
+    fn first_delayed_unlocked(&self, from: SequenceNumber) -> Option<SequenceNumber> {
+        let sessions = self.sessions.as_ref()?;
+        let is_held = |sequence: SequenceNumber| {
+            let session = sessions.of(sequence).and_then(|index| sessions.get(index));
+            session.is_some_and(|session| session.held().is_some())
+        };
+        let mut delayed = self.delays.iter_from(SubQueue::Main, from);
+        delayed.find(|sequence| self.is_resting(*sequence) && !is_held(*sequence))
+    }
+
+    /// Removes available and Delayed messages of all unlocked sessions, lowest numbers first (DEL-07, RTY-13).
     pub(in crate::queue) fn delete_batch_unlocked(
         &mut self,
         sub_queue: SubQueue,
@@ -172,13 +191,19 @@ impl Queue {
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
         let mut count = 0;
-        while count < u64::from(count_max)
-            && let Some((sequence, _)) =
-                self.sessions.as_ref().and_then(|sessions| sessions.first_open())
-            && self.is_enqueued_before(sequence, before)
-        {
+        let mut delayed = self.first_delayed_unlocked(SequenceNumber(0));
+        while count < u64::from(count_max) {
+            let open = self.sessions.as_ref().and_then(|sessions| sessions.first_open());
+            let available = open.map(|(sequence, _)| sequence);
+            let Some(sequence) = available.into_iter().chain(delayed).min() else { break };
+            if !self.is_enqueued_before(sequence, before) {
+                break;
+            }
             self.remove_message(sequence, Removal::Deleted, ctx, step);
             count += 1;
+            if delayed == Some(sequence) {
+                delayed = self.first_delayed_unlocked(sequence.next());
+            }
         }
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Deleted(count)))

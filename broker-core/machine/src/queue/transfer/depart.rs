@@ -229,7 +229,7 @@ impl Queue {
             self.transfers.settle_in(exit, ctx.stage);
             return Next::GoOn;
         }
-        let change = Change::Counted { sequence, delivery_count };
+        let change = Change::Counted { sequence, delivery_count, delayed_until: None };
         self.change(change, Durability::Lazy, ctx, step);
         self.transfers.settle_in(exit, ctx.stage);
         let failures = self.transfers.lane_mut(exit).map_or(0, |lane| {

@@ -3,15 +3,96 @@
 use super::VERSION;
 use super::reader::{Read, Reader, write_optional_text, write_text};
 use crate::description::{
-    EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription,
+    EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
+    SubscriptionDescription, TopicDescription,
 };
 
 /// The version of a description that ends with its extensions. One without any is written as the first version
 /// reads it.
 const EXTENDED: u8 = VERSION + 1;
+/// The version of the description of a queue or subscription that says how it retries (RTY-16, RTY-23). It
+/// ends with that, behind its extensions if it has some. One that says nothing is written as the versions
+/// before read it.
+const RETRYING: u8 = EXTENDED + 1;
+
+/// What is said of retries in a byte.
+const HAS_POLICY: u8 = 1;
+const HAS_DELAY_MAX: u8 = 2;
+const PASSES: u8 = 4;
 
 const fn version_of(extensions: Option<&str>) -> u8 {
     if extensions.is_some() { EXTENDED } else { VERSION }
+}
+
+/// What a queue or subscription says of retries.
+#[derive(Clone, Copy)]
+struct Retries {
+    policy: Option<RetryPolicy>,
+    order: SessionRetryOrder,
+}
+
+impl Retries {
+    fn version(self, extensions: Option<&str>) -> u8 {
+        match (self.policy, self.order) {
+            (None, SessionRetryOrder::Hold) => version_of(extensions),
+            (Some(_), _) | (None, SessionRetryOrder::Pass) => RETRYING,
+        }
+    }
+
+    /// Writes the end of a description.
+    fn write_end(self, extensions: Option<&str>, value: &mut Vec<u8>) {
+        if self.version(extensions) != RETRYING {
+            write_extensions(extensions, value);
+            return;
+        }
+        write_optional_text(extensions, value);
+        let flag = |is_so: bool, flag: u8| if is_so { flag } else { 0 };
+        let delay_max = self.policy.and_then(|policy| policy.delay_max);
+        value.push(
+            flag(self.policy.is_some(), HAS_POLICY)
+                | flag(delay_max.is_some(), HAS_DELAY_MAX)
+                | flag(self.order == SessionRetryOrder::Pass, PASSES),
+        );
+        let Some(RetryPolicy { kind, delay, delay_max, jitter }) = self.policy else { return };
+        write_text(kind.name(), value);
+        value.extend_from_slice(&delay.ticks().to_be_bytes());
+        if let Some(most) = delay_max {
+            value.extend_from_slice(&most.ticks().to_be_bytes());
+        }
+        value.extend_from_slice(&jitter.millionths().to_be_bytes());
+    }
+
+    /// Reads the end of a description of that version: its extensions, and what it says of retries.
+    fn read_end(version: u8, reader: &mut Reader<'_>) -> Read<(Option<Box<str>>, Self)> {
+        let none = Self { policy: None, order: SessionRetryOrder::Hold };
+        match version {
+            VERSION => return Ok((None, none)),
+            EXTENDED => return Ok((Some(reader.text()?), none)),
+            _ => {}
+        }
+        let extensions = reader.optional_text()?;
+        let said = reader.u8()?;
+        if said & !(HAS_POLICY | HAS_DELAY_MAX | PASSES) != 0 {
+            return Err("something unknown is said of retries");
+        }
+        let order = match said & PASSES {
+            0 => SessionRetryOrder::Hold,
+            _ => SessionRetryOrder::Pass,
+        };
+        if said & (HAS_POLICY | HAS_DELAY_MAX) == HAS_DELAY_MAX {
+            return Err("a longest delay without a policy");
+        }
+        if said & HAS_POLICY == 0 {
+            return Ok((extensions, Self { policy: None, order }));
+        }
+        let policy = RetryPolicy {
+            kind: RetryKind::parse(&reader.text()?).ok_or("unknown kind of a retry policy")?,
+            delay: reader.span()?,
+            delay_max: if said & HAS_DELAY_MAX == 0 { None } else { Some(reader.span()?) },
+            jitter: Jitter::of_millionths(reader.u32()?).ok_or("jitter is more than all")?,
+        };
+        Ok((extensions, Self { policy: Some(policy), order }))
+    }
 }
 
 fn write_extensions(extensions: Option<&str>, value: &mut Vec<u8>) {
@@ -41,9 +122,12 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
         enable_express,
         max_message_size_in_kilobytes,
         user_metadata,
+        retry_policy,
+        session_retry_order,
         extensions,
     } = description;
-    value.push(version_of(extensions.as_deref()));
+    let retries = Retries { policy: *retry_policy, order: *session_retry_order };
+    value.push(retries.version(extensions.as_deref()));
     write_text(path, value);
     for span in [
         lock_duration,
@@ -70,7 +154,7 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
         write_optional_text(text.as_deref(), value);
     }
-    write_extensions(extensions.as_deref(), value);
+    retries.write_end(extensions.as_deref(), value);
 }
 
 /// Reads the description of a queue.
@@ -79,8 +163,8 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
 /// With what is wrong with it.
 pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
     let mut reader = Reader::new(value);
-    let is_extended = reader.version_or(EXTENDED)?;
-    let description = QueueDescription {
+    let version = reader.version_up_to(RETRYING)?;
+    let mut description = QueueDescription {
         path: reader.text()?,
         lock_duration: reader.span()?,
         duplicate_detection_history_time_window: reader.span()?,
@@ -99,8 +183,14 @@ pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
         forward_to: reader.optional_text()?,
         forward_dead_lettered_messages_to: reader.optional_text()?,
         user_metadata: reader.optional_text()?,
-        extensions: if is_extended { Some(reader.text()?) } else { None },
+        retry_policy: None,
+        session_retry_order: SessionRetryOrder::Hold,
+        extensions: None,
     };
+    let (extensions, retries) = Retries::read_end(version, &mut reader)?;
+    description.extensions = extensions;
+    description.retry_policy = retries.policy;
+    description.session_retry_order = retries.order;
     reader.end()?;
     Ok(description)
 }
@@ -190,9 +280,12 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
         forward_dead_lettered_messages_to,
         auto_delete_on_idle,
         user_metadata,
+        retry_policy,
+        session_retry_order,
         extensions,
     } = description;
-    value.push(version_of(extensions.as_deref()));
+    let retries = Retries { policy: *retry_policy, order: *session_retry_order };
+    value.push(retries.version(extensions.as_deref()));
     write_text(topic, value);
     write_text(name, value);
     for span in [lock_duration, default_message_time_to_live, auto_delete_on_idle] {
@@ -211,7 +304,7 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
         write_optional_text(text.as_deref(), value);
     }
-    write_extensions(extensions.as_deref(), value);
+    retries.write_end(extensions.as_deref(), value);
 }
 
 /// Reads the description of a subscription.
@@ -220,8 +313,8 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
 /// With what is wrong with it.
 pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
     let mut reader = Reader::new(value);
-    let is_extended = reader.version_or(EXTENDED)?;
-    let description = SubscriptionDescription {
+    let version = reader.version_up_to(RETRYING)?;
+    let mut description = SubscriptionDescription {
         topic: reader.text()?,
         name: reader.text()?,
         lock_duration: reader.span()?,
@@ -236,8 +329,14 @@ pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
         forward_to: reader.optional_text()?,
         forward_dead_lettered_messages_to: reader.optional_text()?,
         user_metadata: reader.optional_text()?,
-        extensions: if is_extended { Some(reader.text()?) } else { None },
+        retry_policy: None,
+        session_retry_order: SessionRetryOrder::Hold,
+        extensions: None,
     };
+    let (extensions, retries) = Retries::read_end(version, &mut reader)?;
+    description.extensions = extensions;
+    description.retry_policy = retries.policy;
+    description.session_retry_order = retries.order;
     reader.end()?;
     Ok(description)
 }

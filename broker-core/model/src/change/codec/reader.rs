@@ -108,6 +108,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Its version, if it is none later than this.
+    pub(super) fn version_up_to(&mut self, last: u8) -> Read<u8> {
+        match self.u8()? {
+            version if (VERSION..=last).contains(&version) => Ok(version),
+            _ => Err("version is not known"),
+        }
+    }
+
     pub(crate) const fn end(&self) -> Read<()> {
         if self.0.is_empty() { Ok(()) } else { Err("value too long") }
     }

@@ -3,8 +3,9 @@
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};
 use super::record::sub_queue_code;
-use crate::change::slot::{Marks, Slot, SlotState};
+use crate::change::slot::{Mark, Marks, Slot, SlotState};
 use crate::ids::SequenceNumber;
+use crate::time::Timestamp;
 
 /// The version of a slot whose message belongs to a session.
 const VERSION_IN_SESSION: u8 = 2;
@@ -14,6 +15,8 @@ const VERSION_PENDING: u8 = 3;
 const VERSION_NEVER_DUPLICATE: u8 = 4;
 /// The version of a slot whose publish has made copies, whatever else it is (FWD-33).
 const VERSION_COPIED: u8 = 5;
+/// The version of a slot that is Delayed: until when, and then the slot as it would be without (RTY-01).
+const VERSION_DELAYED: u8 = 6;
 /// What is said of one of that version in a byte.
 const HAS_TEXT: u8 = 1;
 const IS_NEVER_DUPLICATE: u8 = 2;
@@ -64,11 +67,46 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     }
 }
 
-/// Reads a slot, and the text beside it that [`write_slot`] was given.
+/// Writes until when a message is Delayed; its slot follows.
+pub fn write_delay(until: Timestamp, value: &mut Vec<u8>) {
+    value.push(VERSION_DELAYED);
+    value.extend_from_slice(&until.ticks().to_be_bytes());
+}
+
+/// Until when the message of a slot is Delayed, if it is.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn read_delay(value: &[u8]) -> Read<Option<Timestamp>> {
+    split_delay(value).map(|(until, _)| until)
+}
+
+/// The delay before a slot, and the slot.
+fn split_delay(value: &[u8]) -> Read<(Option<Timestamp>, &[u8])> {
+    let Some((&VERSION_DELAYED, rest)) = value.split_first() else { return Ok((None, value)) };
+    let (until, rest) = rest.split_first_chunk().ok_or("value too short")?;
+    Ok((Some(Timestamp::from_ticks(i64::from_be_bytes(*until))), rest))
+}
+
+/// Reads a slot, and the text beside it that [`write_slot`] was given. One that is Delayed has the mark of
+/// that; until when, [`read_delay`] says.
 ///
 /// # Errors
 /// With what is wrong with it.
 pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
+    let (until, value) = split_delay(value)?;
+    let (mut slot, text) = read_resting(value)?;
+    if until.is_some() {
+        if slot.state != SlotState::Active {
+            return Err("only an active message is delayed");
+        }
+        slot.marks.set(Mark::Delayed);
+    }
+    Ok((slot, text))
+}
+
+/// Reads a slot that is not Delayed.
+fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader::new(value);
     let version = reader.u8()?;
     let state = match reader.u8()? {

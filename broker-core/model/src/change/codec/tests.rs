@@ -1,9 +1,13 @@
 //! Golden records: what was written once is read for ever.
 
 use super::*;
-use crate::change::slot::{Marks, Slot, SlotState};
-use crate::description::{EntityStatus, SubscriptionDescription, TopicDescription};
+use crate::change::slot::{Mark, Marks, Slot, SlotState};
+use crate::description::{
+    EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
+    SubscriptionDescription, TopicDescription,
+};
 use crate::ids::{EntityId, SequenceNumber};
+use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transfer::peer::{PeerSource, Taking};
@@ -127,6 +131,37 @@ fn a_slot_of_version_5_stays_readable() {
     }
 }
 
+/// DESIGN D11, RTY-06: one that is Delayed is of version 6, which is until when, before whatever it is else.
+#[test]
+fn a_slot_of_version_6_stays_readable() {
+    let until = Timestamp::from_ticks(0x2142_4344_4546_4748);
+    let fields = [b"\x01", &SLOT_FIELDS[1..]].concat();
+    let active = Slot { state: SlotState::Active, ..slot() };
+    let fresh = Slot { marks: Marks::never_duplicate(true), ..active };
+    let copied = Slot { copies_spent: 0x0142, ..active };
+    for (mut slot, text, rest) in [
+        (active, None, [b"\x01", &fields[..]].concat()),
+        (active, Some("s1"), [b"\x02", &fields[..], b"\x00\x00\x00\x02s1"].concat()),
+        (fresh, None, [b"\x04", &fields[..], b"\x00"].concat()),
+        (copied, None, [b"\x05", &fields[..], b"\x01\x42\x00"].concat()),
+    ] {
+        slot.marks.set(Mark::Delayed);
+        let golden = [b"\x06\x21\x42\x43\x44\x45\x46\x47\x48", &rest[..]].concat();
+        let mut written = Vec::new();
+        write_delay(until, &mut written);
+        write_slot(&slot, text, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_slot(&golden), Ok((slot, text)));
+        assert_eq!(read_delay(&golden), Ok(Some(until)));
+        assert_eq!(read_delay(&rest), Ok(None));
+        assert!(read_slot(&golden[..8]).is_err() && read_slot(&golden[..9]).is_err());
+        let twice = [&golden[..9], &golden[..]].concat();
+        assert!(read_slot(&twice).is_err(), "one delay for one message");
+    }
+    let deferred = [b"\x06\0\0\0\0\0\0\0\0\x01", SLOT_FIELDS].concat();
+    assert!(read_slot(&deferred).is_err());
+}
+
 /// DESIGN D11: the state of a session.
 #[test]
 fn a_session_state_stays_readable() {
@@ -240,6 +275,8 @@ fn the_description_of_a_subscription_stays_readable() {
         forward_dead_lettered_messages_to: None,
         auto_delete_on_idle: TimeSpan::from_ticks(0x13),
         user_metadata: Some("me".into()),
+        retry_policy: None,
+        session_retry_order: SessionRetryOrder::Hold,
         extensions: None,
     };
     let mut written = Vec::new();
@@ -247,6 +284,62 @@ fn the_description_of_a_subscription_stays_readable() {
     assert_eq!(written, golden);
     assert_eq!(read_subscription(golden), Ok(description));
     assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+}
+
+/// DESIGN D11, RTY-16, RTY-23: a description that says how it retries is of version 3 and says it at its end; one
+/// that does not is as before.
+#[test]
+fn how_an_entity_retries_stays_readable() {
+    let plain = QueueDescription::new("orders", &Limits::default());
+    let mut before = Vec::new();
+    write_description(&plain, &mut before);
+    assert_eq!(before[0], 1);
+    let policy = RetryPolicy {
+        kind: RetryKind::Linear,
+        delay: TimeSpan::from_ticks(0x11),
+        delay_max: Some(TimeSpan::from_ticks(0x12)),
+        jitter: Jitter::of(0.5).unwrap(),
+    };
+    let open = RetryPolicy { delay_max: None, ..policy };
+    let (hold, pass) = (SessionRetryOrder::Hold, SessionRetryOrder::Pass);
+    for (retry_policy, session_retry_order, extensions, end) in [
+        (
+            Some(policy),
+            hold,
+            None,
+            &b"\0\0\0\0\0\x03\0\0\0\x06linear\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\x12\x00\x07\xa1\x20"
+                [..],
+        ),
+        (
+            Some(open),
+            pass,
+            Some("<x/>"),
+            b"\x01\0\0\0\x04<x/>\x05\0\0\0\x06linear\0\0\0\0\0\0\0\x11\x00\x07\xa1\x20",
+        ),
+        (None, pass, None, b"\0\0\0\0\0\x04"),
+    ] {
+        let extensions = extensions.map(Box::from);
+        let description =
+            QueueDescription { retry_policy, session_retry_order, extensions, ..plain.clone() };
+        let golden = [b"\x03", &before[1..], end].concat();
+        let mut written = Vec::new();
+        write_description(&description, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_description(&golden), Ok(description));
+        assert!(read_description(&golden[..golden.len() - 1]).is_err());
+        assert!(read_description(&[&golden[..], b"\0"].concat()).is_err());
+    }
+    let audit = SubscriptionDescription {
+        retry_policy: Some(policy),
+        ..SubscriptionDescription::new("events", "audit", &Limits::default())
+    };
+    let mut written = Vec::new();
+    write_subscription(&audit, &mut written);
+    assert_eq!((written[0], read_subscription(&written)), (3, Ok(audit)));
+    for said in [b"\x08", b"\x02"] {
+        let unknown = [b"\x03", &before[1..], b"\0\0\0\0\0", &said[..], &[0u8; 30]].concat();
+        assert!(read_description(&unknown).is_err());
+    }
 }
 
 /// DESIGN D11: where a rule lies.

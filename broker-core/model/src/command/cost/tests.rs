@@ -48,7 +48,7 @@ fn a_command_costs_what_it_brings() {
     let one = u64::from(message(100).envelope.size);
     let set = u64::from(overlay().size_bytes());
     let token = LockToken(1);
-    let abandon = || Settlement::Abandon { properties: Some(overlay()) };
+    let abandon = || Settlement::Abandon { properties: Some(overlay()), delay: None };
     let holder = crate::ids::ReceiverId(1);
     let cases: Vec<Case> = vec![
         (Command::Send { message: message(100) }, 1, one, Some((one + 256, 1))),

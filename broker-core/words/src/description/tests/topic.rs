@@ -60,6 +60,8 @@ fn a_name_alone_gives_the_defaults() {
         forward_dead_lettered_messages_to: None,
         auto_delete_on_idle: TimeSpan::MAX,
         user_metadata: None,
+        retry_policy: None,
+        session_retry_order: crate::description::SessionRetryOrder::Hold,
         extensions: None,
     };
     assert_eq!(SubscriptionUpdate::default().create("events", "audit", &settings), Ok(expected));

@@ -69,6 +69,9 @@ pub(in crate::atom) fn read(
         enable_express: fields.flag("EnableExpress")?,
         max_message_size_in_kilobytes: fields.kilobytes()?,
         user_metadata: fields.text("UserMetadata").map(Box::from),
+        // Clients of this form know nothing of retries; absence keeps what is there.
+        retry_policy: None,
+        session_retry_order: None,
         extensions: Kept::stored(kept).with(description, &KNOWN),
     })
 }

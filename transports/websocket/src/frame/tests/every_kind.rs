@@ -60,6 +60,7 @@ pub(super) fn operations() -> Vec<Operation> {
             properties: Some(properties()),
             reason: Some("poison".into()),
             description: Some("cannot be read".into()),
+            delay_milliseconds: Delay::NONE,
         }),
         Operation::Renew(Renew { link: 1, ranges: vec![], lock_tokens: vec![token] }),
         Operation::Peek(Peek { link: 1, from: 0, max_count: 10 }),
@@ -142,6 +143,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 properties: None,
                 reason: None,
                 description: None,
+                delay_milliseconds: Delay::NONE,
             },
         }),
         Operation::RenewIn(RenewIn {

@@ -88,6 +88,7 @@ fn random_operation(random: &mut Random) -> Operation {
             properties: random.one_in(2).then(|| Properties(vec![(text(random), value(random))])),
             reason: random.one_in(2).then(|| text(random)),
             description: random.one_in(2).then(|| text(random)),
+            delay_milliseconds: Delay::NONE,
         }),
         5 => Operation::Receive(Receive {
             link,
@@ -139,8 +140,14 @@ fn random_deliveries_come_back_the_same() {
         facts.enqueued_sequence = SequenceNumber(random.below(1 << 40));
         facts.delivery_count = u32::try_from(random.below(1 << 20)).unwrap();
         facts.state = *random
-            .pick(&[MessageState::Active, MessageState::Deferred, MessageState::Scheduled])
+            .pick(&[
+                MessageState::Active,
+                MessageState::Deferred,
+                MessageState::Scheduled,
+                MessageState::Delayed,
+            ])
             .unwrap();
+        facts.delayed_until = (facts.state == MessageState::Delayed).then_some(facts.enqueued_at);
         if random.one_in(2) {
             facts.lock = None;
         }

@@ -34,7 +34,7 @@ impl Conversation {
         };
         Ok(match &*body.wanted_text("disposition-status")? {
             "completed" => Settlement::Complete,
-            "abandoned" => Settlement::Abandon { properties: overlay()? },
+            "abandoned" => Settlement::abandon(&changes, None)?,
             "defered" | "deferred" => Settlement::Defer { properties: overlay()? },
             "suspended" => {
                 let reason = body.text("deadletter-reason")?;

@@ -1,0 +1,148 @@
+//! An abandon with a delay, and the property by which clients ask for one that have no other way to (RTY-27,
+//! RTY-28).
+
+use super::Settlement;
+use crate::error::Rejection;
+use crate::message::{Overlay, Value};
+use crate::time::TimeSpan;
+
+/// Among the properties to modify of an abandon: the delay in milliseconds. It is taken out and never stored.
+pub const RETRY_DELAY_PROPERTY: &str = "peeklock-delay-ms";
+
+impl Settlement {
+    /// An abandon that sets these properties and, if one is given, has a delay. Without, that of the property
+    /// [`RETRY_DELAY_PROPERTY`] is taken if it is among them. Whether it is within its bounds is for the entity
+    /// to say.
+    ///
+    /// # Errors
+    /// `ArgumentOutOfRange` for a property that is no delay, and those of [`Overlay::encode`].
+    pub fn abandon(
+        properties: &[(String, Value)],
+        delay: Option<TimeSpan>,
+    ) -> Result<Self, Rejection> {
+        let is_delay = |(key, _): &&(String, Value)| key == RETRY_DELAY_PROPERTY;
+        let Some((_, said)) = properties.iter().find(is_delay) else {
+            let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
+            return Ok(Self::Abandon { properties: overlay.transpose()?, delay });
+        };
+        let said = retry_delay_of(said)?;
+        let rest: Vec<_> = properties.iter().filter(|one| !is_delay(one)).cloned().collect();
+        let overlay = (!rest.is_empty()).then(|| Overlay::encode(&rest));
+        Ok(Self::Abandon { properties: overlay.transpose()?, delay: delay.or(Some(said)) })
+    }
+}
+
+/// The delay that a client has asked for: any integer, or text of digits, as milliseconds (RTY-27). Whether it
+/// is within its bounds is for the entity to say.
+///
+/// # Errors
+/// `ArgumentOutOfRange` for anything else.
+pub fn retry_delay_of(value: &Value) -> Result<TimeSpan, Rejection> {
+    let milliseconds = match value {
+        Value::I8(value) => Some(i128::from(*value)),
+        Value::I16(value) => Some(i128::from(*value)),
+        Value::I32(value) => Some(i128::from(*value)),
+        Value::I64(value) => Some(i128::from(*value)),
+        Value::U8(value) => Some(i128::from(*value)),
+        Value::U16(value) => Some(i128::from(*value)),
+        Value::U32(value) => Some(i128::from(*value)),
+        Value::U64(value) => Some(i128::from(*value)),
+        // One of more digits than any number has is longer than any delay.
+        Value::String(text)
+            if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            Some(text.parse().unwrap_or(i128::MAX))
+        }
+        Value::Null
+        | Value::Bool(_)
+        | Value::F32(_)
+        | Value::F64(_)
+        | Value::Decimal128(_)
+        | Value::Char(_)
+        | Value::String(_)
+        | Value::Uuid(_)
+        | Value::Timestamp(_)
+        | Value::Binary(_)
+        | Value::Uri(_)
+        | Value::DateTimeOffset(_)
+        | Value::TimeSpan(_) => None,
+    };
+    let milliseconds = milliseconds.filter(|milliseconds| *milliseconds >= 0).ok_or_else(|| {
+        Rejection::out_of_range(
+            "the delay of an abandon is not a number of milliseconds from 0 on, or text of its digits",
+        )
+    })?;
+    Ok(TimeSpan::from_ms(i64::try_from(milliseconds).unwrap_or(i64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peeklock_words::condition::Condition;
+
+    fn abandon(
+        value: Value,
+        delay: Option<TimeSpan>,
+    ) -> Result<(Option<Overlay>, Option<TimeSpan>), Rejection> {
+        let properties =
+            [("a".to_owned(), Value::from("b")), (RETRY_DELAY_PROPERTY.to_owned(), value)];
+        Settlement::abandon(&properties, delay).map(|settlement| match settlement {
+            Settlement::Abandon { properties, delay } => (properties, delay),
+            other => panic!("no abandon: {other:?}"),
+        })
+    }
+
+    /// RTY-27, RTY-28: any integer type or text of digits, taken out of what is stored; an explicit delay wins.
+    #[test]
+    fn the_delay_is_taken_out_of_the_properties() {
+        let rest = Overlay::encode(&[("a".to_owned(), Value::from("b"))]).unwrap();
+        for value in [
+            Value::I8(100),
+            Value::I16(100),
+            Value::I32(100),
+            Value::I64(100),
+            Value::U8(100),
+            Value::U16(100),
+            Value::U32(100),
+            Value::U64(100),
+            Value::from("0100"),
+        ] {
+            let delay = TimeSpan::from_ms(100);
+            assert_eq!(abandon(value.clone(), None).unwrap(), (Some(rest.clone()), Some(delay)));
+            let own = Some(TimeSpan::ZERO);
+            assert_eq!(abandon(value, own).unwrap(), (Some(rest.clone()), own));
+        }
+        let alone = [(RETRY_DELAY_PROPERTY.to_owned(), Value::U8(0))];
+        let settlement = Settlement::abandon(&alone, None).unwrap();
+        assert!(matches!(
+            settlement,
+            Settlement::Abandon { properties: None, delay: Some(TimeSpan::ZERO) }
+        ));
+    }
+
+    /// RTY-27: another type or text is refused, beside an explicit delay too; too long a delay is left to the
+    /// entity.
+    #[test]
+    fn what_is_no_delay_is_refused() {
+        for value in [
+            Value::Null,
+            Value::Bool(true),
+            Value::F64(1.0),
+            Value::I32(-1),
+            Value::I64(i64::MIN),
+            Value::from(""),
+            Value::from("1s"),
+            Value::from("-1"),
+            Value::from("+1"),
+            Value::from(" 1"),
+        ] {
+            for delay in [None, Some(TimeSpan::ZERO)] {
+                let refused = abandon(value.clone(), delay).unwrap_err();
+                assert_eq!(refused.condition(), Condition::ArgumentOutOfRange, "{value:?}");
+            }
+        }
+        for long in [Value::U64(u64::MAX), Value::from("9".repeat(60).as_str())] {
+            assert_eq!(abandon(long, None).unwrap().1, Some(TimeSpan::MAX));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How an entity retries, as flags and as text (RTY-29).
+
+use clap::{Args, ValueEnum};
+use peeklock::description::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
+use peeklock::time::TimeSpan;
+
+use super::arguments::span_of;
+use crate::config::span_text;
+
+/// When a message comes again whose delivery has failed.
+#[derive(Args)]
+#[command(next_help_heading = "Retries")]
+pub struct Retries {
+    /// How the delay grows with the failed deliveries of a message; none retries at once
+    #[arg(long, value_name = "KIND")]
+    retry: Option<Kind>,
+    /// Delay after the first failure, from 1ms to 7d
+    #[arg(long, value_name = "DURATION", value_parser = span_of, requires = "retry",
+          required_if_eq_any = [("retry", "fixed"), ("retry", "linear"), ("retry", "exponential")])]
+    retry_delay: Option<TimeSpan>,
+    /// Longest delay
+    #[arg(long, value_name = "DURATION", value_parser = span_of, requires = "retry_delay")]
+    retry_delay_max: Option<TimeSpan>,
+    /// By which part a delay is shortened at random, at most: 0 to 1
+    #[arg(long, value_name = "PART", value_parser = jitter_of, requires = "retry_delay")]
+    retry_jitter: Option<Jitter>,
+    /// Whether a session waits for its delayed messages
+    #[arg(long, value_name = "ORDER")]
+    session_retry_order: Option<Order>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// No delay
+    None,
+    /// Always the same
+    Fixed,
+    /// The delay times the failures
+    Linear,
+    /// Twice as long after each further failure
+    Exponential,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// Those behind a delayed message wait for it
+    Hold,
+    /// They pass it
+    Pass,
+}
+
+fn jitter_of(text: &str) -> Result<Jitter, String> {
+    let part = text.parse().map_err(|_| "it is no number from 0 to 1".to_owned())?;
+    Jitter::of(part).map_err(|_| "it is no number from 0 to 1".to_owned())
+}
+
+impl Retries {
+    /// The policy, if one is given or taken away.
+    pub fn policy(&self) -> Option<Option<RetryPolicy>> {
+        let kind = match self.retry? {
+            Kind::None => return Some(None),
+            Kind::Fixed => RetryKind::Fixed,
+            Kind::Linear => RetryKind::Linear,
+            Kind::Exponential => RetryKind::Exponential,
+        };
+        Some(Some(RetryPolicy {
+            kind,
+            delay: self.retry_delay.unwrap_or_default(),
+            delay_max: self.retry_delay_max,
+            jitter: self.retry_jitter.unwrap_or_default(),
+        }))
+    }
+
+    /// The order of sessions, if it is given.
+    pub fn order(&self) -> Option<SessionRetryOrder> {
+        self.session_retry_order.map(|order| match order {
+            Order::Hold => SessionRetryOrder::Hold,
+            Order::Pass => SessionRetryOrder::Pass,
+        })
+    }
+}
+
+/// A policy as people read it.
+pub fn policy_text(policy: Option<&RetryPolicy>) -> String {
+    let Some(RetryPolicy { kind, delay, delay_max, jitter }) = policy else {
+        return "at once".to_owned();
+    };
+    let most = delay_max.map(|most| format!(" up to {}", span_text(most))).unwrap_or_default();
+    let jitter = match *jitter {
+        Jitter::NONE => String::new(),
+        jitter => format!(", jitter {}", jitter.part()),
+    };
+    format!("{} from {}{most}{jitter}", kind.name(), span_text(*delay))
+}

@@ -1,0 +1,280 @@
+//! Messages that come again later (file 26).
+
+use peeklock_core::description::{Jitter, RetryKind, RetryPolicy};
+
+use super::*;
+
+/// An abandon with a delay, as every transport has it: by the property that is taken out.
+fn for_ms(milliseconds: i64) -> Decision {
+    with_delay(Value::I64(milliseconds))
+}
+
+fn with_delay(delay: impl Into<Value>) -> Decision {
+    Decision::Abandon(vec![property("cause", "down"), property("peeklock-delay-ms", delay)])
+}
+
+fn retries(kind: RetryKind, delay: TimeSpan) -> QueueUpdate {
+    let policy = RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE };
+    QueueUpdate { retry_policy: Some(Some(policy)), ..QueueUpdate::default() }
+}
+
+/// RTY-01, RTY-03, RTY-13, RTY-28, RTY-30
+pub async fn an_abandoned_message_comes_again_after_its_delay_at_its_place(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    let first = s.take(ORDERS).await;
+    s.settle(ORDERS, first.token(), for_ms(5_000)).await.unwrap();
+    let second = s.take(ORDERS).await;
+    assert_eq!(second.text(), "b");
+    s.abandon(ORDERS, &second).await;
+    s.put(ORDERS, "c").await;
+    s.advance(before(seconds(5))).await;
+    assert_eq!(s.take(ORDERS).await.text(), "b");
+    s.advance(TICK).await;
+    let again = s.take_all(ORDERS).await;
+    assert_eq!(texts(&again), ["a", "c"]);
+    assert_eq!((again[0].sequence, again[0].enqueued_at), (first.sequence, first.enqueued_at));
+    assert_eq!(again[0].delivery_count, 2);
+    assert_eq!(again[0].text_of("cause"), Some("down"));
+    assert_eq!(again[0].message.application_properties.len(), 1, "the delay is not stored");
+}
+
+/// RTY-11, RTY-12
+pub async fn a_delayed_message_is_counted_twice_and_shown_as_delayed(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    let size = s.describe(ORDERS).await.unwrap().size_bytes;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), Decision::Abandon(vec![property("peeklock-delay-ms", 5_000)]))
+        .await
+        .unwrap();
+    let counts = s.counts(ORDERS).await;
+    assert_eq!((counts.active, counts.delayed, counts.total()), (2, 1, 2));
+    assert_eq!(s.describe(ORDERS).await.unwrap().size_bytes, size);
+    let states: Vec<_> =
+        s.look(ORDERS).await.iter().map(|seen| (seen.sequence, seen.state)).collect();
+    assert_eq!(states, [(1, MessageState::Delayed), (2, MessageState::Active)]);
+    assert_eq!(s.look(ORDERS).await[0].delivery_count, 1);
+    s.advance(seconds(5)).await;
+    assert_eq!(s.counts(ORDERS).await.delayed, 0);
+    assert_eq!(s.look(ORDERS).await[0].state, MessageState::Active);
+}
+
+/// RTY-02, RTY-31
+pub async fn a_delay_is_of_0_to_7_days(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    for wrong in [with_delay(604_800_001_i64), for_ms(-1), with_delay("1s"), with_delay(true)] {
+        refused(s.settle(ORDERS, seen.token(), wrong).await, "ArgumentOutOfRange");
+    }
+    s.settle(ORDERS, seen.token(), for_ms(0)).await.unwrap();
+    let seen = s.take(ORDERS).await;
+    assert_eq!(seen.delivery_count, 2);
+    s.settle(ORDERS, seen.token(), with_delay("604800000")).await.unwrap();
+    s.advance(before(days(7))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    assert_eq!(s.drain(ORDERS).await, ["a"]);
+}
+
+/// RTY-04
+pub async fn a_waiting_receive_gets_a_message_when_it_is_due(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(5_000)).await.unwrap();
+    let mode = ReceiveMode::PeekLock;
+    let (received, ()) = tokio::join!(s.receive(ORDERS, mode, 1, minutes(1)), async {
+        s.until_used(ORDERS).await;
+        s.advance(seconds(5)).await;
+    });
+    assert_eq!(texts(&received.unwrap()), ["a"]);
+}
+
+/// RTY-05
+pub async fn the_last_allowed_attempt_dead_letters_at_once(s: &Stage) {
+    s.open_queue_with(ORDERS, max_delivery_count(2)).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(1_000)).await.unwrap();
+    s.advance(seconds(1)).await;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(60_000)).await.unwrap();
+    let dead = s.take(DLQ).await;
+    assert_eq!(dead.reason(), Some("MaxDeliveryCountExceeded"));
+    // There a delay works, and there is no limit.
+    s.settle(DLQ, dead.token(), for_ms(5_000)).await.unwrap();
+    s.assert_empty(DLQ).await;
+    let counts = s.counts(ORDERS).await;
+    assert_eq!((counts.dead_letter, counts.delayed), (1, 0));
+    s.advance(seconds(5)).await;
+    assert_eq!(s.take(DLQ).await.delivery_count, 4);
+}
+
+/// RTY-06
+pub async fn a_restart_keeps_count_and_instant(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    for text in ["due meanwhile", "delayed"] {
+        s.put(ORDERS, text).await;
+    }
+    let seen = s.take_all(ORDERS).await;
+    s.settle(ORDERS, seen[0].token(), for_ms(5_000)).await.unwrap();
+    s.settle(ORDERS, seen[1].token(), for_ms(60_000)).await.unwrap();
+    s.stop().await;
+    s.clock.advance(seconds(5));
+    let s = s.restart().await;
+    s.advance(TimeSpan::ZERO).await;
+    assert_eq!(s.counts(ORDERS).await.delayed, 1);
+    assert_eq!(s.drain(ORDERS).await, ["due meanwhile"]);
+    s.advance(before(seconds(55))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    assert_eq!(s.take(ORDERS).await.delivery_count, 2);
+    s.check_counts().await;
+    s.stop().await;
+}
+
+/// RTY-07
+pub async fn a_delayed_message_expires_like_an_available_one(s: &Stage) {
+    s.open_queue_with(ORDERS, keeps_expired()).await;
+    s.send(ORDERS, message("a").with_time_to_live(seconds(5))).await.unwrap();
+    s.send(ORDERS, message("b").with_time_to_live(seconds(5))).await.unwrap();
+    let seen = s.take_all(ORDERS).await;
+    s.settle(ORDERS, seen[0].token(), for_ms(60_000)).await.unwrap();
+    s.advance(seconds(5)).await;
+    s.settle(ORDERS, seen[1].token(), for_ms(60_000)).await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.active, 1, "nobody has listened since");
+    s.assert_empty(ORDERS).await;
+    let dead = s.take_all(DLQ).await;
+    assert_eq!(texts(&dead), ["a", "b"]);
+    assert!(dead.iter().all(|seen| seen.reason() == Some("TTLExpiredException")));
+}
+
+/// RTY-08
+pub async fn a_deferred_message_takes_no_delay(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    let number = s.put_deferred(ORDERS, "a").await;
+    let mode = ReceiveMode::PeekLock;
+    let seen = s.receive_deferred(ORDERS, mode, &[number]).await.unwrap().remove(0);
+    refused(s.settle(ORDERS, seen.token(), for_ms(1)).await, "InvalidOperation");
+    s.settle(ORDERS, seen.token(), for_ms(0)).await.unwrap();
+    let seen = s.receive_deferred(ORDERS, mode, &[number]).await.unwrap().remove(0);
+    assert_eq!((seen.state, seen.delivery_count), (MessageState::Deferred, 2));
+}
+
+/// RTY-13, DEL-09
+pub async fn delayed_messages_can_be_deleted(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    for text in ["a", "b", "c"] {
+        s.put(ORDERS, text).await;
+    }
+    for seen in s.take_all(ORDERS).await.iter().take(2) {
+        s.settle(ORDERS, seen.token(), for_ms(60_000)).await.unwrap();
+    }
+    s.advance(seconds(1)).await;
+    s.delete_deferred(ORDERS, 2).await.unwrap();
+    assert_eq!(s.delete_batch(ORDERS, 10, None).await.unwrap(), 1);
+    let counts = s.counts(ORDERS).await;
+    assert_eq!((counts.active, counts.delayed), (1, 0), "the third is locked");
+}
+
+/// RTY-16, RTY-17, RTY-18, RTY-20
+pub async fn a_policy_delays_each_failure_until_it_is_taken_away(s: &Stage) {
+    s.open_queue_with(ORDERS, retries(RetryKind::Exponential, seconds(10))).await;
+    let policy = s.describe(ORDERS).await.unwrap().description.retry_policy;
+    assert_eq!(policy, retries(RetryKind::Exponential, seconds(10)).retry_policy.unwrap());
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.abandon(ORDERS, &seen).await;
+    s.advance(before(seconds(10))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    // The end of a lock is a failure, too, and what an abandon says wins.
+    s.take(ORDERS).await;
+    s.advance(minutes(1)).await;
+    s.advance(before(seconds(20))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(0)).await.unwrap();
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(1_000)).await.unwrap();
+    s.update(ORDERS, QueueUpdate { max_delivery_count: Some(9), ..QueueUpdate::default() })
+        .await
+        .unwrap();
+    s.advance(seconds(1)).await;
+    let seen = s.take(ORDERS).await;
+    assert_eq!(seen.delivery_count, 5);
+    s.abandon(ORDERS, &seen).await;
+    let policy = s.describe(ORDERS).await.unwrap().description.retry_policy;
+    assert!(policy.is_some(), "what an update does not name stays");
+    assert_eq!(s.counts(ORDERS).await.delayed, 1);
+    s.advance(seconds(160)).await;
+    assert_eq!(s.take(ORDERS).await.delivery_count, 6);
+}
+
+/// RTY-16
+pub async fn a_policy_out_of_range_is_refused(s: &Stage) {
+    let kind = RetryKind::Fixed;
+    for delay in [TimeSpan::ZERO, days(8)] {
+        let answer = s.create(ORDERS, retries(kind, delay)).await;
+        refused(answer, "ArgumentOutOfRange");
+    }
+    s.open_queue_with(ORDERS, retries(kind, ms(1))).await;
+}
+
+/// RTY-19
+pub async fn a_policy_does_not_hold_in_a_dead_letter_queue(s: &Stage) {
+    s.open_queue_with(ORDERS, retries(RetryKind::Fixed, minutes(1))).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.dead_letter(ORDERS, &seen).await;
+    let dead = s.take(DLQ).await;
+    s.abandon(DLQ, &dead).await;
+    assert_eq!(s.drain(DLQ).await, ["a"]);
+}
+
+/// RTY-14
+pub async fn a_delayed_message_is_forwarded_when_it_is_due(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(60_000)).await.unwrap();
+    s.update(ORDERS, QueueUpdate { forward_to: Some("b".into()), ..QueueUpdate::default() })
+        .await
+        .unwrap();
+    s.advance(before(minutes(1))).await;
+    assert_eq!(s.counts(ORDERS).await.delayed, 1);
+    s.assert_empty("b").await;
+    s.advance(TICK).await;
+    s.until("b", |counts| counts.active == 1).await;
+    assert_eq!(s.take("b").await.delivery_count, 1);
+}
+
+/// RTY-15
+pub async fn a_delay_does_not_keep_a_queue_from_being_idle(s: &Stage) {
+    let auto_delete_on_idle = Some(minutes(5));
+    s.open_queue_with(ORDERS, QueueUpdate { auto_delete_on_idle, ..QueueUpdate::default() }).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.settle(ORDERS, seen.token(), for_ms(120_000)).await.unwrap();
+    // It comes due meanwhile, which is no activity.
+    for _ in 0..6 {
+        s.advance(minutes(1)).await;
+    }
+    refused(s.take_from(ORDERS).await, "EntityNotFound");
+}
+
+/// RTY-21
+pub async fn a_lock_that_is_lost_with_the_broker_delays_nothing(s: &Stage) {
+    s.open_queue_with(ORDERS, retries(RetryKind::Fixed, minutes(1))).await;
+    s.put(ORDERS, "a").await;
+    s.take(ORDERS).await;
+    let s = s.restart().await;
+    assert_eq!(s.take(ORDERS).await.delivery_count, 1);
+    s.stop().await;
+}

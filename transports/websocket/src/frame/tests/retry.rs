@@ -1,0 +1,62 @@
+//! Settlements with a delay, and messages that are Delayed.
+
+use super::*;
+
+/// As `golden.txt`, of settlements with a delay.
+const GOLDEN: &str = include_str!("../golden_retry.txt");
+
+pub(super) fn operations() -> Vec<Operation> {
+    let settle = Settle {
+        link: 2,
+        decision: Decision::Abandon,
+        ranges: vec![Range(1, 2)],
+        lock_tokens: vec![],
+        properties: Some(properties()),
+        reason: None,
+        description: None,
+        delay_milliseconds: Delay::NONE,
+    };
+    vec![Operation::SettleDelayed(SettleDelayed { delay_milliseconds: 30_000, settle })]
+}
+
+/// RTY-26: in binary it is an operation of its own; those that were there are as they were, which `golden.txt` holds.
+#[test]
+fn a_settlement_with_a_delay_is_written_as_the_golden_one() {
+    let now = golden_of(operations(), Vec::new());
+    assert_eq!(now, GOLDEN);
+    assert_no_part_is_carried_out(&operations());
+}
+
+/// RTY-26: in JSON a settlement says its delay itself, of any sign; it is the entity's to judge.
+#[test]
+fn in_json_a_settlement_says_its_delay() {
+    let frame = |delay: &str| {
+        format!(
+            r#"{{"seen":3,"requests":[{{"id":1,"settle":{{"link":2,"decision":"abandon",
+            "ranges":[[1,1]],"delayMilliseconds":{delay}}}}}]}}"#
+        )
+    };
+    for (text, expected) in [("5000", Some(5_000)), ("-1", Some(-1)), ("null", None)] {
+        let (_, requests) = read_client(Encoding::Json, &Bytes::from(frame(text)));
+        let Operation::Settle(settle) = &requests[0].operation else { panic!() };
+        assert_eq!(settle.delay_milliseconds.0, expected);
+    }
+    let read = ClientFrame::decode(Encoding::Json, &Bytes::from(frame("1.5"))).unwrap();
+    assert!(read.requests[0].is_err());
+}
+
+/// RTY-12: a message that is Delayed says until when, in both encodings.
+#[test]
+fn a_delayed_message_says_until_when() {
+    let mut delivery = delivered();
+    delivery.facts.state = MessageState::Delayed;
+    delivery.facts.lock = None;
+    delivery.facts.delayed_until = Some(at(30).0);
+    for encoding in Encoding::ALL {
+        let notice = Notice::Received(Messages { messages: vec![delivery.clone()] });
+        let bytes = server_frame(encoding, 1, vec![Item { id: 1, notice }]);
+        let mut frame = of_client::decode(encoding, &bytes).unwrap();
+        let Some(Item { notice: Notice::Received(read), .. }) = frame.items.pop() else { panic!() };
+        assert_eq!(read.messages[0].facts, delivery.facts, "{encoding:?}");
+    }
+}
