@@ -53,6 +53,9 @@ pub enum BenchError {
     /// A request over HTTP was refused or not answered.
     #[error("load was refused: {0}")]
     Http(String),
+    /// Something over AMQP was refused or not answered.
+    #[error("load was refused: {0}")]
+    Amqp(#[from] client::amqp::AmqpFault),
     /// The store failed.
     #[error("{0}")]
     Store(#[from] StoreError),

@@ -109,6 +109,11 @@ fn throughput_over_websocket_with_json() {
 }
 
 #[test]
+fn throughput_over_amqp() {
+    assert_throughput("amqp");
+}
+
+#[test]
 fn throughput_over_http() {
     assert_throughput("http");
 }
@@ -120,7 +125,7 @@ fn throughput_in_process() {
 
 #[test]
 fn latency_has_one_message_under_way_and_the_floor_beside_it() {
-    for over in ["websocket", "http", "in-process"] {
+    for over in ["websocket", "amqp", "http", "in-process"] {
         let figures = figures("latency", &["w1", "--over", over, "--messages", "20"]);
         assert_messages(&figures, 20);
         assert_eq!((&figures["load"], &figures["window"]), (&"latency".into(), &1.into()));
@@ -138,10 +143,37 @@ fn memory_is_not_durable_and_small_is_small() {
     let memory = figures("memory", &["w3", "--messages", "100"]);
     assert_messages(&memory, 100);
     assert_eq!(memory["durability"], "in memory only");
-    let small = figures("small", &["small", "--messages", "100"]);
-    assert_messages(&small, 100);
-    assert_eq!(small["body_bytes"], 16);
-    assert_latency(&small, "end_to_end_latency", 100);
+    for over in ["websocket", "amqp"] {
+        let small = figures("small", &["small", "--over", over, "--messages", "100"]);
+        assert_messages(&small, 100);
+        assert_eq!(small["body_bytes"], 16);
+        assert_latency(&small, "end_to_end_latency", 100);
+    }
+}
+
+/// AMQP-31, AMQP-40: a body takes several frames, and there are more messages than credit and windows have room
+/// for at once.
+#[test]
+fn bodies_over_amqp_may_be_larger_than_frames_and_more_than_credit() {
+    let large = ["--over", "amqp", "--messages", "40", "--body-bytes", "200000"];
+    let large = figures("large", &large);
+    assert_messages(&large, 40);
+    assert_latency(&large, "end_to_end_latency", 40);
+    let many = ["w4", "--over", "amqp", "--messages", "6000", "--clients", "1", "--window", "4096"];
+    assert_messages(&figures("many", &many), 6_000);
+}
+
+/// AMQP-43: a run whose messages were refused says so, and tells no figures.
+#[test]
+fn a_load_that_is_refused_fails() {
+    let directory = directory("too-large");
+    for over in ["websocket", "amqp"] {
+        let arguments = ["--over", over, "--messages", "3", "--body-bytes", "300000"];
+        let (code, out, log) = text(bench(&directory, &arguments).output().unwrap());
+        assert_eq!((code, out.as_str()), (1, ""), "{over}: {log}");
+        assert!(log.contains("load was refused"), "{over}: {log}");
+        assert_nothing_is_left(&directory);
+    }
 }
 
 #[test]
@@ -151,7 +183,7 @@ fn several_threads_share_a_load() {
 
 #[test]
 fn a_backlog_is_sent_and_drained() {
-    for over in ["websocket", "http"] {
+    for over in ["websocket", "amqp", "http"] {
         let figures = figures("backlog", &["w6", "--over", over, "--messages", "150"]);
         assert_messages(&figures, 150);
         assert!(number(&figures, "drained_to_sent") > 0.0);
@@ -163,7 +195,7 @@ fn a_backlog_is_sent_and_drained() {
 
 #[test]
 fn a_topic_delivers_to_each_subscription_beside_a_queue() {
-    for over in ["websocket", "websocket-json", "in-process"] {
+    for over in ["websocket", "websocket-json", "amqp", "in-process"] {
         let arguments = ["w5", "--over", over, "--messages", "60", "--subscriptions", "3"];
         let figures = figures("topic", &[&arguments[..], &["--clients", "2"]].concat());
         assert_eq!((&figures["load"], &figures["subscriptions"]), (&"topic".into(), &3.into()));
@@ -189,9 +221,12 @@ fn queues_are_created_and_connections_opened() {
         assert_eq!(queues["created"], 50);
         assert!(number(&queues, "queues_per_second") > 0.0);
     }
-    let connections = figures("connections", &["connections", "--count", "30"]);
-    assert_eq!(connections["opened"], 30);
-    assert!(number(&connections, "resident_bytes_max") > 1e6);
+    for over in ["websocket", "amqp"] {
+        let arguments = ["connections", "--over", over, "--count", "30"];
+        let connections = figures("connections", &arguments);
+        assert_eq!(connections["opened"], 30);
+        assert!(number(&connections, "resident_bytes_max") > 1e6);
+    }
 }
 
 #[test]
@@ -216,8 +251,11 @@ fn a_table_is_for_people() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let directory = directory("refused");
-    let cases: [&[&str]; 11] = [
+    let cases: [&[&str]; 14] = [
         &["w5", "--over", "http"],
+        &["w7", "--over", "amqp"],
+        &["--url", "amqp://127.0.0.1:1", "--over", "amqp"],
+        &["--url", "ws://127.0.0.1:1", "--over", "amqp"],
         &["no-such-load"],
         &["cycle", "--over", "http"],
         &["connections", "--over", "in-process"],

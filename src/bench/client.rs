@@ -1,5 +1,6 @@
 //! A client of the broker under load: the same few things over every transport.
 
+pub mod amqp;
 mod handles;
 pub mod http;
 
@@ -14,6 +15,7 @@ use peeklock::path::{EntityAddress, EntityName};
 use peeklock::websocket::Encoding;
 use peeklock::websocket::client as ws;
 
+use self::amqp::Amqp;
 use self::http::Http;
 use super::BenchError;
 use super::latency::Latencies;
@@ -26,6 +28,14 @@ pub enum Client {
     Handles(peeklock::Client, Receiving),
     /// With as many connections as it has requests under way.
     Http(Http),
+    /// With a connection for each thing that it does.
+    Amqp(Amqp),
+}
+
+/// Who makes queues and looks into them.
+enum Manager<'a> {
+    Handles(&'a peeklock::Client),
+    Http(&'a Http),
 }
 
 /// How handles receive under load.
@@ -50,13 +60,21 @@ impl Client {
         Self::Handles(peeklock::Client::new(broker), Receiving::Lists)
     }
 
+    async fn manager(&self) -> Result<Manager<'_>, BenchError> {
+        Ok(match self {
+            Self::Handles(client, _) => Manager::Handles(client),
+            Self::Http(client) => Manager::Http(client),
+            Self::Amqp(client) => Manager::Handles(client.manager().await?),
+        })
+    }
+
     /// Creates a queue that may hold so much.
     pub async fn create_queue(&self, path: &str, megabytes: u64) -> Result<(), BenchError> {
         let update =
             QueueUpdate { max_size_in_megabytes: Some(megabytes), ..QueueUpdate::default() };
-        match self {
-            Self::Http(client) => client.create_queue(path, megabytes).await?,
-            Self::Handles(client, _) => {
+        match self.manager().await? {
+            Manager::Http(client) => client.create_queue(path, megabytes).await?,
+            Manager::Handles(client) => {
                 client.admin().create_queue_with(path, update).await?;
             }
         }
@@ -72,41 +90,41 @@ impl Client {
     ) -> Result<(), BenchError> {
         let update =
             TopicUpdate { max_size_in_megabytes: Some(megabytes), ..TopicUpdate::default() };
-        match self {
-            Self::Handles(client, _) => {
+        match self.manager().await? {
+            Manager::Handles(client) => {
                 let admin = client.admin();
                 admin.create_topic_with(path, update).await?;
                 for name in subscriptions {
                     admin.create_subscription(path, name).await?;
                 }
             }
-            Self::Http(_) => return Err(BenchError::Http("it makes no topics here".to_owned())),
+            Manager::Http(_) => return Err(BenchError::Http("it makes no topics here".to_owned())),
         }
         Ok(())
     }
 
     /// Deletes a queue, or a topic, with all in it.
     pub async fn delete_queue(&self, path: &str) -> Result<(), BenchError> {
-        match self {
-            Self::Handles(client, _) => match client.admin().delete_queue(path).await {
+        match self.manager().await? {
+            Manager::Handles(client) => match client.admin().delete_queue(path).await {
                 Err(error) if error.condition() == Condition::EntityNotFound => {
                     client.admin().delete_topic(path).await?;
                 }
                 deleted => deleted?,
             },
-            Self::Http(client) => client.delete_queue(path).await?,
+            Manager::Http(client) => client.delete_queue(path).await?,
         }
         Ok(())
     }
 
     /// How many messages are in a queue or subscription, dead ones included.
     pub async fn messages_in(&self, path: &str) -> Result<u64, BenchError> {
-        match self {
-            Self::Handles(client, _) if is_subscription(path) => {
+        match self.manager().await? {
+            Manager::Handles(client) if is_subscription(path) => {
                 Ok(client.admin().subscription(path).await?.counts.total())
             }
-            Self::Handles(client, _) => Ok(client.admin().queue(path).await?.counts.total()),
-            Self::Http(client) => client.messages_in(path).await,
+            Manager::Handles(client) => Ok(client.admin().queue(path).await?.counts.total()),
+            Manager::Http(client) => client.messages_in(path).await,
         }
     }
 
@@ -115,6 +133,7 @@ impl Client {
         match self {
             Self::Handles(client, _) => handles::send(&client, &run, &took).await,
             Self::Http(client) => client.send(&run, &took).await,
+            Self::Amqp(client) => client.send(&run, &took).await,
         }
     }
 
@@ -134,6 +153,7 @@ impl Client {
                 handles::receive_pushed(&client, path, run, took).await
             }
             Self::Http(client) => client.receive(path, &run, &took).await,
+            Self::Amqp(client) => client.receive(path, &run, &took).await,
         }
     }
 }

@@ -121,14 +121,24 @@ impl Run {
 
     /// The body of a message that is sent now.
     pub fn body(&self, now: Instant) -> Bytes {
-        let mut body = vec![b'x'; self.body_bytes];
+        let mut body = self.blank_body();
+        self.stamp(&mut body, now);
+        body.into()
+    }
+
+    /// A body that does not say yet when it is sent.
+    pub fn blank_body(&self) -> Vec<u8> {
+        vec![b'x'; self.body_bytes]
+    }
+
+    /// Has a body say that it is sent now, if it is long enough.
+    pub fn stamp(&self, body: &mut [u8], now: Instant) {
         if let Some(mut begin) = body.get_mut(..STAMP_CHARS) {
             let nanoseconds = now.duration_since(self.began).as_nanos();
             // As long as the place it is written to.
             std::io::Write::write_fmt(&mut begin, format_args!("{nanoseconds:016x}"))
                 .unwrap_or_default();
         }
-        body.into()
     }
 
     /// Whether a message is sent only when the one before it is through, so that no send waits for the

@@ -47,6 +47,8 @@ pub enum Over {
     Websocket,
     /// WebSocket with JSON frames
     WebsocketJson,
+    /// AMQP 1.0, a transfer for each message
+    Amqp,
     /// The Service Bus REST plane, one request at a time on each connection
     Http,
     /// Handles on a broker in this process

@@ -28,7 +28,9 @@ pub async fn run(
     // Over HTTP a client of its own has a connection of its own, with one request under way.
     let (of_clients, window) = match plan.over {
         Over::Http => (plan.clients * plan.window, 1),
-        Over::Websocket | Over::WebsocketJson | Over::InProcess => (plan.clients, plan.window),
+        Over::Websocket | Over::WebsocketJson | Over::Amqp | Over::InProcess => {
+            (plan.clients, plan.window)
+        }
     };
     for _ in 0..of_clients {
         clients.push(target.connect(plan.over).await?);

@@ -16,10 +16,18 @@ pub struct Served {
     process: Child,
     /// Kept open: the broker may write to it.
     _output: BufReader<ChildStdout>,
-    /// Where it listens for WebSocket.
+    /// Where it listens.
+    pub urls: Urls,
+}
+
+/// Where a broker listens.
+pub struct Urls {
+    /// For WebSocket.
     pub websocket: String,
-    /// Where it listens for HTTP.
+    /// For HTTP.
     pub http: String,
+    /// For AMQP.
+    pub amqp: String,
 }
 
 /// What the load needs of it beside the defaults.
@@ -70,11 +78,11 @@ impl Served {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut starting = Starting(Some(command.spawn()?));
         let output = starting.output()?;
-        let reading = tokio::task::spawn_blocking(move || addresses(output));
+        let reading = tokio::task::spawn_blocking(move || urls(output));
         let read = tokio::time::timeout(START_TIME_MAX, reading).await;
         match (read, starting.0.take()) {
-            (Ok(Ok(Some((output, websocket, http)))), Some(process)) => {
-                Ok(Self { process, _output: output, websocket, http })
+            (Ok(Ok(Some((output, urls)))), Some(process)) => {
+                Ok(Self { process, _output: output, urls })
             }
             (_, process) => {
                 drop(Starting(process));
@@ -123,11 +131,11 @@ fn end(process: &mut Child) {
 }
 
 /// Reads where the broker listens, from its banner; none if it ends before it says so.
-fn addresses(output: ChildStdout) -> Option<(BufReader<ChildStdout>, String, String)> {
+fn urls(output: ChildStdout) -> Option<(BufReader<ChildStdout>, Urls)> {
     let mut output = BufReader::new(output);
-    let (mut websocket, mut http) = (None, None);
+    let (mut websocket, mut http, mut amqp) = (None, None, None);
     let mut line = String::new();
-    while websocket.is_none() || http.is_none() {
+    while websocket.is_none() || http.is_none() || amqp.is_none() {
         line.clear();
         if output.read_line(&mut line).ok()? == 0 {
             return None;
@@ -135,8 +143,9 @@ fn addresses(output: ChildStdout) -> Option<(BufReader<ChildStdout>, String, Str
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["websocket", url] => websocket = Some(url.to_owned()),
             ["http", url] => http = Some(url.to_owned()),
+            ["amqp", url] => amqp = Some(url.to_owned()),
             _ => {}
         }
     }
-    Some((output, websocket?, http?))
+    Some((output, Urls { websocket: websocket?, http: http?, amqp: amqp? }))
 }

@@ -9,6 +9,7 @@ use peeklock::store::{Journal, JournalConfig};
 use peeklock::websocket::Encoding;
 
 use super::client::Client;
+use super::client::amqp::Amqp;
 use super::client::http::Http;
 use super::plan::{Load, Over, Plan};
 use super::process::Process;
@@ -68,16 +69,17 @@ impl Target {
 
     /// A connection of a new client.
     pub async fn connect(&self, over: Over) -> Result<Client, BenchError> {
-        let (websocket, http) = match &self.kind {
+        let [websocket, http, amqp] = match &self.kind {
             Kind::InProcess(broker) => {
                 return Ok(Client::in_process(broker));
             }
-            Kind::Served(served) => (served.websocket.as_str(), served.http.as_str()),
-            Kind::Running(url) => (url.as_str(), url.as_str()),
+            Kind::Served(served) => [&served.urls.websocket, &served.urls.http, &served.urls.amqp],
+            Kind::Running(url) => [url; 3],
         };
         match over {
             Over::Websocket => Client::websocket(websocket, Encoding::Binary).await,
             Over::WebsocketJson => Client::websocket(websocket, Encoding::Json).await,
+            Over::Amqp => Ok(Client::Amqp(Amqp::connect(amqp, websocket).await?)),
             Over::Http | Over::InProcess => Ok(Client::Http(Http::new(http)?)),
         }
     }

@@ -25,10 +25,15 @@ Examples:
   peeklock bench                                        W2 over WebSocket
   peeklock bench latency --floor                        W1, and what one sync of the disk takes
   peeklock bench w4 --over http --output json
+  peeklock bench w2 --over amqp                         W2 over AMQP 1.0
   peeklock bench w5                                     a topic with ten subscriptions, beside W2
   peeklock bench backlog --messages 100000
   peeklock bench throughput --url ws://127.0.0.1:5301   a broker that runs already
   peeklock bench cycle --floor                          lists in process, beside the disk alone
+
+Over AMQP each client has a connection with a session and a link. A window is of transfers that \
+are not answered, and of deliveries whose completion is not; what came together is completed by \
+one disposition. Queues are made over WebSocket.
 
 CPU and memory are those of the broker's process; in process they are of broker and load \
 together, and of a broker given by --url they are not known. The load takes its share of the same \
@@ -153,13 +158,14 @@ impl BenchFlags {
                 over.name()
             )));
         }
-        if load == Load::Connections && !matches!(over, Over::Websocket | Over::WebsocketJson) {
-            return Err(misused(format!(
-                "`{name}` is about WebSocket, not --over {}",
-                over.name()
-            )));
-        }
-        if load == Load::Topic && over == Over::Http {
+        let is_offered = match load {
+            Load::Connections => !matches!(over, Over::Http | Over::InProcess),
+            Load::Topic => over != Over::Http,
+            // AMQP has no words for queues.
+            Load::Queues => over != Over::Amqp,
+            _ => true,
+        };
+        if !is_offered {
             return Err(misused(format!("`{name}` does not run --over {}", over.name())));
         }
         if self.floor && !load.has_floor() {
@@ -179,7 +185,8 @@ impl BenchFlags {
             let is_fit = match over {
                 Over::Websocket | Over::WebsocketJson => url.starts_with("ws://"),
                 Over::Http => url.starts_with("http://"),
-                Over::InProcess => false,
+                // Over AMQP queues are made over WebSocket, of which this URL would not tell.
+                Over::Amqp | Over::InProcess => false,
             };
             if !is_fit {
                 let over = over.name();

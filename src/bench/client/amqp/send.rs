@@ -1,0 +1,156 @@
+//! Sending: a transfer for each message, as many under way as the run, the link's credit and the session's
+//! window allow.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use peeklock::message::Message;
+use peeklock_amqp::performative::{DeliveryTag, Disposition, Flow, Performative, Role, Transfer};
+use peeklock_amqp::serial::{distance, room};
+
+use super::AmqpFault;
+use super::connection::Connection;
+use super::link::HANDLE;
+use super::settle::accepted;
+use crate::bench::BenchError;
+use crate::bench::latency::Latencies;
+use crate::bench::messages::Run;
+
+/// What is sent on a link.
+struct Sending<'a> {
+    run: &'a Run,
+    /// A message as it goes out. Of one to the next only the beginning of its body changes.
+    message: Vec<u8>,
+    body_at: usize,
+    /// How many were sent on the link, and how many may be.
+    count: u32,
+    credit_up_to: u32,
+    /// When those were sent that are not answered, the oldest first; none for one that was answered before
+    /// an older one.
+    under_way: VecDeque<Option<Instant>>,
+    /// Nothing is left to send.
+    is_exhausted: bool,
+}
+
+impl<'a> Sending<'a> {
+    fn new(run: &'a Run) -> Self {
+        let body = run.blank_body();
+        let body_bytes = body.len();
+        let message = Message::new(body).encode().as_bytes().to_vec();
+        Self {
+            run,
+            // The body stands at the end.
+            body_at: message.len() - body_bytes,
+            message,
+            count: 0,
+            credit_up_to: 0,
+            under_way: VecDeque::with_capacity(run.window),
+            is_exhausted: false,
+        }
+    }
+
+    fn has_credit(&self) -> bool {
+        room(self.count, self.credit_up_to) > 0
+    }
+
+    fn credited(&mut self, flow: &Flow) {
+        if let (Some(count), Some(credit)) = (flow.delivery_count, flow.link_credit) {
+            self.credit_up_to = count.wrapping_add(credit);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_exhausted && self.under_way.is_empty()
+    }
+}
+
+impl Connection {
+    /// Sends until nothing is left to send and everything is answered.
+    pub(super) async fn send(&mut self, run: &Run, took: &Latencies) -> Result<(), BenchError> {
+        self.attach_sender(&run.queue).await?;
+        let mut sending = Sending::new(run);
+        loop {
+            self.send_some(&mut sending);
+            if sending.is_done() {
+                break;
+            }
+            self.turn().await?;
+            let now = Instant::now();
+            while let Some((performative, _)) = self.hear()? {
+                match performative {
+                    Performative::Flow(flow) => sending.credited(&flow),
+                    Performative::Disposition(disposition) => {
+                        self.answered(&mut sending, disposition, now, took).await?;
+                    }
+                    other => return Err(AmqpFault::unexpected(other).into()),
+                }
+            }
+        }
+        Ok(self.detach().await?)
+    }
+
+    /// Adds messages to what is to be written, as many as may go.
+    fn send_some(&mut self, sending: &mut Sending<'_>) {
+        let frames = sending.message.len().div_ceil(self.part_bytes);
+        while sending.under_way.len() < sending.run.window
+            && sending.has_credit()
+            && self.outgoing_room() >= frames
+            && !self.wire.is_full()
+            && !sending.is_exhausted
+        {
+            if !sending.run.take() {
+                sending.is_exhausted = true;
+                return;
+            }
+            let now = Instant::now();
+            if let Some(body) = sending.message.get_mut(sending.body_at..) {
+                sending.run.stamp(body, now);
+            }
+            self.transfer(&sending.message);
+            sending.count = sending.count.wrapping_add(1);
+            sending.under_way.push_back(Some(now));
+        }
+    }
+
+    fn transfer(&mut self, message: &[u8]) {
+        let id = self.next_delivery_id;
+        self.next_delivery_id = id.wrapping_add(1);
+        let mut parts = message.chunks(self.part_bytes).peekable();
+        while let Some(part) = parts.next() {
+            let transfer = Transfer {
+                handle: HANDLE,
+                delivery_id: Some(id),
+                delivery_tag: DeliveryTag::new(&id.to_be_bytes()),
+                message_format: Some(0),
+                settled: Some(false),
+                more: parts.peek().is_some(),
+                ..Transfer::default()
+            };
+            self.wire.frame(&transfer, part);
+            self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
+        }
+    }
+
+    /// The broker has said what became of messages. Returns when the next may follow.
+    async fn answered(
+        &self,
+        sending: &mut Sending<'_>,
+        disposition: Disposition,
+        now: Instant,
+        took: &Latencies,
+    ) -> Result<(), AmqpFault> {
+        let unanswered = u32::try_from(sending.under_way.len()).unwrap_or(u32::MAX);
+        let oldest_id = self.next_delivery_id.wrapping_sub(unanswered);
+        let (first, count) = accepted(disposition, Role::Receiver)?;
+        let from = usize::try_from(distance(oldest_id, first)).unwrap_or(usize::MAX);
+        let answered = sending.under_way.iter_mut().skip(from).take(count);
+        for sent_at in answered.filter_map(Option::take) {
+            took.record(now.duration_since(sent_at));
+            sending.run.sent().await;
+        }
+        while sending.under_way.front().is_some_and(Option::is_none) {
+            sending.under_way.pop_front();
+        }
+        Ok(())
+    }
+}

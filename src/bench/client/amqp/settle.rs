@@ -1,0 +1,114 @@
+//! Settling: what came together is completed by one disposition, and the broker says for each that it is
+//! durable. Credit comes back with those answers.
+
+use peeklock_amqp::error::{AmqpError, condition};
+use peeklock_amqp::performative::{Disposition, Flow, Performative, Role};
+use peeklock_amqp::serial::distance;
+use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
+
+use super::AmqpFault;
+use super::connection::{Connection, INCOMING_WINDOW};
+use super::link::HANDLE;
+
+/// What a receiver has got on its link.
+pub(super) struct Hand {
+    /// Deliveries that may be under way or in hand.
+    window: u32,
+    /// How many came, how many completions were answered, and how far credit goes.
+    received: u32,
+    completed: u32,
+    granted: u32,
+    /// The first and the last of those that are to be completed next.
+    next: Option<(u32, u32)>,
+}
+
+impl Hand {
+    pub(super) fn new(window: usize) -> Self {
+        let window = u32::try_from(window).unwrap_or(u32::MAX);
+        Self { window, received: 0, completed: 0, granted: 0, next: None }
+    }
+
+    /// Whether everything that came is completed.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.received == self.completed
+    }
+
+    /// So many completions were answered.
+    pub(super) fn completed(&mut self, count: usize) {
+        self.completed = self.completed.wrapping_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+}
+
+impl Connection {
+    /// A delivery is to be completed, with those around it.
+    pub(super) fn complete(&mut self, hand: &mut Hand, id: u32) {
+        hand.received = hand.received.wrapping_add(1);
+        match &mut hand.next {
+            Some((_, last)) if last.wrapping_add(1) == id => *last = id,
+            _ => {
+                self.complete_all(hand);
+                hand.next = Some((id, id));
+            }
+        }
+    }
+
+    /// Says of what is to be completed that it is.
+    pub(super) fn complete_all(&mut self, hand: &mut Hand) {
+        let Some((first, last)) = hand.next.take() else { return };
+        let disposition = Disposition {
+            role: Role::Receiver,
+            first,
+            last: Some(last),
+            settled: false,
+            state: Some(DeliveryState::accepted()),
+            batchable: false,
+        };
+        self.wire.frame(&disposition, &[]);
+    }
+
+    /// Gives credit where completions were answered; in steps, since each costs the broker a command.
+    pub(super) fn grant(&mut self, hand: &mut Hand) {
+        let up_to = hand.completed.wrapping_add(hand.window);
+        let more = distance(hand.granted, up_to).cast_unsigned();
+        if more < (hand.window / 4).max(1) {
+            return;
+        }
+        hand.granted = up_to;
+        let flow = Flow {
+            next_incoming_id: Some(self.next_incoming_id),
+            incoming_window: INCOMING_WINDOW,
+            next_outgoing_id: self.next_outgoing_id,
+            outgoing_window: INCOMING_WINDOW,
+            handle: Some(HANDLE),
+            delivery_count: Some(hand.received),
+            link_credit: Some(up_to.wrapping_sub(hand.received)),
+            ..Flow::default()
+        };
+        self.wire.frame(&flow, &[]);
+    }
+}
+
+/// The first of the deliveries that the broker, as the end of this role, has accepted for good, and how many
+/// there are.
+///
+/// # Errors
+/// When it has not.
+pub(super) fn accepted(disposition: Disposition, role: Role) -> Result<(u32, usize), AmqpFault> {
+    let Disposition { first, last, settled, .. } = disposition;
+    let count = i64::from(distance(first, last.unwrap_or(first))) + 1;
+    match (usize::try_from(count), disposition.state) {
+        (Ok(count), Some(DeliveryState::Outcome(Outcome::Accepted)))
+            if settled && disposition.role == role =>
+        {
+            Ok((first, count))
+        }
+        (_, Some(DeliveryState::Outcome(Outcome::Rejected(Rejected { error })))) => {
+            let unknown = || AmqpError::new(condition::INTERNAL_ERROR, "rejected without a reason");
+            Err(error.unwrap_or_else(unknown).into())
+        }
+        (_, state) => {
+            let disposition = Disposition { state, ..disposition };
+            Err(AmqpFault::unexpected(Performative::Disposition(disposition)))
+        }
+    }
+}
