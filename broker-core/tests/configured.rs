@@ -15,7 +15,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::LockToken;
-use peeklock_core::message::{Message, Overlay, Value};
+use peeklock_core::message::{Message, Value};
 use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,

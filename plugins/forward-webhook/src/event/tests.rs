@@ -21,6 +21,7 @@ fn outgoing(message: &Message) -> Outgoing {
             time_to_live: None,
             delivery_count: 2,
             state: MessageState::Active,
+            delayed_until: None,
             sub_queue: SubQueue::Main,
             lock: None,
             size: content.size(),

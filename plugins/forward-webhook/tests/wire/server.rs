@@ -147,6 +147,7 @@ pub fn outgoing(sequence: u64, message: &Message) -> Outgoing {
             time_to_live: None,
             delivery_count: 0,
             state: MessageState::Active,
+            delayed_until: None,
             sub_queue: SubQueue::Main,
             lock: None,
             size: content.size(),

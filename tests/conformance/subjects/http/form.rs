@@ -88,7 +88,7 @@ pub(super) fn write_queue(properties: &QueueUpdate) -> Map<String, Json> {
     all.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
 
-fn write_retry_policy(policy: RetryPolicy) -> Json {
+pub(super) fn write_retry_policy(policy: RetryPolicy) -> Json {
     json!({
         "kind": policy.kind.name(),
         "delay": policy.delay.to_string(),
@@ -97,7 +97,7 @@ fn write_retry_policy(policy: RetryPolicy) -> Json {
     })
 }
 
-fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
+pub(super) fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
     let policy = entity.get("retryPolicy").filter(|policy| policy.is_object())?;
     Some(RetryPolicy {
         kind: RetryKind::parse(&text_of(policy, "kind").unwrap()).unwrap(),
@@ -107,7 +107,7 @@ fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
     })
 }
 
-fn read_retry_order(entity: &Json) -> SessionRetryOrder {
+pub(super) fn read_retry_order(entity: &Json) -> SessionRetryOrder {
     let name = text_of(entity, "sessionRetryOrder");
     name.map_or(SessionRetryOrder::Hold, |name| SessionRetryOrder::parse(&name).unwrap())
 }

@@ -87,7 +87,6 @@ impl Delay {
     /// No delay is said.
     pub(crate) const NONE: Self = Self(None);
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
     const fn is_none(&self) -> bool {
         self.0.is_none()
     }

@@ -441,7 +441,7 @@ fn a_delivery_time_is_a_schedule() {
     };
     let delivery_time = ("x-opt-delivery-time", Value::I64(1_700_000_000_123));
     let scheduled = ("x-opt-scheduled-enqueue-time", Value::Timestamp(5));
-    assert_eq!(annotated(&[delivery_time.clone()]), Some(1_700_000_000_123));
+    assert_eq!(annotated(std::slice::from_ref(&delivery_time)), Some(1_700_000_000_123));
     assert_eq!(annotated(&[delivery_time.clone(), scheduled.clone()]), Some(5));
     assert_eq!(annotated(&[scheduled, delivery_time]), Some(5));
     assert_eq!(annotated(&[("x-opt-delivery-time", Value::String("soon".into()))]), None);
