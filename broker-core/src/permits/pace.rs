@@ -12,6 +12,8 @@ const PASSES_SECONDS: u64 = 8;
 /// The pace of one thing that passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    /// So long it may stand still.
+    grace: Duration,
     slow_from: Instant,
     passed_bytes: u64,
 }
@@ -19,8 +21,8 @@ pub struct Pace {
 impl Pace {
     /// Of something that begins or goes on at that instant, of which so much has passed.
     #[must_use]
-    pub fn begin(at: Instant, passed_bytes: u64) -> Self {
-        Self { slow_from: at + GRACE, passed_bytes }
+    pub fn begin(at: Instant, passed_bytes: u64, grace: Duration) -> Self {
+        Self { grace, slow_from: at + grace, passed_bytes }
     }
 
     /// So much has passed by now in all, of one who holds so much.
@@ -33,9 +35,9 @@ impl Pace {
         }
         let pace = PACE_BYTES.max(held_bytes / PASSES_SECONDS);
         // Neither is haste saved up for a rest, nor is a rest held against who hurries now.
-        let earned = Duration::from_micros(more.saturating_mul(1_000_000) / pace).min(2 * GRACE);
-        let longest_ago = now.checked_sub(GRACE).unwrap_or(now);
-        self.slow_from = (self.slow_from.max(longest_ago) + earned).min(now + GRACE);
+        let earned = Duration::from_micros(more.saturating_mul(1_000_000) / pace).min(2 * self.grace);
+        let longest_ago = now.checked_sub(self.grace).unwrap_or(now);
+        self.slow_from = (self.slow_from.max(longest_ago) + earned).min(now + self.grace);
     }
 
     /// From when on it is slow, if nothing more passes.
@@ -59,7 +61,7 @@ mod tests {
     #[test]
     fn haste_is_not_saved_up() {
         let start = Instant::now();
-        let mut pace = Pace::begin(start, 0);
+        let mut pace = Pace::begin(start, 0, GRACE);
         assert_eq!(pace.slow_from(), start + GRACE);
         pace.pass(4_096 * KIB, 4_096 * KIB, start + ms(100));
         assert_eq!(pace.slow_from(), start + ms(100) + GRACE);
@@ -69,8 +71,8 @@ mod tests {
     #[test]
     fn who_drips_is_slow() {
         let start = Instant::now();
-        let mut drips = Pace::begin(start, 0);
-        let mut steady = Pace::begin(start, 0);
+        let mut drips = Pace::begin(start, 0, GRACE);
+        let mut steady = Pace::begin(start, 0, GRACE);
         for step in 1..100 {
             let now = start + ms(50 * step);
             drips.pass(step, 64 * KIB, now);
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn who_holds_much_passes_much() {
         let start = Instant::now();
-        let mut pace = Pace::begin(start, 0);
+        let mut pace = Pace::begin(start, 0, GRACE);
         for step in 1..100 {
             pace.pass(step * 4 * KIB, 8 << 20, start + ms(50 * step));
         }

@@ -103,6 +103,7 @@ pub struct Seat {
     held_bytes: u64,
     turn: Option<u64>,
     pace: Option<Pace>,
+    grace: Duration,
 }
 
 /// What who asks for room is told.
@@ -166,7 +167,14 @@ impl Pool {
     /// A place for something that passes.
     #[must_use]
     pub fn seat(self: &Arc<Self>) -> Seat {
-        Seat { place: self.enter(true), held_bytes: 0, turn: None, pace: None }
+        self.patient_seat(GRACE)
+    }
+
+    /// The same for something that may stand still for so long before it is slow: what is lost with it weighs more than
+    /// the wait of others.
+    #[must_use]
+    pub fn patient_seat(self: &Arc<Self>, grace: Duration) -> Seat {
+        Seat { place: self.enter(true), held_bytes: 0, turn: None, pace: None, grace }
     }
 
     fn enter(self: &Arc<Self>, is_paced: bool) -> Place {
@@ -328,7 +336,7 @@ impl Seat {
         now: Instant,
         context: &Context<'_>,
     ) -> Room {
-        let Self { place: Place { pool, key }, held_bytes, turn, pace } = self;
+        let Self { place: Place { pool, key }, held_bytes, turn, pace, grace } = self;
         pool.with_state(|state| {
             state.now = state.now.max(now);
             if state.must_yield(*key, None) {
@@ -337,7 +345,7 @@ impl Seat {
             if state.poll(pool.is_of_parts, Some(*key), bytes, turn, context).is_ready() {
                 *turn = None;
                 *held_bytes = state.held_by(Some(*key));
-                let begun = pace.insert(Pace::begin(now, passed_bytes));
+                let begun = pace.insert(Pace::begin(now, passed_bytes, *grace));
                 state.judge(*key, Some(begun.slow_from()));
                 return Room::Granted;
             }
@@ -353,7 +361,7 @@ impl Seat {
         if self.held_bytes == 0 {
             return false;
         }
-        let pace = self.pace.get_or_insert_with(|| Pace::begin(now, passed_bytes));
+        let pace = self.pace.get_or_insert_with(|| Pace::begin(now, passed_bytes, self.grace));
         pace.pass(passed_bytes, self.held_bytes, now);
         let slow_from = Some(pace.slow_from());
         let key = self.place.key;
@@ -383,7 +391,7 @@ impl Seat {
 
     /// What it has the room for begins to pass at that instant.
     pub fn begin(&mut self, at: Instant) {
-        let pace = self.pace.insert(Pace::begin(at, 0));
+        let pace = self.pace.insert(Pace::begin(at, 0, self.grace));
         self.place.judge(Some(pace.slow_from()));
     }
 

@@ -25,7 +25,7 @@ impl Taking {
         match taken_bytes {
             None => self.0 = None,
             Some(bytes) => {
-                let pace = self.0.get_or_insert_with(|| Pace::begin(now, bytes));
+                let pace = self.0.get_or_insert_with(|| Pace::begin(now, bytes, GRACE));
                 pace.pass(bytes, account.held_bytes(), now);
             }
         }

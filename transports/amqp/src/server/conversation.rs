@@ -36,6 +36,9 @@ use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId, SessionId
 use crate::error::AmqpError;
 use crate::state::DeliveryState;
 
+/// So long a large content may stand still while another waits to begin: its client would begin it anew.
+const LARGE_GRACE: Duration = Duration::from_secs(10);
+
 /// What is remembered of what entities are asked.
 pub(super) enum Expect {
     /// Messages that a client sends in one delivery.
@@ -176,7 +179,7 @@ impl Conversation {
             input: BytesMut::new(),
             seat: site.inbound.seat(),
             assembled_bytes: 0,
-            large_seat: site.large_inbound.seat(),
+            large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
             large_count: 0,
             budget: broker.connection_budget(),
             held: None,

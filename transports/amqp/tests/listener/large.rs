@@ -79,13 +79,8 @@ async fn large_messages_arrive_one_at_a_time() {
         second.send(0, 0, false, &message).await;
         accepted(&mut second).await;
     });
-    // The first goes on, or it would have to yield.
-    let (paced, rest) = rest.split_at(20 * MIB);
-    for piece in paced.chunks(MIB) {
-        // No more of it is read, so that it cannot even be written.
-        assert!(tokio::time::timeout(Duration::from_millis(100), &mut sending).await.is_err());
-        say_part(&mut first, None, piece, true).await;
-    }
+    // The first may stand still for a while. No more of the second is read, so that it cannot even be written.
+    assert!(tokio::time::timeout(Duration::from_secs(2), &mut sending).await.is_err());
     assert_eq!(server.total().await, 0);
     say_part(&mut first, None, rest, false).await;
     accepted(&mut first).await;
