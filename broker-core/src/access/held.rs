@@ -344,9 +344,7 @@ impl Held {
             if is_over {
                 let (outlet, has_failed) =
                     (Weak::clone(&link.outlet), Arc::clone(&link.has_failed));
-                let (receiver, reason) = (*receiver, reason(link.purpose));
-                let closing = Closing { outlet, receiver, reason, has_failed };
-                closed.push((link.entity.clone(), closing));
+                closed.push((*receiver, link.purpose, link.entity.clone(), outlet, has_failed));
             }
             !is_over || link.entity.is_none()
         });
@@ -359,7 +357,9 @@ impl Held {
         for (call, entity) in waits {
             submit(&entity, Command::CancelReceive { call }, Reply::nobody());
         }
-        for (entity, closing) in closed {
+        for (receiver, purpose, entity, outlet, has_failed) in closed {
+            // The reason is read under the lock that was held above.
+            let closing = Closing { outlet, receiver, reason: reason(purpose), has_failed };
             let detach = Command::Detach { receiver: closing.receiver, end: LinkEnd::ByBroker };
             match entity {
                 Some(entity) => {
