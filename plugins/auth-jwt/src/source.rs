@@ -48,9 +48,9 @@ struct Remote {
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The address is none that could be asked; what is wrong with it.
-    #[error("`{0}` {1}")]
-    Address(String, &'static str),
+    /// The address is none that could be asked; what is wrong with it. It is not repeated, for it may have a password in it.
+    #[error("the address {0}")]
+    Address(&'static str),
     /// There is no connection.
     #[error("the host {0}")]
     Connect(#[from] ConnectError),
@@ -98,7 +98,7 @@ impl KeySource {
         authorities: Vec<CertificateDer<'static>>,
         timeout: Duration,
     ) -> Result<Self, SourceError> {
-        let wrong = |what| SourceError::Address(text.to_owned(), what);
+        let wrong = SourceError::Address;
         let url = Url::parse(text).map_err(|_| wrong("is not a URL"))?;
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return Err(wrong("has a user name, a password or a fragment"));

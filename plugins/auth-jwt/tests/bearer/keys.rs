@@ -258,6 +258,7 @@ fn an_address_that_is_not_secure_is_refused() {
     ] {
         let error = KeySource::url(url, Vec::new(), TIME).err().unwrap();
         assert!(error.to_string().contains(text), "{url}: {error}");
+        assert!(!error.to_string().contains("pass@"), "{error}");
     }
     for url in [
         "https://login.microsoftonline.com/common/discovery/keys",
