@@ -9,11 +9,11 @@ mod measure;
 
 use peeklock_core::command::{Command, MachineOutcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
+use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::entity::{Ctx, Left, Machine, StageNumber, Step};
 use peeklock_core::ids::{EntityId, Ticket};
-use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::Reserved;

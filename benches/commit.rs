@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
+use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::ids::{EntityId, LockToken, Ticket};
-use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::permits::Budget;

@@ -26,6 +26,8 @@ type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
 type MakeAuthorizer = fn(&Loaded, &Policies) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
 /// Makes a transport.
 type MakeTransport = fn(&Loaded, &Around) -> Box<dyn Transport>;
+/// Makes a forwarder.
+type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 
 /// What transports share of the process around them.
 pub struct Around {
@@ -41,9 +43,6 @@ impl Around {
         self.tls.as_ref().map(|tls| tls.acceptor(protocol))
     }
 }
-
-/// Makes a forwarder.
-type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 
 /// All stores; which one is used is told by [`store_in_use`].
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
@@ -134,6 +133,7 @@ fn websocket(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
     config.heartbeat = section.heartbeat.0.to_std();
     config.grace = section.grace.0.to_std();
     config.i_know = loaded.config.security.i_know.0;
+    // Its connections begin as HTTP.
     config.tls = around.acceptor(Protocol::Http);
     Box::new(WebSocketTransport::new(config))
 }

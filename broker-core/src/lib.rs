@@ -22,7 +22,9 @@ pub mod command {
 
     pub use crate::request::{LoadedMessage, Outcome, ReceivedMessage, Unreadable};
 }
+// The machines, one for each kind of entity.
 pub use peeklock_machine as entity;
+// What goes over several commands, or from one entity to another.
 pub mod transaction;
 pub mod transfer;
 // Where it is kept.
@@ -31,7 +33,7 @@ pub use peeklock_store::content_ref;
 // How it is driven.
 pub mod actor;
 pub mod clock;
-pub mod inbound;
+pub mod edge;
 pub mod permits;
 pub mod request;
 pub mod shell;

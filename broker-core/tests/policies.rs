@@ -13,7 +13,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, ROOT_POLICY, WhichKey};
+use peeklock_core::policies::{KeyText, Policies, PolicyKeys, PolicyUpdate, ROOT_POLICY, WhichKey};
 use peeklock_core::store::{MemoryStore, Shard, Store};
 use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::Timestamp;
@@ -227,6 +227,42 @@ async fn whoever_uses_a_key_ends_anonymous_access() {
         assert!(!mark.is_current() && policies.grant_anonymous().is_none(), "{used}");
         broker.stop(Duration::ZERO).await.unwrap();
     }
+}
+
+/// SEC-03, SEC-09, SEC-17, ADM-39: policies are replaced all at once or not at all; what stays as it was goes on, and a grant by what
+/// is not named ends.
+#[tokio::test]
+async fn policies_are_replaced_at_once() {
+    let (broker, policies) = start(&memory()).await;
+    broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    let said = |names: &[&str]| names.iter().map(|name| ((*name).into(), of(send()))).collect();
+    let first = broker.replace_policies("q", said(&["b", "a"])).await.unwrap();
+    let names = |keys: &[PolicyKeys]| -> Vec<String> {
+        keys.iter().map(|it| it.policy.name.to_string()).collect()
+    };
+    assert_eq!(names(&first), ["a", "b"]);
+    assert!(policies.ended_anonymous_access());
+    let grants = ["a", "b"].map(|name| policies.at("q", name)[0].grant_by(WhichKey::Primary));
+    let is_current = |grant: &Grant| grant.epoch.as_ref().unwrap().is_current();
+    for (wrong, condition) in [
+        (said(&["a", "c", "A"]), Condition::EntityAlreadyExists),
+        (said(&["c", "not a name/"]), Condition::ArgumentError),
+        (
+            (0..13).map(|it| (format!("p{it}").into(), of(send()))).collect(),
+            Condition::QuotaExceeded,
+        ),
+    ] {
+        assert_eq!(self::condition(&broker.replace_policies("q", wrong).await), Some(condition));
+        assert_eq!(broker.policies("q").unwrap().len(), 2);
+        assert!(grants.iter().all(is_current));
+    }
+    let second = broker.replace_policies("q", said(&["A", "c"])).await.unwrap();
+    assert_eq!(names(&second), ["a", "c"]);
+    assert!(second[0].primary == first[0].primary, "a key that was not named stays");
+    assert!(is_current(&grants[0]) && !is_current(&grants[1]));
+    let without_root = broker.replace_policies("", said(&["c"])).await;
+    assert_eq!(self::condition(&without_root), Some(Condition::InvalidOperation));
+    broker.stop(Duration::ZERO).await.unwrap();
 }
 
 /// SEC-03: policies go with their entity, and one that is created again under its path has none.

@@ -38,7 +38,7 @@ pub(crate) fn arrivals<D, P>(
                     has_refused = true;
                     is_stopped = when_full == WhenFull::Stop
                         && rejection.condition() == Condition::QuotaExceeded;
-                    Admission::Refused(rejection)
+                    Admission::NotAdmitted(rejection)
                 }
             }
         };
@@ -111,7 +111,7 @@ mod tests {
         );
         let said = admissions.into_iter().map(|admission| match admission {
             Admission::Accepted => '+',
-            Admission::Refused(_) => '-',
+            Admission::NotAdmitted(_) => '-',
             Admission::NotTried => '.',
         });
         (taken, said.collect())

@@ -82,7 +82,7 @@ pub enum Admission {
     /// It is here now, or it was a duplicate (FWD-22); at its source it is gone.
     Accepted,
     /// It is not taken.
-    Refused(Rejection),
+    NotAdmitted(Rejection),
     /// One before it was not taken, and it was not either.
     NotTried,
 }
@@ -125,7 +125,7 @@ impl From<Admission> for Departure {
     fn from(admission: Admission) -> Self {
         match admission {
             Admission::Accepted => Self::Taken,
-            Admission::Refused(rejection) => Self::NotAdmitted(rejection),
+            Admission::NotAdmitted(rejection) => Self::NotAdmitted(rejection),
             Admission::NotTried => Self::NotTried,
         }
     }

@@ -72,6 +72,7 @@ pub enum ContentOp<'a> {
     Of(&'a [u8]),
 }
 
+// Its methods are called for each record from other crates, hence `inline`.
 impl Batch {
     /// Sets a key to the value that `write` appends.
     pub fn put(&mut self, key: &Key, write: impl FnOnce(&mut Vec<u8>)) {
@@ -79,6 +80,7 @@ impl Batch {
     }
 
     /// Sets a key to a value and new content.
+    #[inline]
     pub fn put_with_content(
         &mut self,
         key: &Key,
@@ -113,6 +115,7 @@ impl Batch {
         self.push(Kind::DeletePrefix, prefix, 0, |_| {});
     }
 
+    #[inline]
     fn push(&mut self, kind: Kind, key: &Key, content: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.buffer.len();
         self.buffer.extend_from_slice(key.as_bytes());
@@ -128,10 +131,12 @@ impl Batch {
     }
 
     /// The records in the order in which they were added.
+    #[inline]
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.heads.iter().filter_map(|head| self.record(head))
     }
 
+    #[inline]
     fn record(&self, head: &Head) -> Option<Record<'_>> {
         let start = head.start as usize;
         let middle = start + usize::from(head.key_length);

@@ -96,8 +96,8 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds a newer grant from now on. What was begun and is not granted any more ends.
-    pub(super) fn renew(self: &Arc<Self>, grant: &Grant, widened: Actions) {
+    /// Holds a newer grant from now on. What was begun is looked at by [`Held::enforce`].
+    pub(super) fn take(&self, grant: &Grant, widened: Actions) {
         if let Some(epoch) = &grant.epoch {
             epoch.ring(&self.lapses.bell);
         }
@@ -120,19 +120,23 @@ impl Held {
         };
         self.seen.store(seen, Ordering::Release);
         self.actions.store(widened.bits(), Ordering::Release);
+    }
+
+    /// Ends what was begun and is not granted any more, and sees to the end of the rest.
+    pub(super) fn enforce(self: &Arc<Self>, now: impl Fn() -> Timestamp) {
+        let mut state = self.lock();
         let has_open = !state.links.is_empty() || !state.waits.is_empty();
-        let was_registered = std::mem::replace(&mut state.is_registered, is_limited && has_open);
-        drop(state);
-        if is_limited && has_open {
-            self.lapses.register(self, self.end());
-        } else if was_registered {
+        let registers = has_open && self.is_limited.load(Ordering::Relaxed);
+        let was_registered = std::mem::replace(&mut state.is_registered, registers);
+        if was_registered && !registers {
             self.lapses.forget(self.key);
         }
+        drop(state);
+        if registers {
+            self.lapses.register(self);
+        }
         if has_open {
-            let policy = grant.by.as_deref();
-            self.close_beyond(widened, |action| {
-                Rejection::unauthorized(rights::missing(action, policy))
-            });
+            self.close_what_is_not_granted(now);
         }
     }
 
@@ -144,7 +148,7 @@ impl Held {
     }
 
     /// When it ends.
-    fn end(&self) -> Option<Timestamp> {
+    pub(super) fn end(&self) -> Option<Timestamp> {
         match self.until.load(Ordering::Relaxed) {
             NO_END => None,
             until => Some(Timestamp::from_ticks(until)),
@@ -307,9 +311,13 @@ impl Held {
         state.is_registered |= registers;
         drop(state);
         if registers {
-            self.lapses.register(self, self.end());
+            self.lapses.register(self);
         }
         // What was granted when it was asked may be so no more.
+        self.close_what_is_not_granted(now);
+    }
+
+    fn close_what_is_not_granted(&self, now: impl Fn() -> Timestamp) {
         let Judgement { actions, reason } = self.judge(now);
         self.close_beyond(actions, |action| {
             self.refusal(Judgement { actions, reason: reason.clone() }, action)

@@ -42,8 +42,10 @@ impl Lapses {
     }
 
     /// Looks after the end of a grant.
-    pub(super) fn register(&self, held: &Arc<Held>, until: Option<Timestamp>) {
+    pub(super) fn register(&self, held: &Arc<Held>) {
         let mut registered = self.lock();
+        // Read under the lock: whoever registers last has seen the newest grant.
+        let until = held.end();
         registered.remove(held.key);
         registered.all.insert(held.key, (until, Arc::downgrade(held)));
         if let Some(until) = until {

@@ -302,8 +302,10 @@ impl Access {
                 state.held.retain(|_, held| Arc::strong_count(held) > 1);
             }
             state.held.insert(resource.into(), Arc::clone(&held));
+            // Before anything newer can be shown, whose place it would take otherwise.
+            held.take(&grant, actions);
             drop(state);
-            held.renew(&grant, actions);
+            held.enforce(|| self.broker.now());
             return Ok(held);
         }
     }

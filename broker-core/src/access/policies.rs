@@ -102,6 +102,20 @@ impl Access {
         self.broker.delete_policy(&owner, name).await
     }
 
+    /// Puts policies in the place of all that there are. Who has set them is told them, whatever may be asked for
+    /// afterwards.
+    ///
+    /// # Errors
+    /// `Unauthorized`; as for [`crate::Broker::replace_policies`].
+    pub async fn replace_policies(
+        &self,
+        owner: &str,
+        policies: Vec<(Box<str>, PolicyUpdate)>,
+    ) -> Result<Vec<PolicyKeys>, BrokerError> {
+        let owner = self.allow(Action::ChangePolicies, owner).await?;
+        self.broker.replace_policies(&owner, policies).await
+    }
+
     /// Puts another key in the place of one.
     ///
     /// # Errors

@@ -43,9 +43,10 @@ struct Job {
 
 /// The way from one sub-queue to one destination. At most one call is under way.
 #[derive(Default)]
-pub(super) struct RouteSlot(Mutex<Option<Way>>);
+pub(super) struct RouteSlot(Mutex<Option<Thread>>);
 
-struct Way {
+/// The thread of a route, and where its jobs are put.
+struct Thread {
     destination: Arc<str>,
     jobs: mpsc::Sender<Job>,
 }
@@ -63,11 +64,11 @@ impl RouteSlot {
     ) -> Called {
         let (answer, answered) = oneshot::channel();
         let mut job = Job { messages, answer };
-        // Taken out while it is used: a call that is given up leaves no way behind.
-        let mut way = self.take().filter(|way| way.destination == *destination);
-        if let Some(known) = &way {
+        // Taken out while it is used: a call that is given up leaves no thread behind.
+        let mut running = self.take().filter(|running| running.destination == *destination);
+        if let Some(known) = &running {
             match known.jobs.try_send(job) {
-                Ok(()) => return self.wait(way, answered).await,
+                Ok(()) => return self.wait(running, answered).await,
                 // It has just ended for having nothing to do.
                 Err(refused) => job = refused.into_inner(),
             }
@@ -75,19 +76,19 @@ impl RouteSlot {
         let Some(permit) = thread() else { return Err(Trouble::NoThread) };
         let fresh = start(forwarder, source, destination, permit)?;
         fresh.jobs.try_send(job).map_err(|_| Trouble::NoThread)?;
-        way = Some(fresh);
-        self.wait(way, answered).await
+        running = Some(fresh);
+        self.wait(running, answered).await
     }
 
-    async fn wait(&self, way: Option<Way>, answered: oneshot::Receiver<Called>) -> Called {
+    async fn wait(&self, running: Option<Thread>, answered: oneshot::Receiver<Called>) -> Called {
         let called = answered.await.unwrap_or(Err(Trouble::Panicked));
         if called.is_ok() {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = way;
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = running;
         }
         called
     }
 
-    fn take(&self) -> Option<Way> {
+    fn take(&self) -> Option<Thread> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -97,7 +98,7 @@ fn start(
     source: Source,
     destination: &Arc<str>,
     permit: OwnedSemaphorePermit,
-) -> Result<Way, Trouble> {
+) -> Result<Thread, Trouble> {
     let (jobs, queue) = mpsc::channel(1);
     let (forwarder, to) = (Arc::clone(forwarder), Arc::clone(destination));
     std::thread::Builder::new()
@@ -107,7 +108,7 @@ fn start(
             drop(permit);
         })
         .map_err(|_| Trouble::NoThread)?;
-    Ok(Way { destination: Arc::clone(destination), jobs })
+    Ok(Thread { destination: Arc::clone(destination), jobs })
 }
 
 /// What the thread does until it is not needed any more.

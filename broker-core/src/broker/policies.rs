@@ -72,6 +72,23 @@ impl Broker {
         self.change_policies(owner, PolicyChange::Delete { name: name.into() }).await
     }
 
+    /// Puts policies in the place of all that a queue, a topic or the namespace has, at once, and returns them with
+    /// their keys: what is not named ends, what is new gets keys that are made unless they are given, and what has its name
+    /// already is changed as by [`Broker::update_policy`].
+    ///
+    /// # Errors
+    /// As for [`Broker::create_policy`] and [`Broker::update_policy`]; `EntityAlreadyExists` for a name that is there
+    /// twice. Nothing is changed then.
+    pub async fn replace_policies(
+        &self,
+        owner: &str,
+        policies: Vec<(Box<str>, PolicyUpdate)>,
+    ) -> Result<Vec<PolicyKeys>, BrokerError> {
+        self.change_policies(owner, PolicyChange::Replace { policies }).await?;
+        let key = self.owner_of_policies(owner)?;
+        Ok(self.shared.policies.of(&key).iter().map(|policy| policy.keys()).collect())
+    }
+
     /// Puts a fresh key in the place of one, or one that is given. What was granted by the old one ends, at
     /// once for requests; what was granted by the other key goes on (SEC-09).
     ///

@@ -21,6 +21,8 @@ pub(crate) enum PolicyChange {
     Regenerate { name: Box<str>, which: WhichKey, key: Option<KeyText> },
     /// None of them changes, but somebody is told a key, which ends anonymous access (SEC-17).
     Tell { name: Box<str> },
+    /// These and no others; one that has its name already is changed as by `Update`.
+    Replace { policies: Vec<(Box<str>, PolicyUpdate)> },
 }
 
 /// Whose policies they are, and how many there may be.
@@ -31,16 +33,6 @@ pub(crate) struct Owner<'a> {
 }
 
 impl PolicyChange {
-    fn name(&self) -> &str {
-        match self {
-            Self::Create { name, .. }
-            | Self::Update { name, .. }
-            | Self::Delete { name }
-            | Self::Regenerate { name, .. }
-            | Self::Tell { name } => name,
-        }
-    }
-
     /// What there is afterwards, in the order of names.
     pub(crate) fn apply(
         &self,
@@ -48,53 +40,77 @@ impl PolicyChange {
         policies: &[Arc<Policy>],
         now: Timestamp,
     ) -> Result<Vec<Arc<Policy>>, Rejection> {
-        let mut policies = policies.to_vec();
-        let name = self.name();
-        let place = policies.iter().position(|policy| policy.is_named(name));
-        let is_root = owner.path.is_empty() && name.eq_ignore_ascii_case(ROOT_POLICY);
-        let Some(place) = place else {
-            let Self::Create { name, properties } = self else {
-                return Err(Rejection::policy_not_found(owner.path, name));
-            };
-            if policies.len() >= owner.count_max {
-                let path = if owner.path.is_empty() { "the namespace" } else { owner.path };
-                return Err(Rejection::too_many("policies", path, owner.count_max));
-            }
-            policies.push(Arc::new(create(name, properties, now)?));
-            policies.sort_by_cached_key(|policy| policy.name().to_ascii_lowercase());
-            return Ok(policies);
-        };
-        let Some(known) = policies.get(place).cloned() else {
-            return Err(Rejection::policy_not_found(owner.path, name));
-        };
-        let newer = match self {
-            Self::Create { .. } => return Err(Rejection::entity_already_exists(name)),
-            Self::Delete { .. } if is_root => {
-                return Err(Rejection::invalid_operation(format!(
-                    "policy `{ROOT_POLICY}` of the namespace cannot be deleted, it is the way back in; \
-                     regenerate its keys instead"
-                )));
-            }
-            Self::Delete { .. } => {
-                policies.remove(place);
-                return Ok(policies);
-            }
-            Self::Update { properties, .. } => {
-                let lowers = properties.rights.is_some_and(|rights| rights != Rights::ALL);
-                if is_root && lowers {
-                    return Err(Rejection::invalid_operation(format!(
-                        "policy `{ROOT_POLICY}` of the namespace has all rights; create another one with less"
-                    )));
+        let mut newer = policies.to_vec();
+        match self {
+            Self::Create { name, properties } => {
+                if policies.iter().any(|policy| policy.is_named(name)) {
+                    return Err(Rejection::entity_already_exists(name));
                 }
-                update(&known, properties, now)?
+                newer.push(Arc::new(create(name, properties, now)?));
             }
-            Self::Regenerate { which, key, .. } => regenerate(&known, *which, key.clone(), now)?,
-            Self::Tell { .. } => return Ok(policies),
-        };
-        if let Some(place) = policies.get_mut(place) {
-            *place = Arc::new(newer);
+            Self::Update { name, properties } => {
+                let policy = owner.find(&mut newer, name)?;
+                *policy = Arc::new(update(owner, policy, properties, now)?);
+            }
+            Self::Delete { name } => {
+                owner.find(&mut newer, name)?;
+                newer.retain(|policy| !policy.is_named(name));
+            }
+            Self::Regenerate { name, which, key } => {
+                let policy = owner.find(&mut newer, name)?;
+                *policy = Arc::new(regenerate(policy, *which, key.clone(), now)?);
+            }
+            Self::Tell { name } => {
+                owner.find(&mut newer, name)?;
+            }
+            Self::Replace { policies: said } => {
+                newer.clear();
+                for (name, properties) in said {
+                    if newer.iter().any(|policy| policy.is_named(name)) {
+                        return Err(Rejection::entity_already_exists(name));
+                    }
+                    newer.push(Arc::new(match policies.iter().find(|it| it.is_named(name)) {
+                        Some(known) => update(owner, known, properties, now)?,
+                        None => create(name, properties, now)?,
+                    }));
+                }
+            }
         }
-        Ok(policies)
+        owner.check(policies, &newer)?;
+        newer.sort_by_cached_key(|policy| policy.name().to_ascii_lowercase());
+        Ok(newer)
+    }
+}
+
+impl Owner<'_> {
+    fn find<'p>(
+        &self,
+        policies: &'p mut [Arc<Policy>],
+        name: &str,
+    ) -> Result<&'p mut Arc<Policy>, Rejection> {
+        let found = policies.iter_mut().find(|policy| policy.is_named(name));
+        found.ok_or_else(|| Rejection::policy_not_found(self.path, name))
+    }
+
+    /// Whether a policy is the one that every namespace has.
+    fn is_root(&self, policy: &Policy) -> bool {
+        self.path.is_empty() && policy.is_named(ROOT_POLICY)
+    }
+
+    /// Refuses more than there may be, and to be without the way back in.
+    fn check(&self, older: &[Arc<Policy>], newer: &[Arc<Policy>]) -> Result<(), Rejection> {
+        if newer.len() > self.count_max && newer.len() > older.len() {
+            let path = if self.path.is_empty() { "the namespace" } else { self.path };
+            return Err(Rejection::too_many("policies", path, self.count_max));
+        }
+        let has_root = |policies: &[Arc<Policy>]| policies.iter().any(|it| self.is_root(it));
+        if has_root(older) && !has_root(newer) {
+            return Err(Rejection::invalid_operation(format!(
+                "policy `{ROOT_POLICY}` of the namespace cannot be deleted, it is the way back in; \
+                 regenerate its keys instead"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -116,8 +132,18 @@ fn create(name: &str, properties: &PolicyUpdate, now: Timestamp) -> Result<Polic
 }
 
 /// Rights that change end what was granted by any key; a key that changes ends what was granted by it.
-fn update(known: &Policy, properties: &PolicyUpdate, now: Timestamp) -> Result<Policy, Rejection> {
+fn update(
+    owner: &Owner<'_>,
+    known: &Policy,
+    properties: &PolicyUpdate,
+    now: Timestamp,
+) -> Result<Policy, Rejection> {
     let PolicyUpdate { rights, primary_key, secondary_key } = properties;
+    if owner.is_root(known) && rights.is_some_and(|rights| rights != Rights::ALL) {
+        return Err(Rejection::invalid_operation(format!(
+            "policy `{ROOT_POLICY}` of the namespace has all rights; create another one with less"
+        )));
+    }
     let now = later(known.updated_at(), now);
     let named = [(WhichKey::Primary, primary_key), (WhichKey::Secondary, secondary_key)];
     let mut newer = match rights.filter(|rights| *rights != known.rights()) {

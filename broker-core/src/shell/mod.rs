@@ -10,6 +10,7 @@ mod pin;
 mod room;
 pub mod session;
 pub mod tree;
+mod turn;
 pub mod writer;
 
 use std::cell::RefCell;
@@ -18,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::census::{Census, Counted};
-use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+use crate::change::Change;
 use crate::command::{Command, MachineOutcome, SessionCommand};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
@@ -37,86 +38,12 @@ use self::room::Parked;
 use self::session::SessionHost;
 use self::tree::Tree;
 
+pub use self::turn::Turn;
+
 /// Something broke that is not the caller's doing; the tree ends and is rebuilt (DESIGN D3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
-
-/// What a turn leaves to its driver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
-    /// Changes made.
-    pub changes: u64,
-    /// Messages stored.
-    pub accepted: u64,
-    /// Scheduled messages enqueued.
-    pub materialised: u64,
-    /// Messages handed to receivers.
-    pub delivered: u64,
-    /// Messages gone, by reason.
-    pub removed: [u64; Removal::COUNT],
-    /// Messages dead-lettered, by cause.
-    pub dead_lettered: [u64; DeadLetterCause::COUNT],
-    /// The entity has been idle for its whole AutoDeleteOnIdle.
-    pub idle_elapsed: bool,
-    /// Contents have to be loaded; see [`Shell::take_load`].
-    pub wants_load: bool,
-}
-
-impl Turn {
-    fn count(&mut self, change: &Change) {
-        self.changes += 1;
-        match change {
-            Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
-                self.accepted += 1;
-            }
-            Change::Departed { .. } => self.removed[Removal::Forwarded.place()] += 1,
-            Change::Materialised { .. } => self.materialised += 1,
-            Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
-            Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
-            Change::Counted { .. }
-            | Change::Abandoned { .. }
-            | Change::Deferred { .. }
-            | Change::Absorbed { .. }
-            | Change::IdRecorded { .. }
-            | Change::IdsForgotten { .. }
-            | Change::PeerTaken { .. }
-            | Change::PeerForgotten { .. }
-            | Change::SessionStateSet { .. }
-            | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. }
-            | Change::Numbered { .. } => {}
-            Change::OfTopic(change) => self.count_of_topic(change),
-        }
-    }
-}
-
-impl Turn {
-    /// Adds what another machine has done in the same turn.
-    fn add(&mut self, other: &Self) {
-        self.changes += other.changes;
-        self.accepted += other.accepted;
-        self.materialised += other.materialised;
-        self.delivered += other.delivered;
-        for (sum, one) in self.removed.iter_mut().zip(other.removed) {
-            *sum += one;
-        }
-        for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
-            *sum += one;
-        }
-    }
-
-    fn count_of_topic(&mut self, change: &TopicChange) {
-        let TopicChange::Published { content, copies, .. } = change else { return };
-        match content {
-            PublishedContent::New(_) | PublishedContent::Transferred(_) => self.accepted += 1,
-            PublishedContent::Scheduled(_) => self.materialised += 1,
-        }
-        for cause in copies.iter().filter_map(|copy| copy.refused) {
-            self.dead_lettered[cause.place()] += 1;
-        }
-    }
-}
 
 /// Drives one machine.
 pub struct Shell<M> {

@@ -6,8 +6,8 @@ use peeklock_core::command::{
     Command, Drain, LinkEnd, LockGrant, Outcome, ReceiveMode, ReceivedMessage, Settlement,
 };
 use peeklock_core::description::{EntityStatus, QueueDescription};
+use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
-use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::limits::Limits;
 use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::path::SubQueue;

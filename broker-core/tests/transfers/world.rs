@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use peeklock_core::command::Command;
 use peeklock_core::description::{QueueDescription, TopicDescription};
+use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::entity::StageNumber;
 use peeklock_core::entity::any::AnyMachine;
 use peeklock_core::entity::queue::{ForwardingConfig, QueueConfig};
 use peeklock_core::ids::{EntityId, SequenceNumber};
-use peeklock_core::inbound::{Edge, Entropy};
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::Request;

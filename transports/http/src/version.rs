@@ -6,7 +6,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::time::Timestamp;
 
-use crate::error::{Answer, Refusal};
+use crate::error::Refusal;
 use crate::serve::Exchange;
 
 /// An update without a version is tried against so many versions by others.
@@ -30,10 +30,10 @@ pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal>
 }
 
 /// What an update comes to. One without a version that met another one is tried again.
-pub(crate) async fn updated<F: Future<Output = Answer>>(
+pub(crate) async fn updated<T, F: Future<Output = Result<T, Refusal>>>(
     version: Option<Timestamp>,
     attempt: impl Fn() -> F,
-) -> Answer {
+) -> Result<T, Refusal> {
     let mut attempts = 1;
     loop {
         match attempt().await {

@@ -28,7 +28,7 @@ use peeklock_core::{Access, Broker};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
+use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
 pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
@@ -39,8 +39,6 @@ use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
 use crate::operation::{Expect, WaitingCommit};
 use crate::site::{Call, Handover, Place, Site, Socket};
 
-/// Frames that are read in one go before what they ask for is handed over.
-const FRAMES_PER_TURN: usize = 16;
 /// What something said takes besides what it says of messages.
 const ITEM_BYTES: u64 = 64;
 /// What may be kept for a client that has not confirmed it, in windows of deliveries.
@@ -66,19 +64,6 @@ enum Ended {
     Leave,
     /// The listener is being stopped.
     Stopped,
-}
-
-/// What happens next.
-enum Turn {
-    Frame(Option<Result<SocketMessage, SocketError>>),
-    Room(Permit),
-    GoOn,
-    Mail,
-    Flushed,
-    Call(Call),
-    Tick,
-    Stop(Duration),
-    Deadline,
 }
 
 /// What waits for room, and nothing is read behind it.

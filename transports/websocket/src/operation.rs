@@ -1,8 +1,9 @@
 //! What a client may ask for and what it is told: one row each, and one file with its body, what it does, and
 //! its answer.
 //!
-//! A new one is a row and an arm in [`Conversation::operate`] here, and its file. The binary form of a body is
-//! never changed: what has more to say is another operation.
+//! A new one is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`] here, and its file; a
+//! new notice has an arm in [`Notice::weight`]. The binary form of a body is never changed: what has more to say
+//! is another operation.
 
 mod accept_session;
 mod attach;
@@ -54,7 +55,7 @@ schema! {
         1 "hello" Hello(Hello),
         /// Replaces the token.
         2 "authenticate" Authenticate(Authenticate),
-        /// Opens a link to a queue or sub-queue.
+        /// Opens a link to a queue, topic, subscription or sub-queue.
         3 "attach" Attach(Attach),
         /// Ends a link in order.
         4 "detach" Detach(Detach),
@@ -108,7 +109,7 @@ schema! {
         28 "setSessionState" SetSessionState(SetSessionState),
         /// Looks at the messages of a session.
         29 "peekSession" PeekSession(PeekSession),
-        /// Names the sessions of a queue.
+        /// Names the sessions of a queue or subscription.
         30 "listSessions" ListSessions(ListSessions),
         /// Deletes available messages of all sessions that nobody holds.
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
@@ -206,7 +207,7 @@ schema! {
         12 "sessionAccepted" SessionAccepted(SessionAccepted),
         /// The state of a session.
         13 "sessionState" SessionState(SessionState),
-        /// Sessions of a queue.
+        /// Sessions of a queue or subscription.
         14 "sessions" Sessions(SessionList),
         /// A topic.
         16 "topic" Topic(Box<TopicView>),

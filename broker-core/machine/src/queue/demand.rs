@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::SessionIndex;
 use super::{Queue, Shown, gate_of};
-use crate::change::{Change, Durability, Removal};
+use crate::change::Removal;
 use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
@@ -433,25 +433,6 @@ impl Queue {
             }
         }
         Some(facts)
-    }
-
-    /// Removes a message for good; its bytes are free when that is durable.
-    pub(super) fn remove_message(
-        &mut self,
-        sequence: SequenceNumber,
-        reason: Removal,
-        ctx: &Ctx<'_>,
-        step: &mut Step,
-    ) {
-        let Some(slot) = self.slots.get(sequence) else { return };
-        let overlay_count = slot.overlay_count;
-        step.bytes_freed += u64::from(slot.size);
-        self.change(
-            Change::Removed { sequence, overlay_count, reason },
-            Durability::Sync,
-            ctx,
-            step,
-        );
     }
 
     /// Gives back the credit of links that are drained (RCV-18).

@@ -1,4 +1,4 @@
-//! What a change does to the queue, live and after a restart.
+//! What a change does to the queue. With the moves of `place` it is the only code that alters what is durable.
 
 use super::Queue;
 use super::transfer::FORWARDED;

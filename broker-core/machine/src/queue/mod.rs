@@ -11,7 +11,9 @@
 //! ```
 //!
 //! Dead-letter and transfer dead-letter queue are sub-queues of the same machine: moving there
-//! changes one slot. Every file beside this one is one operation of the protocol.
+//! changes one slot. The files beside this one are the operations of the protocol, and what they stand on:
+//! `place` says where a message is, `enact` carries changes out with it, `records` makes records of them and
+//! back, `tally` counts, `demand` has who waits.
 //!
 //! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
 //! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.

@@ -1,14 +1,34 @@
 //! Where a message stands: in the table, its sub-queue, its session, under a lock, on offer. Every operation
-//! moves messages with these.
+//! moves messages with these, and removes them by the one change at the head.
 
 use super::Queue;
-use crate::StageNumber;
+use crate::change::{Change, Durability, Removal};
 use crate::ids::SequenceNumber;
 use crate::lock_table::LockTable;
 use crate::path::SubQueue;
 use crate::slot::{LockIndex, Mark, Slot, SlotState};
+use crate::{Ctx, StageNumber, Step};
 
 impl Queue {
+    /// Removes a message for good; its bytes are free when that is durable.
+    pub(super) fn remove_message(
+        &mut self,
+        sequence: SequenceNumber,
+        reason: Removal,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let overlay_count = slot.overlay_count;
+        step.bytes_freed += u64::from(slot.size);
+        self.change(
+            Change::Removed { sequence, overlay_count, reason },
+            Durability::Sync,
+            ctx,
+            step,
+        );
+    }
+
     /// Adds a message to the table, its sub-queue, its session and the tally.
     pub(super) fn insert(&mut self, sequence: SequenceNumber, slot: Slot, session: Option<&str>) {
         self.tally.add(&slot);

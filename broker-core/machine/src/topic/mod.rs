@@ -15,7 +15,8 @@
 //! It alone numbers what arrives there, and writes it: so acceptance of a publish and storing of all its
 //! copies is one change (TOP-07). Rules are its own too, since it evaluates them.
 //!
-//! Absent on purpose: receiving. Every file beside this one is one operation.
+//! Absent on purpose: receiving. The files beside this one are its operations; `records` makes records of
+//! changes and back.
 
 mod ahead;
 mod idle;

@@ -516,13 +516,15 @@ pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejecti
         match selection.excess {
             Some(Excess::Steps) => {
                 return Err(Rejection::quota_exceeded(format!(
-                    "the rules of the topic take more than {} steps for the message, the limit                      `publish_step_count_max`; make patterns and properties shorter",
+                    "the rules of the topic take more than {} steps for the message, the limit \
+                     `publish_step_count_max`; make patterns and properties shorter",
                     limits.publish_step_count_max
                 )));
             }
             Some(Excess::Bytes) => {
                 return Err(Rejection::quota_exceeded(format!(
-                    "the changes of the copies need more than {} bytes beside the content, the limit                      for one atomic step, `atomic_bytes_max`",
+                    "the changes of the copies need more than {} bytes beside the content, the limit \
+                     for one atomic step, `atomic_bytes_max`",
                     limits.atomic_bytes_max
                 )));
             }
@@ -532,7 +534,8 @@ pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejecti
     }
     if count > limits.publish_copy_count_max {
         return Err(Rejection::quota_exceeded(format!(
-            "this would become more than {} copies in the subscriptions at once, the limit              `publish_copy_count_max`; send fewer messages at a time",
+            "this would become more than {} copies in the subscriptions at once, the limit \
+             `publish_copy_count_max`; send fewer messages at a time",
             limits.publish_copy_count_max
         )));
     }

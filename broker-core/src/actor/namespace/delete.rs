@@ -2,7 +2,7 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::settle::Then;
+use super::landing::Then;
 use super::{Answer, Entity, NamespaceActor, State, refuse};
 use crate::actor::entity::{Retire, RetireWhen};
 use crate::error::Rejection;
@@ -95,7 +95,7 @@ impl NamespaceActor {
         }
         // A failure while it was retired has left the shard to be taken over.
         self.recover_writer(root);
-        self.settle(root, Then::Delete, itself);
+        self.when_landed(root, Then::Delete, itself);
     }
 }
 
@@ -150,7 +150,7 @@ impl Handler<Retired> for NamespaceActor {
                 if let Some(entity) = self.entities.get_mut(&id) {
                     entity.state = State::Deleting;
                 }
-                self.settle(id, Then::Leave, context.address());
+                self.when_landed(id, Then::Leave, context.address());
             }
             None => {
                 // One that was idle takes all below it along (TMP-19).

@@ -14,11 +14,11 @@
 
 mod create;
 mod delete;
+mod landing;
 mod open;
 mod policy;
 mod rebuild;
 mod records;
-mod settle;
 mod stop;
 mod subscription;
 mod write;

@@ -14,8 +14,7 @@ use crate::actor::entity::{Adopt, EntityActor, Home, Retire, RetireWhen, RoomAga
 use crate::actor::inlet::Inlet;
 use crate::actor::transfer::Courier;
 use crate::broker::Shared;
-use crate::change::codec::read_rule;
-use crate::change::codec::{self, RecordKey};
+use crate::change::codec::{self, RecordKey, read_rule};
 use crate::description::EntityKind;
 use crate::entity::Machine;
 use crate::entity::any::AnyMachine;
@@ -186,7 +185,7 @@ impl Handler<Opened> for NamespaceActor {
                 for OpenedEntity { id, actor, is_there } in opened {
                     match actor {
                         Some(actor) => self.started(id, actor, context.address()),
-                        None => self.settle_unsure(id, is_there, context.address()),
+                        None => self.resolve_unsure(id, is_there, context.address()),
                     }
                 }
             }

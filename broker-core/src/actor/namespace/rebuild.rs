@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use actix::{AsyncContext, Handler, Message};
 
-use super::settle::Then;
+use super::landing::Then;
 use super::{NamespaceActor, State, refuse};
 use crate::error::Rejection;
 use crate::ids::EntityId;
@@ -90,6 +90,6 @@ impl Handler<TreeFailed> for NamespaceActor {
             self.close_family(id, &why);
             return;
         }
-        self.settle(id, Then::Open, context.address());
+        self.when_landed(id, Then::Open, context.address());
     }
 }

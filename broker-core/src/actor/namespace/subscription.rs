@@ -191,7 +191,7 @@ impl NamespaceActor {
     }
 
     /// The tree was rebuilt: what was not known about a subscription is known now.
-    pub(super) fn settle_unsure(&mut self, id: EntityId, is_there: bool, itself: Addr<Self>) {
+    pub(super) fn resolve_unsure(&mut self, id: EntityId, is_there: bool, itself: Addr<Self>) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         let was_unsure = std::mem::take(&mut entity.is_unsure);
         match (entity.state, is_there) {

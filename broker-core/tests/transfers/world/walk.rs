@@ -68,7 +68,7 @@ impl World {
                 use peeklock_core::transfer::Admission;
                 self.seen.full += admissions
                     .iter()
-                    .filter(|one| matches!(one, Admission::Refused(reason) if reason.condition() == Condition::QuotaExceeded))
+                    .filter(|one| matches!(one, Admission::NotAdmitted(reason) if reason.condition() == Condition::QuotaExceeded))
                     .count() as u64;
             }
             let departures = errand::departures(&*self.store, &keys, end);

@@ -86,14 +86,6 @@ impl Defect {
             Self::Size(rejection) | Self::Property(rejection) => rejection,
         }
     }
-
-    /// What the sender is told.
-    #[must_use]
-    pub fn into_rejection(self) -> Rejection {
-        match self {
-            Self::Size(rejection) | Self::Property(rejection) => rejection,
-        }
-    }
 }
 
 impl Envelope {

@@ -54,7 +54,7 @@ scenario("a connection string may be of one queue", async (w) => {
   assert.deepEqual(await w.drain(queue), ["x"]);
 });
 
-// SEC-10, AMQP-24
+// SEC-10, AMQP-23, AMQP-24
 scenario("a token that was signed before lets in", async (w) => {
   const queue = await w.queue();
   const token = sign(ROOT, w.broker.key, `sb://${w.broker.amqp}/${queue}`, 60);

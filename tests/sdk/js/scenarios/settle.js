@@ -14,7 +14,7 @@ scenario("an abandoned message comes again with a higher count", async (w) => {
   }
 });
 
-// AMQP-63
+// AMQP-63, AMQ-14
 scenario("who abandons may change properties", async (w) => {
   const queue = await w.queue();
   await w.client.createSender(queue).sendMessages({ body: "x", applicationProperties: { kept: 1, tries: 0 } });

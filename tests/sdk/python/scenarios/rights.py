@@ -88,7 +88,7 @@ async def a_connection_string_may_be_of_one_queue(w):
     raise AssertionError("another queue is taken")
 
 
-@scenario("SEC-10", "AMQP-24")
+@scenario("SEC-10", "AMQP-23", "AMQP-24")
 async def a_token_that_was_signed_before_lets_in(w):
     queue = await w.queue()
     token = sign(ROOT, w.broker.key, f"sb://{w.broker.amqp}/{queue}", 60)

@@ -154,7 +154,7 @@ async def a_list_of_messages_is_sent_as_one(w):
     check(await w.drain(queue), [str(number) for number in range(50)])
 
 
-@scenario("AMQP-42", "AMQP-43")
+@scenario("AMQP-42", "AMQP-43", "AMQ-13")
 async def a_batch_takes_what_fits_and_is_stored_as_a_whole(w):
     queue = await w.queue()
     async with w.client.get_queue_sender(queue) as sender:

@@ -48,8 +48,8 @@ fn data(body: &str) -> String {
     format!("005375 a0 {:02x} {}", body.len(), ascii(body))
 }
 
-/// A header always, with count and the time to live that holds; annotations in their types; the rest as
-/// it was sent, and not copied.
+/// A header always, with count and the time to live that holds; annotations in their types under symbols
+/// (AMQP-15); the rest as it was sent, and not copied.
 #[test]
 fn a_message_is_sent_with_new_sections_before_old_bytes() {
     let rest = format!("005373 c0 05 01 a1 02 {} {}", ascii("id"), data("hi"));
@@ -234,7 +234,7 @@ fn parts_are_joined_once_and_a_single_one_is_not_copied() {
 }
 
 /// A batch is a row of messages in data sections, of which none is copied; what stands beside them is
-/// dropped, an empty one has none.
+/// dropped, an empty one has none (AMQ-13).
 #[test]
 fn a_batch_is_taken_apart() {
     let message = |body: &str| {

@@ -67,7 +67,7 @@ fn annotation_of(section: &[u8], name: &str) -> Option<Raw> {
     peeklock_amqp::codec::value::Map::from_raw(raw).unwrap().get(name)
 }
 
-/// AMQP-82, SET-18, AMQ-09: a lock is prolonged, whose token is the tag of its delivery; the reply has a real array of timestamps.
+/// AMQP-15, AMQP-82, SET-18, AMQ-09: a lock is prolonged, whose token is the tag of its delivery; the reply has a real array of timestamps.
 #[tokio::test]
 async fn a_lock_is_renewed() {
     let (server, mut client) = managing(&["a"]).await;

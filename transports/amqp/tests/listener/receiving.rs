@@ -30,7 +30,7 @@ pub fn modified(undeliverable_here: bool) -> DeliveryState {
     }))
 }
 
-/// AMQP-50, AMQP-54: no more is delivered than there is credit for, under locks, in order.
+/// AMQP-48, AMQP-50, AMQP-54, AMQ-08, AMQ-14: no more is delivered than there is credit for, under locks, in order.
 #[tokio::test]
 async fn credit_is_what_is_delivered() {
     let (server, mut client) = receiving(&["a", "b", "c"]).await;
@@ -46,7 +46,7 @@ async fn credit_is_what_is_delivered() {
     server.stop().await;
 }
 
-/// AMQP-60, AMQP-64: abandoning raises the count, releasing does not; the answers are of the same kind.
+/// AMQP-48, AMQP-60, AMQP-64, AMQ-14: abandoning raises the count, releasing does not; the answers are of the same kind.
 #[tokio::test]
 async fn abandoned_is_counted_and_released_is_not() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -62,7 +62,7 @@ async fn abandoned_is_counted_and_released_is_not() {
     server.stop().await;
 }
 
-/// AMQP-61, AMQP-57, AMQP-67: a dead letter has its reason, and the answer no error.
+/// AMQP-61, AMQP-57, AMQP-67, AMQ-08, AMQ-14: a dead letter has its reason, and the answer no error.
 #[tokio::test]
 async fn a_dead_letter_has_its_reason() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -82,7 +82,7 @@ async fn a_dead_letter_has_its_reason() {
     server.stop().await;
 }
 
-/// AMQP-60: what is deferred is set aside.
+/// AMQP-60, AMQ-14: what is deferred is set aside.
 #[tokio::test]
 async fn deferred_is_set_aside() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -107,7 +107,7 @@ async fn a_drain_comes_behind_what_there_is() {
     server.stop().await;
 }
 
-/// AMQP-55: received for good is settled, and gone.
+/// AMQP-55, AMQ-08: received for good is settled, and gone.
 #[tokio::test]
 async fn received_for_good_is_gone() {
     let server = Server::start().await;

@@ -45,7 +45,7 @@ async fn what_is_sent_settled_is_not_answered() {
     server.stop().await;
 }
 
-/// AMQP-42: a batch is one delivery and many messages.
+/// AMQP-42, AMQ-13: a batch is one delivery and many messages.
 #[tokio::test]
 async fn a_batch_is_taken_apart() {
     let server = Server::start().await;

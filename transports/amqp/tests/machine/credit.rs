@@ -43,7 +43,7 @@ fn answer(client: &mut Client) -> Flow {
 }
 
 /// Deliveries go only against credit, which the client may raise and lower at any time; what was sent
-/// since it counted is of it (AMQP-50).
+/// since it counted is of it (AMQP-48, AMQP-50).
 #[test]
 fn deliveries_go_against_credit() {
     let (mut client, link) = receiving();
@@ -89,7 +89,7 @@ fn credit_may_come_before_the_answer() {
 }
 
 /// A drain is answered, when what there is was sent, with the count moved on by what is left, no credit,
-/// and drain (AMQP-51).
+/// and drain (AMQP-48, AMQP-51).
 #[test]
 fn a_drain_uses_up_what_is_left() {
     let (mut client, link) = receiving();

@@ -54,7 +54,7 @@ fn the_answer_echoes_what_the_client_wrote() {
     assert_eq!(reply.initial_delivery_count, None);
 }
 
-/// Settle modes are answered as they were asked for, and left out where they were (AMQP-35).
+/// Settle modes are answered as they were asked for, and left out where they were (AMQP-35, AMQ-08).
 #[test]
 fn settle_modes_are_answered_as_asked() {
     use ReceiverSettleMode::{First, Second};

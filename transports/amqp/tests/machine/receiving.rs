@@ -160,7 +160,7 @@ fn a_message_is_aborted() {
 }
 
 /// What a client says is told for each delivery of the range, and answered by a settled disposition with
-/// the state that the broker gives.
+/// the state that the broker gives (AMQ-16).
 #[test]
 fn a_range_is_told_delivery_by_delivery_and_answered() {
     let (mut client, link) = receiving(Config::default(), None);

@@ -72,7 +72,10 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     let mut failure = None;
     loop {
         tokio::select! {
+            // The order to stop is looked at first: a worker that is done with a message may be given the next
+            // one in the same turn.
             biased;
+            _ = &mut stopped, if !*stop.borrow() => drop(stop.send_replace(true)),
             ended = workers.next() => match ended {
                 Some(ended) => {
                     stop.send_replace(true);
@@ -80,7 +83,6 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
                 }
                 None => return failure,
             },
-            _ = &mut stopped, if !*stop.borrow() => drop(stop.send_replace(true)),
         }
     }
 }

@@ -57,16 +57,19 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
             .access(exchange)
             .await?;
     access.create_queue(path, properties).await?;
-    policies::replace(exchange, path, policies).await?;
-    get::queue_at(exchange, path, StatusCode::CREATED).await
+    // Before policies are there, by which its client may be nobody.
+    let queue = exchange.access.describe_queue(path).await?;
+    let policies = policies::replace(exchange, path, policies).await?;
+    Ok(get::queue_as_told(exchange, queue, policies, StatusCode::CREATED))
 }
 
 async fn create_topic(exchange: &Exchange, path: &str, description: &Element) -> Answer {
     let properties = topic::read(description, None)?;
     let policies = policies::read(description)?;
     exchange.access.create_topic(path, properties).await?;
-    policies::replace(exchange, path, policies).await?;
-    get::topic_at(exchange, path, StatusCode::CREATED).await
+    let topic = exchange.access.describe_topic(path).await?;
+    let policies = policies::replace(exchange, path, policies).await?;
+    Ok(get::topic_as_told(exchange, topic, policies, StatusCode::CREATED))
 }
 
 async fn create_subscription(

@@ -1,6 +1,8 @@
 //! Reads an entity or a rule, with what it counts (HTP-12, HTP-16). What was created or changed is told likewise.
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use peeklock_core::command::{Described, DescribedTopic};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
@@ -43,21 +45,41 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
 /// A queue as its client is told of it.
 pub(super) async fn queue_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
     let described = exchange.access.describe_queue(path).await?;
-    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
     let policies = policies::Teller::of(exchange, path).await;
     let policies = policies.tell(&described.description.path).await;
+    Ok(queue_as_told(exchange, described, policies, status))
+}
+
+/// The same, when it is known.
+pub(super) fn queue_as_told(
+    exchange: &Exchange,
+    described: Described,
+    policies: policies::Told,
+    status: StatusCode,
+) -> HttpResponse {
+    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
     let answer = queue::entry(described, policies, &addresses).answer(status, &addresses);
-    Ok(versioned(answer, updated_at))
+    versioned(answer, updated_at)
 }
 
 /// A topic likewise.
 pub(super) async fn topic_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
     let described = exchange.access.describe_topic(path).await?;
-    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
     let policies = policies::Teller::of(exchange, path).await;
     let policies = policies.tell(&described.description.path).await;
+    Ok(topic_as_told(exchange, described, policies, status))
+}
+
+/// The same, when it is known.
+pub(super) fn topic_as_told(
+    exchange: &Exchange,
+    described: DescribedTopic,
+    policies: policies::Told,
+    status: StatusCode,
+) -> HttpResponse {
+    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
     let answer = topic::entry(described, policies).answer(status, &addresses);
-    Ok(versioned(answer, updated_at))
+    versioned(answer, updated_at)
 }
 
 /// A subscription likewise.

@@ -68,7 +68,7 @@ async fn update_queue(
 ) -> Answer {
     super::expect(description, queue::ELEMENT)?;
     let policies = policies::read(description)?;
-    updated(read_at, || async {
+    let queue = updated(read_at, || async {
         let current = exchange.access.describe_queue(path).await?;
         let properties = queue::read(description, current.description.extensions.as_deref())?;
         let access =
@@ -77,11 +77,11 @@ async fn update_queue(
                 .await?;
         let read_at = Some(read_at.unwrap_or(current.updated_at));
         access.update_queue(path, properties, read_at).await?;
-        get::queue_at(exchange, path, StatusCode::OK).await
+        Ok(exchange.access.describe_queue(path).await?)
     })
     .await?;
-    policies::replace(exchange, path, policies).await?;
-    get::queue_at(exchange, path, StatusCode::OK).await
+    let policies = policies::replace(exchange, path, policies).await?;
+    Ok(get::queue_as_told(exchange, queue, policies, StatusCode::OK))
 }
 
 async fn update_topic(
@@ -92,16 +92,16 @@ async fn update_topic(
 ) -> Answer {
     super::expect(description, topic::ELEMENT)?;
     let policies = policies::read(description)?;
-    updated(read_at, || async {
+    let topic = updated(read_at, || async {
         let current = exchange.access.describe_topic(path).await?;
         let properties = topic::read(description, current.description.extensions.as_deref())?;
         let read_at = Some(read_at.unwrap_or(current.updated_at));
         exchange.access.update_topic(path, properties, read_at).await?;
-        get::topic_at(exchange, path, StatusCode::OK).await
+        Ok(exchange.access.describe_topic(path).await?)
     })
     .await?;
-    policies::replace(exchange, path, policies).await?;
-    get::topic_at(exchange, path, StatusCode::OK).await
+    let policies = policies::replace(exchange, path, policies).await?;
+    Ok(get::topic_as_told(exchange, topic, policies, StatusCode::OK))
 }
 
 async fn update_subscription(

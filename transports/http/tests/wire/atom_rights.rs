@@ -55,13 +55,18 @@ async fn every_operation_takes_the_rights_of_the_table() {
     server.stop().await;
 }
 
-async fn signed() -> Server {
+/// A listener with policies.
+async fn governed(config: SasConfig) -> Server {
     let policies = Policies::new();
     let mut plan = Plan::new();
-    let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
+    let authorizer = SasAuthorizer::new(&policies, config);
     plan.authorizer = Arc::new(authorizer) as Arc<dyn Authorizer>;
     plan.policies = Some(policies);
-    let server = plan.start().await;
+    plan.start().await
+}
+
+async fn signed() -> Server {
+    let server = governed(SasConfig::closed()).await;
     server.broker.create_queue("o", QueueUpdate::default()).await.unwrap();
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let properties = SubscriptionUpdate::default();
@@ -179,6 +184,19 @@ async fn a_destination_takes_a_token() {
     server.stop().await;
 }
 
+fn list(rules: &str) -> String {
+    format!("<AuthorizationRules>{rules}</AuthorizationRules>")
+}
+
+fn rule(name: &str, rights: &[Right], key: &str) -> String {
+    let rights: String =
+        rights.iter().map(|it| format!("<AccessRights>{}</AccessRights>", it.name())).collect();
+    format!(
+        "<AuthorizationRule i:type=\"SharedAccessAuthorizationRule\"><ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>\
+        <Rights>{rights}</Rights><KeyName>{name}</KeyName><PrimaryKey>{key}</PrimaryKey></AuthorizationRule>"
+    )
+}
+
 /// ADM-39, SEC-01, SEC-03: the policies of an entity are its authorization rules: created, told with their keys, changed and removed.
 #[tokio::test]
 async fn authorization_rules_are_policies() {
@@ -188,15 +206,6 @@ async fn authorization_rules_are_policies() {
         let head = format!("PUT /p?{VERSION}\nAuthorization: {main}{more}");
         ask(&server, &head, &entry("QueueDescription", rules)).await
     };
-    let rule = |name: &str, rights: &[Right], key: &str| {
-        let rights: String =
-            rights.iter().map(|it| format!("<AccessRights>{}</AccessRights>", it.name())).collect();
-        format!(
-            "<AuthorizationRule i:type=\"SharedAccessAuthorizationRule\"><ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>\
-            <Rights>{rights}</Rights><KeyName>{name}</KeyName><PrimaryKey>{key}</PrimaryKey></AuthorizationRule>"
-        )
-    };
-    let list = |rules: &str| format!("<AuthorizationRules>{rules}</AuthorizationRules>");
     for (rules, said) in [
         (rule("m", &[Right::Manage], KEY), "Manage"),
         (rule("m", &[], KEY), "at least one"),
@@ -227,4 +236,30 @@ async fn authorization_rules_are_policies() {
     assert_eq!(ask(&server, &sent, "a").await.status, 401);
     assert_eq!(texts(&put(&list(""), "\nIf-Match: *").await, "KeyName"), Vec::<String>::new());
     server.stop().await;
+}
+
+/// ADM-39, SEC-17: who is let in because nobody uses keys may set several policies at once, is told them, and is nobody from then on.
+#[tokio::test]
+async fn the_first_policies_are_told_to_who_sets_them() {
+    for is_there in [false, true] {
+        let server = governed(SasConfig::open_on_loopback()).await;
+        let head = format!("PUT /p?{VERSION}");
+        let described = ask(&server, &head, &entry("QueueDescription", &list(""))).await;
+        assert_eq!(described.status, 201, "to have no policies is not to use keys");
+        let (path, head) = match is_there {
+            true => ("p", head + "\nIf-Match: *"),
+            false => ("n", format!("PUT /n?{VERSION}")),
+        };
+        let rules = rule("sender", &[Right::Send], "") + &rule("admin", &Right::ALL, KEY);
+        let set = ask(&server, &head, &entry("QueueDescription", &list(&rules))).await;
+        assert_eq!(set.status, if is_there { 200 } else { 201 }, "{}", set.text());
+        assert_eq!(texts(&set, "KeyName"), ["admin", "sender"]);
+        let fresh = &texts(&set, "PrimaryKey")[1];
+        assert_eq!((fresh.len(), fresh == KEY), (44, false));
+        let get = format!("GET /{path}?{VERSION}");
+        assert_eq!(ask(&server, &get, "").await.status, 401);
+        let signed = format!("{get}\nAuthorization: {}", token("admin", &format!("sb://x/{path}")));
+        assert_eq!(ask(&server, &signed, "").await.status, 200);
+        server.stop().await;
+    }
 }

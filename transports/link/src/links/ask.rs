@@ -1,14 +1,42 @@
-//! What is asked of entities: requests that await answers, commands in groups by link.
+//! What is asked of entities: commands of links, requests that await answers, and the groups in which
+//! commands go to the entities.
 
 use std::sync::Arc;
 
-use peeklock_core::command::Command;
+use peeklock_core::command::{Command, InboundMessage, SessionCommand};
 use peeklock_core::ids::Ticket;
 use peeklock_core::permits::Permit;
 use peeklock_core::request::{Reply, Request};
 
 use super::{Engine, Expect, Inlet, Links};
+use crate::link::Link;
 use crate::pending::Pending;
+
+impl<E> Link<E> {
+    /// What sends a message over it: to the entity, or by way of it.
+    pub fn send(&self, message: InboundMessage) -> Command {
+        match &self.destination {
+            None => Command::Send { message },
+            Some(_) => self.send_batch(vec![message]),
+        }
+    }
+
+    /// The same for messages of which all are stored or none.
+    pub fn send_batch(&self, messages: Vec<InboundMessage>) -> Command {
+        match &self.destination {
+            None => Command::SendBatch { messages },
+            Some(destination) => {
+                Command::SendVia { destination: Arc::clone(destination), messages }
+            }
+        }
+    }
+
+    /// Something that only the holder of its session may ask.
+    #[must_use]
+    pub const fn in_session(&self, command: SessionCommand) -> Command {
+        Command::InSession { receiver: self.receiver, command }
+    }
+}
 
 impl<G: Engine, T> Links<G, T> {
     /// Adds a request of the transport's; returns its place.

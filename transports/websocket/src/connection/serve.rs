@@ -12,12 +12,14 @@ use peeklock_core::permits::Permit;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use super::{CLOSE_TIMEOUT, Conversation, Ended, FRAMES_PER_TURN, Held, Turn};
+use super::{CLOSE_TIMEOUT, Conversation, Ended, Held};
 use crate::error::{Close, FrameError, code};
 use crate::frame::{BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Request, announced};
 use crate::operation::{Notice, Operation};
 use crate::site::{Call, Socket};
 
+/// Frames that are read in one go before what they ask for is handed over.
+const FRAMES_PER_TURN: usize = 16;
 /// Why a frame has to be given up.
 const YIELDS: &str = "a frame arrives slowly, and others wait";
 /// Pongs that may wait for the socket; with more, nothing is read.
@@ -26,6 +28,28 @@ const PONG_BYTES_MAX: usize = 4 << 10;
 const PONG_HEAD_BYTES: usize = 4;
 /// Who takes less than so many bytes a second, while more waits, is slow.
 const PACE_BYTES: u64 = 4 << 10;
+
+/// What happens next.
+enum Turn {
+    /// The socket has given something, or has ended.
+    Frame(Option<Result<SocketMessage, SocketError>>),
+    /// There is room for the frame that is held.
+    Room(Permit),
+    /// There is room for the answers to the requests that are held.
+    GoOn,
+    /// Entities have said something, or something is to be written.
+    Mail,
+    /// The socket has taken all that was written.
+    Flushed,
+    /// Another task wants something of this one.
+    Call(Call),
+    /// Time has passed.
+    Tick,
+    /// The listener is being stopped, and waits for so long.
+    Stop(Duration),
+    /// It does not wait any longer.
+    Deadline,
+}
 
 impl Conversation {
     pub(super) async fn serve(&mut self, socket: &mut Socket) -> Ended {
@@ -97,7 +121,7 @@ impl Conversation {
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
     }
 
-    pub(super) async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {
+    async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {
         poll_fn(|context| self.poll_turn(socket, ticks, context)).await
     }
 
@@ -213,7 +237,7 @@ impl Conversation {
     }
 
     /// Takes a frame, and those that are there already behind it.
-    pub(super) async fn read(
+    async fn read(
         &mut self,
         socket: &mut Socket,
         frame: Option<Result<SocketMessage, SocketError>>,
@@ -237,7 +261,8 @@ impl Conversation {
         Ok(())
     }
 
-    pub(super) async fn take(
+    /// Takes what the socket gave; a frame of data is decoded as soon as it is paid for.
+    async fn take(
         &mut self,
         socket: &mut Socket,
         frame: Option<Result<SocketMessage, SocketError>>,

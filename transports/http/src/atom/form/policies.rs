@@ -73,32 +73,21 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     Ok(said)
 }
 
-/// Puts policies in the place of those of an entity, if they were said. What is as it was goes on.
+/// Puts policies in the place of those of an entity, all at once, if they were said; tells those that there are then. What is
+/// as it was goes on.
 pub(in crate::atom) async fn replace(
     exchange: &Exchange,
     path: &str,
     said: Option<Vec<Said>>,
-) -> Result<(), Refusal> {
-    let Some(said) = said else { return Ok(()) };
+) -> Result<Told, Refusal> {
     let access = &exchange.access;
-    let current = access.policies(path).await?;
-    for policy in &current {
-        if !said.iter().any(|said| said.name.eq_ignore_ascii_case(&policy.name)) {
-            access.delete_policy(path, &policy.name).await?;
-        }
-    }
-    for said in said {
-        let known = current.iter().find(|known| said.name.eq_ignore_ascii_case(&known.name));
-        if known.is_none() {
-            access.create_policy(path, &said.name, said.update()).await?;
-            continue;
-        }
-        let keys = access.policy_keys(path, &said.name).await?;
-        if !said.is(&keys) {
-            access.update_policy(path, &said.name, said.update()).await?;
-        }
-    }
-    Ok(())
+    let said = match said {
+        // To say that there are none is not to use keys (SEC-17).
+        Some(said) if !said.is_empty() || !access.policies(path).await?.is_empty() => said,
+        Some(_) | None => return Ok(Teller::of(exchange, path).await.tell(path).await),
+    };
+    let policies = said.iter().map(|said| (said.name.as_str().into(), said.update())).collect();
+    Ok(Told(access.replace_policies(path, policies).await?))
 }
 
 impl Said {
@@ -108,13 +97,6 @@ impl Said {
             primary_key: self.primary_key.clone(),
             secondary_key: self.secondary_key.clone(),
         }
-    }
-
-    fn is(&self, keys: &PolicyKeys) -> bool {
-        let same = |said: &Option<KeyText>, key: &KeyText| said.as_ref().is_none_or(|it| it == key);
-        keys.policy.rights == self.rights
-            && same(&self.primary_key, &keys.primary)
-            && same(&self.secondary_key, &keys.secondary)
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Then {
 /// No transfer of an entity without actor, or of a whole such tree, is on its way any more.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Settled {
+struct Landed {
     id: EntityId,
     then: Then,
 }
@@ -43,12 +43,12 @@ impl Drop for Last {
 impl NamespaceActor {
     /// Waits for the transfers of entities whose actors have ended, and goes on then. The shard was
     /// taken over again before, if that was needed: nothing waits for anything but the store.
-    pub(super) fn settle(&self, id: EntityId, then: Then, itself: Addr<Self>) {
+    pub(super) fn when_landed(&self, id: EntityId, then: Then, itself: Addr<Self>) {
         let members = match then {
             Then::Open | Then::Delete => self.family_of(id),
             Then::Leave => vec![id],
         };
-        let call = move || itself.do_send(Settled { id, then });
+        let call = move || itself.do_send(Landed { id, then });
         let last = Arc::new(Last(Mutex::new(Some(Box::new(call)))));
         for entity in members.iter().filter_map(|id| self.entities.get(id)) {
             let last = Arc::clone(&last);
@@ -57,10 +57,10 @@ impl NamespaceActor {
     }
 }
 
-impl Handler<Settled> for NamespaceActor {
+impl Handler<Landed> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Settled { id, then }: Settled, context: &mut Self::Context) {
+    fn handle(&mut self, Landed { id, then }: Landed, context: &mut Self::Context) {
         let Some(entity) = self.entities.get(&id) else { return };
         match (then, entity.state) {
             (Then::Open, State::Open) if self.stopping => self.end_if_retired(),

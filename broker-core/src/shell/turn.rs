@@ -1,0 +1,78 @@
+//! What a turn of a shell comes to, for its driver and the metrics.
+
+use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+
+/// What a turn leaves to its driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Changes made.
+    pub changes: u64,
+    /// Messages stored.
+    pub accepted: u64,
+    /// Scheduled messages enqueued.
+    pub materialised: u64,
+    /// Messages handed to receivers.
+    pub delivered: u64,
+    /// Messages gone, by reason.
+    pub removed: [u64; Removal::COUNT],
+    /// Messages dead-lettered, by cause.
+    pub dead_lettered: [u64; DeadLetterCause::COUNT],
+    /// The entity has been idle for its whole AutoDeleteOnIdle.
+    pub idle_elapsed: bool,
+    /// Contents have to be loaded; see [`super::Shell::take_load`].
+    pub wants_load: bool,
+}
+
+impl Turn {
+    /// Counts a change.
+    pub(super) fn count(&mut self, change: &Change) {
+        self.changes += 1;
+        match change {
+            Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
+                self.accepted += 1;
+            }
+            Change::Departed { .. } => self.removed[Removal::Forwarded.place()] += 1,
+            Change::Materialised { .. } => self.materialised += 1,
+            Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
+            Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
+            Change::Counted { .. }
+            | Change::Abandoned { .. }
+            | Change::Deferred { .. }
+            | Change::Absorbed { .. }
+            | Change::IdRecorded { .. }
+            | Change::IdsForgotten { .. }
+            | Change::PeerTaken { .. }
+            | Change::PeerForgotten { .. }
+            | Change::SessionStateSet { .. }
+            | Change::Described { .. }
+            | Change::SubscriptionDescribed { .. }
+            | Change::Numbered { .. } => {}
+            Change::OfTopic(change) => self.count_of_topic(change),
+        }
+    }
+
+    /// Adds what another machine has done in the same turn.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.changes += other.changes;
+        self.accepted += other.accepted;
+        self.materialised += other.materialised;
+        self.delivered += other.delivered;
+        for (sum, one) in self.removed.iter_mut().zip(other.removed) {
+            *sum += one;
+        }
+        for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
+            *sum += one;
+        }
+    }
+
+    fn count_of_topic(&mut self, change: &TopicChange) {
+        let TopicChange::Published { content, copies, .. } = change else { return };
+        match content {
+            PublishedContent::New(_) | PublishedContent::Transferred(_) => self.accepted += 1,
+            PublishedContent::Scheduled(_) => self.materialised += 1,
+        }
+        for cause in copies.iter().filter_map(|copy| copy.refused) {
+            self.dead_lettered[cause.place()] += 1;
+        }
+    }
+}
