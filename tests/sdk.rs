@@ -107,7 +107,7 @@ fn go(suite: &str, count_min: usize) {
     scenarios(command.args([env!("CARGO_BIN_EXE_peeklock"), suite]), count_min);
 }
 
-/// AMQP-01, AMQP-94, SEC-21: the module azservicebus of Go connects with a connection string and works unchanged.
+/// AMQP-01, SEC-21: the module azservicebus of Go connects with a connection string and works unchanged.
 #[test]
 fn the_go_sdk_works_unchanged() {
     go("sdk", 85);
@@ -128,7 +128,7 @@ fn java(suite: &str, count_min: usize) {
     scenarios(command.args([env!("CARGO_BIN_EXE_peeklock"), suite]), count_min);
 }
 
-/// AMQP-01, AMQP-94, SEC-21: the library azure-messaging-servicebus of Java connects with a connection string and works unchanged.
+/// AMQP-01, SEC-21: the library azure-messaging-servicebus of Java connects with a connection string and works unchanged.
 #[test]
 fn the_java_sdk_works_unchanged() {
     java("azure", 85);

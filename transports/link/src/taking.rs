@@ -3,7 +3,7 @@
 use std::task::Context;
 use std::time::Instant;
 
-use peeklock_core::permits::{Budget, Pace};
+use peeklock_core::permits::{Budget, GRACE, Pace};
 
 use crate::Account;
 

@@ -198,7 +198,7 @@ impl Conversation {
     ) -> Result<(), AmqpError> {
         let source = attach.source.as_ref();
         if source.and_then(|source| source.distribution_mode.as_deref()) == Some(MODE_COPY) {
-            return Err(not_offered("browsers and durable subscriptions are"));
+            return self.attach_browser(link, attach, address).await;
         }
         let wanted = Wanted::of(attach)?;
         let action = if wanted.is_some() { Action::AcceptSession } else { Action::Receive };
@@ -312,7 +312,7 @@ impl Conversation {
         }
     }
 
-    async fn entity(
+    pub(super) async fn entity(
         &mut self,
         address: &EntityAddress,
         purpose: Action,
@@ -342,6 +342,11 @@ impl Conversation {
                 let number = outlet.number;
                 self.give_back(*outlet);
                 self.forget(link, number);
+            }
+            Some(Node::Browser(browser)) => {
+                self.account.release(browser.held_bytes());
+                self.numbers.remove(&browser.number());
+                self.amqp.detach(link, None);
             }
             Some(Node::Inlet(inlet)) => {
                 self.assembled_bytes -= inlet.assembly.len() as u64;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use peeklock_core::contract::Principal;
@@ -62,6 +62,8 @@ pub(super) enum Expect {
     Apart(Asker),
     /// Whether an operation would be carried out, for a transaction.
     Joined(Box<Joining>),
+    /// What there is to see for a browser, by its number.
+    Seen { number: u32 },
     /// That a transaction is carried out.
     Committed(Box<Committed>),
 }
@@ -361,6 +363,7 @@ impl Conversation {
                         self.settled(token, answer, &path, result);
                     }
                     Expect::Described(attaching) => self.described(*attaching, result),
+                    Expect::Seen { number } => self.seen(number, &path, result),
                     Expect::Joined(joining) => self.joined(*joining, &path, result),
                     Expect::Committed(committed) => self.committed(*committed, &path, result),
                     Expect::Managed(_) | Expect::Apart(_) => {}

@@ -65,6 +65,11 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
     Some(encode(&content, &overlays, &stamps))
 }
 
+/// What is told where a message has no content that could be.
+pub(super) fn unreadable() -> Rejection {
+    Rejection::internal("the content of a message cannot be read")
+}
+
 /// What stands before the body.
 fn without_body(content: &Content) -> Option<Content> {
     let sections = content.sections();
@@ -104,8 +109,7 @@ impl Conversation {
             self.lost_count += u64::from(lock.is_none());
             if link.is_some() {
                 self.links.break_flow(number);
-                let reason = Rejection::internal("the content of a message cannot be read");
-                self.stopped(number, "", reason);
+                self.stopped(number, "", unreadable());
             }
             return;
         };
@@ -121,6 +125,7 @@ impl Conversation {
         for link in links {
             match self.nodes.get(&link) {
                 Some(Node::Outlet(_)) => self.pump_outlet(link),
+                Some(Node::Browser(_)) => self.pump_browser(link),
                 Some(Node::Replies(_)) => self.pump_replies(link),
                 _ => {}
             }

@@ -11,7 +11,7 @@
 //! file for each kind of thing that a link can be attached to. Links, credit and locks are kept
 //! by `peeklock-link`, as for the other transports with links.
 //!
-//! Refused with `amqp:not-implemented`: browsers, durable subscriptions, filters beside that for a session.
+//! Refused with `amqp:not-implemented`: durable subscriptions, filters beside that for a session.
 
 mod attach;
 mod config;

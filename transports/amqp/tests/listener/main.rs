@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod browsing;
 mod client;
 mod flow;
 mod large;

@@ -20,6 +20,7 @@ import jakarta.jms.Message;
 import jakarta.jms.Session;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Enumeration;
 import java.util.List;
 
 /** Receiving by JMS: acknowledgement, prefetch, listeners, browsers, dead letters, and what is refused by name. */
@@ -155,17 +156,41 @@ final class JmsReceiving {
             until("all come", () -> found.equals(List.of("1", "2", "3")));
         }));
 
-        // AMQP-99
-        all.add(new Scenario("browsers are refused by name, and take nothing", w -> {
+        // AMQP-99, PEK-01
+        all.add(new Scenario("a browser takes nothing", w -> {
             String queue = w.queue();
             var session = session(w);
-            send(session, queue, "1", "2");
-            notOffered(() -> {
-                try (var browser = session.createBrowser(session.createQueue(queue))) {
-                    browser.getEnumeration().hasMoreElements();
+            send(session, queue, Sending.numbers(100).toArray(String[]::new));
+            var seen = new ArrayList<String>();
+            try (var browser = session.createBrowser(session.createQueue(queue))) {
+                for (Object message : Collections.list((Enumeration<?>) browser.getEnumeration())) {
+                    seen.add(text((Message) message));
                 }
-            });
-            equal(texts(consumer(session, queue), 2), List.of("1", "2"), "what is there");
+            }
+            equal(seen, Sending.numbers(100), "what is seen");
+            equal(w.counted(queue, "activeMessageCount"), 100, "messages");
+            var consumer = consumer(session, queue);
+            for (String body : seen) {
+                Message message = one(consumer);
+                equal(text(message), body, "body");
+                deliveries(message, 1);
+            }
+        }));
+
+        // AMQP-99, PEK-03
+        all.add(new Scenario("a browser sees what others have locked, and nothing in an empty queue", w -> {
+            String queue = w.queue();
+            var session = session(w, Session.CLIENT_ACKNOWLEDGE);
+            try (var browser = session.createBrowser(session.createQueue(queue))) {
+                that(!browser.getEnumeration().hasMoreElements(), "it sees something");
+            }
+            send(session, queue, "x");
+            Message locked = one(consumer(session, queue));
+            try (var browser = session.createBrowser(session.createQueue(queue))) {
+                equal(text((Message) browser.getEnumeration().nextElement()), "x", "what is seen");
+            }
+            locked.acknowledge();
+            until("it is gone", () -> w.counted(queue, "totalMessageCount") == 0);
         }));
 
         // AMQP-59
@@ -193,6 +218,11 @@ final class JmsReceiving {
             var session = session(w);
             var queue = session.createQueue(w.queue());
             notOffered(() -> session.createConsumer(queue, "colour = 'red'"));
+            notOffered(() -> {
+                try (var browser = session.createBrowser(queue, "colour = 'red'")) {
+                    browser.getEnumeration().hasMoreElements();
+                }
+            });
         }));
 
         // AMQP-99

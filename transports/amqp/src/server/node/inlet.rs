@@ -72,7 +72,7 @@ impl Conversation {
             Some(Node::Inlet(inlet)) => &mut inlet.assembly,
             Some(Node::Requests(requests)) => &mut requests.assembly,
             Some(Node::Coordinator(assembly)) => assembly,
-            Some(Node::Outlet(_) | Node::Replies(_)) | None => return,
+            Some(Node::Outlet(_) | Node::Browser(_) | Node::Replies(_)) | None => return,
         };
         let before = assembly.len() as u64;
         if part.fate == Fate::Void {

@@ -1,5 +1,6 @@
 //! What links are attached to, one file each.
 
+mod browser;
 mod inlet;
 mod management;
 mod outlet;
@@ -7,6 +8,7 @@ mod reply;
 mod request;
 mod tokens;
 
+pub(super) use self::browser::Browser;
 pub(super) use self::inlet::{Inbound, Inlet};
 pub(super) use self::management::{Asking, Manager, Managing, Plan, Told};
 pub(super) use self::outlet::{Outlet, Waiting};
@@ -21,6 +23,8 @@ pub(super) enum Node {
     Inlet(Inlet),
     /// The client receives messages.
     Outlet(Box<Outlet>),
+    /// The client looks at messages.
+    Browser(Box<Browser>),
     /// The client declares and ends transactions.
     Coordinator(Assembly),
     /// The client asks something.
@@ -36,7 +40,7 @@ impl Node {
             Self::Inlet(inlet) => inlet.assembly.len() as u64,
             Self::Coordinator(assembly) => assembly.len() as u64,
             Self::Requests(requests) => requests.assembly.len() as u64,
-            Self::Outlet(_) | Self::Replies(_) => 0,
+            Self::Outlet(_) | Self::Browser(_) | Self::Replies(_) => 0,
         }
     }
 
@@ -55,7 +59,7 @@ impl Node {
             Self::Inlet(inlet) => inlet.assembly = Assembly::default(),
             Self::Coordinator(assembly) => *assembly = Assembly::default(),
             Self::Requests(requests) => requests.forget_arriving(),
-            Self::Outlet(_) | Self::Replies(_) => {}
+            Self::Outlet(_) | Self::Browser(_) | Self::Replies(_) => {}
         }
     }
 }

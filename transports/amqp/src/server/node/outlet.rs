@@ -96,6 +96,7 @@ impl Conversation {
                     self.drain(link);
                 }
             }
+            Some(Node::Browser(_)) => self.browse(link, drain),
             // There is nothing that could be said at once.
             Some(Node::Replies(_)) if drain => self.amqp.drained(link),
             _ => {}

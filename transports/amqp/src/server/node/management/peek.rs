@@ -9,7 +9,7 @@ use super::super::reply::Asker;
 use super::pieces::Pieces;
 use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
-use crate::server::deliver::{Shown, encoded};
+use crate::server::deliver::{Shown, encoded, unreadable};
 
 /// What a message takes in a list beside its bytes.
 const ITEM_BYTES: usize = 32;
@@ -62,8 +62,4 @@ impl Conversation {
         items.list(list, count);
         Ok(Answer::Map(items, 2))
     }
-}
-
-pub(super) fn unreadable() -> Rejection {
-    Rejection::internal("the content of a message cannot be read")
 }

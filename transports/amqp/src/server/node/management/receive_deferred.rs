@@ -9,11 +9,10 @@ use peeklock_words::amqp::{code, write};
 
 use super::super::Node;
 use super::super::reply::Asker;
-use super::peek::unreadable;
 use super::pieces::Pieces;
 use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
-use crate::server::deliver::{Shown, encoded};
+use crate::server::deliver::{Shown, encoded, unreadable};
 
 impl Conversation {
     pub(super) async fn plan_receive_deferred(
