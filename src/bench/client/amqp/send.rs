@@ -70,12 +70,8 @@ impl Connection {
         self.attach_sender(&run.queue).await?;
         let mut sending = Sending::new(run);
         loop {
-            self.send_some(&mut sending);
-            if sending.is_done() {
-                break;
-            }
-            self.turn().await?;
             let now = Instant::now();
+            // First, since what came with the answer to the attach may be the credit that is awaited.
             while let Some((performative, _)) = self.hear()? {
                 match performative {
                     Performative::Flow(flow) => sending.credited(&flow),
@@ -85,8 +81,12 @@ impl Connection {
                     other => return Err(AmqpFault::unexpected(other).into()),
                 }
             }
+            self.send_some(&mut sending);
+            if sending.is_done() {
+                return Ok(self.detach().await?);
+            }
+            self.turn().await?;
         }
-        Ok(self.detach().await?)
     }
 
     /// Adds messages to what is to be written, as many as may go.
