@@ -35,7 +35,8 @@ impl Pace {
         }
         let pace = PACE_BYTES.max(held_bytes / PASSES_SECONDS);
         // Neither is haste saved up for a rest, nor is a rest held against who hurries now.
-        let earned = Duration::from_micros(more.saturating_mul(1_000_000) / pace).min(2 * self.grace);
+        let earned =
+            Duration::from_micros(more.saturating_mul(1_000_000) / pace).min(2 * self.grace);
         let longest_ago = now.checked_sub(self.grace).unwrap_or(now);
         self.slow_from = (self.slow_from.max(longest_ago) + earned).min(now + self.grace);
     }

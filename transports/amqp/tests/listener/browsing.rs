@@ -90,8 +90,8 @@ async fn what_is_no_browser_is_refused() {
     };
     let unsettled = Client::receiver_of(3, "q", SenderSettleMode::Unsettled);
     for attach in [
-        source(0, |source| source.durable = Some(2)),
-        source(1, |source| source.expiry_policy = Some("never".into())),
+        source(0, |source| source.node.durable = Some(2)),
+        source(1, |source| source.node.expiry_policy = Some("never".into())),
         source(2, |source| {
             let selector = Raw::encoded(|bytes| bytes.push(0x40));
             source.filter = Some(Map::of_symbols([("jms-selector", selector)]));

@@ -52,6 +52,11 @@ impl Browser {
         self.number
     }
 
+    /// Whether something waits until the client lets it be sent.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// What of the account its messages hold.
     pub(in crate::server) fn held_bytes(&self) -> u64 {
         self.sending_bytes + self.waiting.iter().map(bytes_of).sum::<u64>()
@@ -71,7 +76,8 @@ impl Conversation {
         address: &EntityAddress,
     ) -> Result<(), AmqpError> {
         let outlives = attach.source.as_ref().is_some_and(|source| {
-            source.durable.unwrap_or(0) > 0 || source.expiry_policy.as_deref() == Some(NEVER)
+            source.node.durable.unwrap_or(0) > 0
+                || source.node.expiry_policy.as_deref() == Some(NEVER)
         });
         if outlives {
             return Err(not_offered("durable subscriptions are"));

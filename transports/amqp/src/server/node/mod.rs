@@ -48,6 +48,7 @@ impl Node {
     pub(super) fn has_waiting(&self) -> bool {
         match self {
             Self::Outlet(outlet) => !outlet.waiting.is_empty(),
+            Self::Browser(browser) => browser.has_waiting(),
             Self::Replies(replies) => replies.has_waiting(),
             Self::Inlet(_) | Self::Coordinator(_) | Self::Requests(_) => false,
         }
