@@ -107,7 +107,7 @@ fn go(suite: &str, count_min: usize) {
     scenarios(command.args([env!("CARGO_BIN_EXE_peeklock"), suite]), count_min);
 }
 
-/// AMQP-01, AMQP-02, SEC-21: the module azservicebus of Go connects with a connection string, over TLS, too, and works
+/// AMQP-01, AMQP-02, AMQ-01, SEC-21: the module azservicebus of Go connects with a connection string, over TLS, too, and works
 /// unchanged.
 #[test]
 fn the_go_sdk_works_unchanged() {

@@ -64,7 +64,7 @@ fn bytes_of(socket: WebSocketStream<TcpStream>, cut: usize) -> DuplexStream {
     here
 }
 
-/// AMQP-17: at the path in all its forms, the subprotocol that is offered is echoed, and frames are cut by messages
+/// AMQP-17, AMQ-01: at the path in all its forms, the subprotocol that is offered is echoed, and frames are cut by messages
 /// anywhere, or several are in one.
 #[tokio::test]
 async fn amqp_passes_over_websocket() {
