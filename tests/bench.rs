@@ -163,19 +163,6 @@ fn bodies_over_amqp_may_be_larger_than_frames_and_more_than_credit() {
     assert_messages(&figures("many", &many), 6_000);
 }
 
-/// AMQP-43: a run whose messages were refused says so, and tells no figures.
-#[test]
-fn a_load_that_is_refused_fails() {
-    let directory = directory("too-large");
-    for over in ["websocket", "amqp"] {
-        let arguments = ["--over", over, "--messages", "3", "--body-bytes", "300000"];
-        let (code, out, log) = text(bench(&directory, &arguments).output().unwrap());
-        assert_eq!((code, out.as_str()), (1, ""), "{over}: {log}");
-        assert!(log.contains("load was refused"), "{over}: {log}");
-        assert_nothing_is_left(&directory);
-    }
-}
-
 #[test]
 fn several_threads_share_a_load() {
     assert_messages(&figures("threads", &["--messages", "200", "--threads", "2"]), 200);

@@ -141,8 +141,8 @@ impl Load {
                     // Refused if it was enqueued meanwhile.
                     client.cancel(name, &[scheduled])?;
                 }
-                // What is still to be enqueued is so within 2 s.
-                let wait = if name == "later" { 3.0 } else { 0.0 };
+                // What is still to be enqueued is so within 2 s, and what is Delayed comes within 400 ms.
+                let wait = if name == "later" { 3.0 } else { 1.0 };
                 while !client.receive(name, Part::Main, true, (64, wait))?.is_empty() {}
                 while !client.receive(name, Part::DeadLetter, true, (64, 0.0))?.is_empty() {}
             }

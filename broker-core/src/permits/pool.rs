@@ -601,7 +601,8 @@ impl State {
             let wanted_bytes = if self.is_told(rank) { 0 } else { rank.wanted_bytes };
             while coming < wanted_bytes {
                 let slowest = self.slowest();
-                let told = slowest.or_else(|| self.greediest(rank).filter(|_| is_of_parts));
+                let longest = || self.longest_waiting(rank).filter(|_| is_of_parts);
+                let told = slowest.or_else(longest);
                 let Some(key) = told else { return };
                 coming += self.tell(key);
             }
@@ -623,23 +624,26 @@ impl State {
         slow.find(|key| self.held_by(Some(*key)) > 0)
     }
 
-    /// Who has most of those that wait for the rest of something: if it has more than who is to have room, and
-    /// has waited for long; or at once, if all who hold something wait.
-    fn greediest(&self, rank: Rank) -> Option<u64> {
-        let (since, key, occupied) = self.waiting.values().rev().find_map(|waiter| {
-            let key = waiter.place?;
-            let occupied = self.places.get(&key)?;
-            let may_be = occupied.held_bytes > 0 && !occupied.must_yield;
-            may_be.then_some((waiter.since, key, occupied))
-        })?;
-        let has_waited = self.now.saturating_duration_since(since) >= GRACE;
-        let has_more = occupied.held_bytes > rank.held_bytes.saturating_add(rank.wanted_bytes);
-        let is_stuck = || {
-            self.places
-                .values()
-                .all(|other| other.held_bytes == 0 || other.must_yield || !other.turns.is_empty())
+    /// Who waits longest of those that wait for the rest of something: if it has waited for long and has more than who
+    /// is to have room; or at once, if all who hold something wait.
+    fn longest_waiting(&self, rank: Rank) -> Option<u64> {
+        let own = self.waiting.get(&rank).and_then(|waiter| waiter.place);
+        let is_stuck = self
+            .places
+            .values()
+            .all(|other| other.held_bytes == 0 || other.must_yield || !other.turns.is_empty());
+        let enough = rank.held_bytes.saturating_add(rank.wanted_bytes);
+        let may_be = |waiter: &&Waiter| {
+            let occupied = waiter.place.and_then(|key| self.places.get(&key));
+            let has_waited = self.now.saturating_duration_since(waiter.since) >= GRACE;
+            waiter.place != own
+                && occupied.is_some_and(|occupied| {
+                    let has_more = has_waited && occupied.held_bytes > enough;
+                    occupied.held_bytes > 0 && !occupied.must_yield && (has_more || is_stuck)
+                })
         };
-        ((has_waited && has_more) || is_stuck()).then_some(key)
+        let longest = self.waiting.values().filter(may_be).min_by_key(|waiter| waiter.since)?;
+        longest.place
     }
 
     /// Tells one to yield; how much it holds.

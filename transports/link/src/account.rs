@@ -212,14 +212,16 @@ impl Account {
         self.place.must_yield(now, context)
     }
 
-    /// How much of the shared room is missing; none if the own bound is met.
-    const fn missing(&self, bytes: u64) -> Option<u64> {
+    /// How much of the shared room is missing; none if the own bound is met, or if this account alone has so much of
+    /// the shared room that there is not enough beside it.
+    fn missing(&self, bytes: u64) -> Option<u64> {
         let wanted = self.held_bytes.saturating_add(bytes);
-        if self.held_bytes > 0 && wanted > self.bytes_max {
-            return None;
-        }
-        let missing = wanted.saturating_sub(self.paid_bytes);
-        Some(if missing == 0 || missing > STEP_BYTES { missing } else { STEP_BYTES })
+        let missing = match wanted.saturating_sub(self.paid_bytes) {
+            0 => 0,
+            missing => missing.max(STEP_BYTES),
+        };
+        let is_beyond = wanted > self.bytes_max || missing > self.within(missing);
+        (self.held_bytes == 0 || !is_beyond).then_some(missing)
     }
 
     /// What of it is taken: what is larger than all of the shared room takes all of that.

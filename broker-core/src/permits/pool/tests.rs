@@ -63,7 +63,7 @@ fn who_has_nothing_to_pass_is_not_slow() {
     assert_eq!((resting.held_bytes(), pool.free_bytes()), (0, STEP));
 }
 
-/// When all who hold something wait for more, nothing would ever go on: one of them yields at once.
+/// When all who hold something wait for more, nothing would ever go on: who waits longest yields at once.
 #[test]
 fn of_those_who_all_wait_one_yields() {
     let start = Instant::now();
@@ -71,11 +71,16 @@ fn of_those_who_all_wait_one_yields() {
     let (mut one, mut two) = (pool.seat(), pool.seat());
     assert_eq!(one.take(STEP, 0, start, &context()), Room::Granted);
     assert_eq!(two.take(STEP, 0, start, &context()), Room::Granted);
+    let mut new = pool.seat();
     assert_ne!(one.take(STEP, 1 << 20, start, &context()), Room::Granted);
-    assert_eq!(two.take(STEP, 1 << 20, start, &context()), Room::Yield);
+    assert_ne!(two.take(STEP, 1 << 20, start, &context()), Room::Granted);
+    assert!(!one.is_told_to_yield() && two.is_told_to_yield(), "the first is to have the room");
     two.give_back();
     assert_eq!(one.take(STEP, 1 << 20, start, &context()), Room::Granted);
     assert_eq!((one.held_bytes(), pool.free_bytes()), (2 * STEP, 0));
+    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Room::Granted);
+    assert!(matches!(new.take(STEP, 1 << 20, start, &context()), Room::Later(_)));
+    assert!(one.is_told_to_yield() && !new.is_told_to_yield());
 }
 
 /// What comes back goes to who has least, though others have waited longer, and ask more often: and it is theirs

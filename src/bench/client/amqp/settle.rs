@@ -112,3 +112,40 @@ pub(super) fn accepted(disposition: Disposition, role: Role) -> Result<(u32, usi
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(state: Option<DeliveryState>) -> Disposition {
+        let role = Role::Receiver;
+        Disposition { role, first: u32::MAX, last: Some(2), settled: true, state, batchable: false }
+    }
+
+    #[test]
+    fn what_was_accepted_is_counted_also_where_ids_go_round() {
+        let accepted_all = answer(Some(DeliveryState::accepted()));
+        let one = Disposition { last: None, ..accepted_all.clone() };
+        assert!(matches!(accepted(accepted_all, Role::Receiver), Ok((u32::MAX, 4))));
+        assert!(matches!(accepted(one, Role::Receiver), Ok((u32::MAX, 1))));
+    }
+
+    #[test]
+    fn what_was_not_accepted_for_good_ends_the_load() {
+        let full = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, "the queue is full");
+        let rejected = answer(Some(DeliveryState::rejected(full.clone())));
+        let refused = accepted(rejected, Role::Receiver);
+        assert!(matches!(refused, Err(AmqpFault::Refused(why)) if why == full));
+        let is_unexpected = |disposition, role| {
+            matches!(accepted(disposition, role), Err(AmqpFault::Unexpected(_)))
+        };
+        let state = Some(DeliveryState::accepted());
+        assert!(is_unexpected(answer(state.clone()), Role::Sender));
+        assert!(is_unexpected(Disposition { settled: false, ..answer(state) }, Role::Receiver));
+        assert!(is_unexpected(
+            answer(Some(DeliveryState::Outcome(Outcome::Released))),
+            Role::Receiver
+        ));
+        assert!(is_unexpected(answer(None), Role::Receiver));
+    }
+}

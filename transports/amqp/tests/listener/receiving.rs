@@ -66,9 +66,8 @@ async fn abandoned_is_counted_and_released_is_not() {
 /// is as it was.
 #[tokio::test]
 async fn an_abandon_takes_its_delay_from_a_property() {
-    let (server, mut client) = receiving(&["a"]).await;
-    client.credit(0, 0, 1, false).await;
-    let (transfer, _) = client.message().await;
+    let (server, mut client) = receiving(&["a", "b", "c", "d"]).await;
+    client.credit(0, 0, 4, false).await;
     let value = |value: Value| Raw::encoded(|bytes| value.encode_to(bytes));
     let modified = |delay: Value| {
         let changes = [("peeklock-delay-ms", value(delay)), ("tried", value(Value::Bool(true)))];
@@ -78,15 +77,22 @@ async fn an_abandon_takes_its_delay_from_a_property() {
             ..Modified::default()
         }))
     };
-    for wrong in [Value::I32(-1), Value::Bool(true), Value::String("soon".into())] {
-        let answer = client.settle(id(&transfer), modified(wrong)).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(id(&client.message().await.0));
+    }
+    for (id, wrong) in
+        ids.iter().zip([Value::I32(-1), Value::Bool(true), Value::String("soon".into())])
+    {
+        let answer = client.settle(*id, modified(wrong)).await;
         assert!(matches!(answer, DeliveryState::Outcome(Outcome::Rejected(_))), "{answer:?}");
     }
-    let answer = client.settle(id(&transfer), modified(Value::U32(5_000))).await;
+    let answer = client.settle(ids[3], modified(Value::U32(5_000))).await;
     assert!(matches!(answer, DeliveryState::Outcome(Outcome::Modified(_))), "{answer:?}");
     let counts = server.counts().await;
-    assert_eq!((counts.active, counts.delayed), (1, 1));
-    client.credit(0, 1, 1, false).await;
+    assert_eq!((counts.active, counts.delayed), (4, 1));
+    // The others are locked still, and this one comes alone.
+    client.credit(0, 4, 4, false).await;
     server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(5));
     let (_, content) = client.message().await;
     let properties: Vec<_> = content.application_properties().collect();
