@@ -628,22 +628,28 @@ impl State {
     /// is to have room; or at once, if all who hold something wait.
     fn longest_waiting(&self, rank: Rank) -> Option<u64> {
         let own = self.waiting.get(&rank).and_then(|waiter| waiter.place);
-        let is_stuck = self
-            .places
-            .values()
-            .all(|other| other.held_bytes == 0 || other.must_yield || !other.turns.is_empty());
-        let enough = rank.held_bytes.saturating_add(rank.wanted_bytes);
-        let may_be = |waiter: &&Waiter| {
-            let occupied = waiter.place.and_then(|key| self.places.get(&key));
-            let has_waited = self.now.saturating_duration_since(waiter.since) >= GRACE;
-            waiter.place != own
-                && occupied.is_some_and(|occupied| {
-                    let has_more = has_waited && occupied.held_bytes > enough;
-                    occupied.held_bytes > 0 && !occupied.must_yield && (has_more || is_stuck)
-                })
+        // In the order in which they began to wait.
+        let holders = || {
+            self.turns.values().filter_map(|rank| {
+                let waiter = self.waiting.get(rank)?;
+                let key = waiter.place.filter(|key| Some(*key) != own)?;
+                let occupied = self.places.get(&key)?;
+                let may_be = occupied.held_bytes > 0 && !occupied.must_yield;
+                may_be.then_some((waiter.since, key, occupied.held_bytes))
+            })
         };
-        let longest = self.waiting.values().filter(may_be).min_by_key(|waiter| waiter.since)?;
-        longest.place
+        let (_, first, _) = holders().next()?;
+        let enough = rank.held_bytes.saturating_add(rank.wanted_bytes);
+        let has_waited = |since| self.now.saturating_duration_since(since) >= GRACE;
+        let mut long = holders().take_while(|(since, ..)| has_waited(*since));
+        let with_more = long.find(|(.., held_bytes)| *held_bytes > enough).map(|(_, key, _)| key);
+        let is_stuck = || {
+            self.places
+                .values()
+                .all(|other| other.held_bytes == 0 || other.must_yield || !other.turns.is_empty())
+        };
+        // All places are looked at only where that decides something.
+        if with_more != Some(first) && is_stuck() { Some(first) } else { with_more }
     }
 
     /// Tells one to yield; how much it holds.
