@@ -63,6 +63,11 @@ ci:
 release:
     cargo build --release
 
+# Try the package for Debian, and what the image does, in a system of their own. Takes root and a build with the profile
+# `dist`, or a program that is built already; CI does not run it
+package *program:
+    packaging/test {{program}}
+
 # Licences, advisories, sources of dependencies
 deny:
     cargo deny check

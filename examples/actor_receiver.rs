@@ -28,12 +28,10 @@ impl Actor for Bookkeeper {
 impl Handler<Delivery> for Bookkeeper {
     type Result = Result<(), Refusal>;
 
-    // `Ok` completes the message, a refusal says what else becomes of it, a panic abandons it.
+    // `Ok` completes the message, a refusal says what else becomes of it, a panic abandons it. What is no invoice
+    // goes to the dead-letter queue.
     fn handle(&mut self, delivery: Delivery, _: &mut Self::Context) -> Self::Result {
-        let invoice: Invoice = delivery.message.json().map_err(|error| Refusal::DeadLetter {
-            reason: "NotAnInvoice".to_owned(),
-            description: error.to_string(),
-        })?;
+        let invoice: Invoice = delivery.message.json()?;
         println!("booked invoice {} over {:.2}", invoice.number, invoice.total);
         Ok(())
     }

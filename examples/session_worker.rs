@@ -29,19 +29,20 @@ impl Handler<SessionDelivery> for Warehouse {
         let SessionDelivery { message, session, .. } = delivery;
         let shipped = self.shipped.clone();
         Box::pin(async move {
-            let again = || Refusal::Abandon { properties: Vec::new() };
             let step = String::from_utf8_lossy(message.body()).into_owned();
             if step == "pay" && session.session_id() == "order-2" && message.delivery_count() == 1 {
-                return Err(again());
+                return Err(Refusal::abandon());
             }
             // What was done before is kept with the session, not in the actor.
-            let done = session.state().await.map_err(|_| again())?.unwrap_or_default();
+            let done = session.state().await?.unwrap_or_default();
             let done = format!("{}{step} ", String::from_utf8_lossy(&done));
             if step == "ship" {
                 shipped.send(format!("{}: {done}", session.session_id())).ok();
-                return session.set_state(None).await.map_err(|_| again());
+                session.set_state(None).await?;
+                return Ok(());
             }
-            session.set_state(Some(done.into())).await.map_err(|_| again())
+            // What cannot be stored is tried again with the message.
+            Ok(session.set_state(Some(done.into())).await?)
         })
     }
 }

@@ -14,6 +14,7 @@ mod arguments;
 mod connect;
 mod contexts;
 mod deletion;
+mod identity;
 mod interrupt;
 mod listing;
 mod message;
@@ -291,6 +292,9 @@ struct ServeFlags {
     /// Address for AMQP, where the Azure SDKs connect; port 0 takes a free one [default: 127.0.0.1:5672]
     #[arg(long, value_name = "ADDR")]
     amqp: Option<String>,
+    /// Address of one port for all of these; port 0 takes a free one [default: none]
+    #[arg(long, value_name = "ADDR")]
+    gateway: Option<String>,
     /// Speak TLS alone, with the certificate of the configuration or one by the development authority
     #[arg(long)]
     tls: bool,
@@ -459,6 +463,7 @@ impl ServeFlags {
             ("--ws", "websocket.address", self.ws.as_deref()),
             ("--tls", "tls.enabled", self.tls.then_some("true")),
             ("--amqp", "amqp.address", self.amqp.as_deref()),
+            ("--gateway", "gateway.address", self.gateway.as_deref()),
             ("--ephemeral", "server.ephemeral", self.ephemeral.then_some("true")),
             ("--log-format", "log.format", format),
             ("--log-filter", "log.filter", self.log_filter.as_deref()),

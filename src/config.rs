@@ -5,6 +5,7 @@
 
 mod amqp;
 mod error;
+mod gateway;
 mod http;
 mod in_place;
 mod journal;
@@ -81,6 +82,8 @@ pub struct Config {
     pub websocket: websocket::WebSocketSection,
     /// `[amqp]`.
     pub amqp: amqp::AmqpSection,
+    /// `[gateway]`.
+    pub gateway: gateway::GatewaySection,
     /// `[webhook]`.
     pub webhook: webhook::WebhookSection,
     /// `[peers]`.
@@ -383,12 +386,14 @@ impl Config {
     }
 
     /// Where listeners listen, by the keys that say so.
-    pub const fn addresses(&self) -> [(&'static str, SocketAddr); 3] {
-        [
+    pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let own = [
             ("http.address", self.http.address.0),
             ("websocket.address", self.websocket.address.0),
             ("amqp.address", self.amqp.address.0),
-        ]
+        ];
+        let gateway = self.gateway.address.0.0.map(|address| ("gateway.address", address));
+        own.into_iter().chain(gateway).collect()
     }
 
     /// The hosts by which clients know this broker, as the configuration names them.
@@ -514,6 +519,12 @@ impl Config {
         self.websocket.connection_count_max = Scalar(share(websocket));
         self.amqp.connection_count_max = Scalar(share(amqp));
         Some(left)
+    }
+
+    /// Connections of all transports together.
+    pub fn gateway_connection_count_max(&self, limits: &Limits) -> usize {
+        let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
+        usize::try_from(all).unwrap_or(usize::MAX)
     }
 
     fn connections(&self, limits: &Limits) -> [u64; 3] {

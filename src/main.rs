@@ -7,6 +7,7 @@ mod emulator;
 mod files;
 mod http;
 mod memory;
+mod place;
 mod registry;
 mod server;
 mod telemetry;

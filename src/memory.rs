@@ -1,7 +1,39 @@
-//! How much memory this process may still take, as far as the system tells.
+//! How much memory this process may still take, as far as the system tells, and that it gives back what it had.
 
 #[cfg(target_os = "linux")]
 use std::fs;
+
+/// Blocks of at least so many bytes go back to the system when they are free.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const RETURNED_BYTES: &str = "524288";
+
+/// Has the allocator give large blocks back as soon as they are free. By itself glibc's does so only until the first of
+/// them was freed: from then on blocks of that size stay with the process, and what was asked for in an attack is there
+/// hours later ([decision 27](docs/decisions/0027-the-allocator-is-the-systems.md)). It is told by the environment alone, and
+/// before a program begins; so this one begins once more, as the same process. Who has set the variables himself is left alone.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn give_large_blocks_back() {
+    use std::env;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    let names = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
+    let is_set = |name: &str| env::var_os(name).is_some();
+    if names.into_iter().chain(["GLIBC_TUNABLES"]).any(is_set) {
+        return;
+    }
+    let mut arguments = env::args_os();
+    if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) {
+        let mut anew = Command::new(program);
+        anew.arg0(name).args(arguments).envs(names.map(|name| (name, RETURNED_BYTES)));
+        // It comes back only if that cannot be done; then it goes on as it is.
+        let _error = anew.exec();
+    }
+}
+
+/// Other allocators are left alone.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub const fn give_large_blocks_back() {}
 
 /// The memory that is available: of the machine or of the control group, whichever is less.
 #[cfg(target_os = "linux")]

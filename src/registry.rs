@@ -14,6 +14,7 @@ use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
+use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::tls::{Acceptor, Protocol, Tls};
@@ -25,8 +26,8 @@ use crate::config::{ConfigError, Loaded};
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
 /// Makes an authorizer over the policies of the broker, if the configuration asks for it.
 type MakeAuthorizer = fn(&Loaded, &Policies) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
-/// Makes a transport.
-type MakeTransport = fn(&Loaded, &Around) -> Box<dyn Transport>;
+/// Makes a transport, if the configuration asks for it.
+type MakeTransport = fn(&Loaded, &Around) -> Option<Box<dyn Transport>>;
 /// Makes a forwarder.
 type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 
@@ -36,6 +37,8 @@ pub struct Around {
     pub metrics: MetricsHook,
     /// The certificate in use; none without TLS.
     pub tls: Option<Arc<Tls>>,
+    /// Where the gateway hands its connections to.
+    pub entrances: Entrances,
 }
 
 impl Around {
@@ -52,9 +55,9 @@ pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", mem
 pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
     [("jwt", authorize_by_issuer), ("sas", authorize_by_policies)];
 
-/// All are started.
-pub const TRANSPORTS: [(&str, MakeTransport); 3] =
-    [("http", http), ("websocket", websocket), ("amqp", amqp)];
+/// All that the configuration asks for are started, in this order: the gateway is a way into those before it.
+pub const TRANSPORTS: [(&str, MakeTransport); 4] =
+    [("http", http), ("websocket", websocket), ("amqp", amqp), ("gateway", gateway)];
 
 /// All are there; the scheme of a destination chooses.
 pub const FORWARDERS: [(&str, MakeForwarder); 3] =
@@ -111,7 +114,7 @@ fn workers(count: usize) -> usize {
     }
 }
 
-fn http(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
+fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     let section = &loaded.config.http;
     let mut config = HttpConfig::at(section.address.0);
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
@@ -129,10 +132,12 @@ fn http(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
     config.i_know = loaded.config.security.i_know.0;
     config.metrics = Some(Arc::clone(&around.metrics));
     config.tls = around.acceptor(Protocol::Http);
-    Box::new(HttpTransport::new(config))
+    config.proxies = section.proxy_protocol.0.clone();
+    config.entrance = around.entrances.http.clone();
+    Some(Box::new(HttpTransport::new(config)))
 }
 
-fn websocket(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
+fn websocket(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     let section = &loaded.config.websocket;
     let mut config = WebSocketConfig::at(section.address.0);
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
@@ -151,10 +156,12 @@ fn websocket(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
     config.i_know = loaded.config.security.i_know.0;
     // Its connections begin as HTTP.
     config.tls = around.acceptor(Protocol::Http);
-    Box::new(WebSocketTransport::new(config))
+    config.proxies = section.proxy_protocol.0.clone();
+    config.entrance = around.entrances.websocket.clone();
+    Some(Box::new(WebSocketTransport::new(config)))
 }
 
-fn amqp(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
+fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     let section = &loaded.config.amqp;
     let mut config = AmqpConfig::at(section.address.0);
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
@@ -173,7 +180,25 @@ fn amqp(loaded: &Loaded, around: &Around) -> Box<dyn Transport> {
     config.write_timeout = section.write_timeout.0.to_std();
     config.i_know = loaded.config.security.i_know.0;
     config.tls = around.acceptor(Protocol::Other);
-    Box::new(AmqpTransport::new(config))
+    config.proxies = section.proxy_protocol.0.clone();
+    config.entrance = around.entrances.amqp.clone();
+    Some(Box::new(AmqpTransport::new(config)))
+}
+
+fn gateway(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
+    let section = &loaded.config.gateway;
+    Some(Box::new(Gateway::new(GatewayConfig {
+        address: section.address.0.0?,
+        workers: workers(section.workers.0),
+        connection_count_max: loaded.config.gateway_connection_count_max(&loaded.settings.limits),
+        opening_timeout: section.opening_timeout.0.to_std(),
+        admission: Admission {
+            proxies: section.proxy_protocol.0.clone(),
+            tls: around.acceptor(Protocol::HttpOrAmqp),
+        },
+        i_know: loaded.config.security.i_know.0,
+        entrances: around.entrances.clone(),
+    })))
 }
 
 fn forward_log(_: &Loaded) -> Result<Arc<dyn Forwarder>, ConfigError> {

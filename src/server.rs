@@ -16,6 +16,7 @@ use peeklock::contract::{RunningTransport, TransportError};
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
 use peeklock::limits::Limits;
+use peeklock::listen::Entrances;
 use peeklock::policies::{Policies, ROOT_POLICY};
 use peeklock::store::StoreError;
 use peeklock::tls::{Tls, Watch};
@@ -326,10 +327,15 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<Served, ServeErro
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
         Arc::new(move || recorder.render(&broker, shown))
     };
-    let around = registry::Around { metrics, tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)) };
+    let around = registry::Around {
+        metrics,
+        tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
+        entrances: Entrances::default(),
+    };
     let mut transports: Vec<Running> = Vec::new();
     for (name, make) in registry::TRANSPORTS {
-        match make(loaded, &around).start(broker.clone()).await {
+        let Some(transport) = make(loaded, &around) else { continue };
+        match transport.start(broker.clone()).await {
             Ok(running) => transports.push((name, running)),
             Err(source) => {
                 stop(transports, Duration::ZERO).await;

@@ -48,7 +48,7 @@ fn node(files: &[&str], environment: &[(&str, String)]) {
 /// The client against a broker. What each of its tests proves stands above it.
 #[test]
 fn the_browser_client_sends_receives_and_settles() {
-    let served = Served::start();
+    let served = Served::with(&["--ephemeral"]);
     node(
         &["client.test.js", "types.test.js", "readme.test.js"],
         &[("PEEKLOCK_WS", served.url.clone())],
@@ -58,21 +58,21 @@ fn the_browser_client_sends_receives_and_settles() {
 /// Sessions.
 #[test]
 fn the_browser_client_receives_by_session() {
-    let served = Served::start();
+    let served = Served::with(&["--ephemeral"]);
     node(&["sessions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
 /// Transactions.
 #[test]
 fn the_browser_client_has_transactions() {
-    let served = Served::start();
+    let served = Served::with(&["--ephemeral"]);
     node(&["transactions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
 /// SET-21, ERR-06: connections that are cut.
 #[test]
 fn the_browser_client_resumes() {
-    let served = Served::start();
+    let served = Served::with(&["--ephemeral"]);
     node(&["resume.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 

@@ -146,6 +146,31 @@ fn serves_says_where_and_stops_in_order() {
     assert!(log.contains("SIGTERM") && log.contains("stopped"), "{log}");
 }
 
+/// The allocator gives large blocks back, whatever was freed before (decision 27); who has told it otherwise is heeded.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn the_allocator_is_told_to_give_large_blocks_back() {
+    let told = |test: &str, set: Option<&str>| {
+        let flags = ["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT];
+        let mut command = peeklock(test, "", &[&flags[..], &["--amqp", FREE_PORT]].concat());
+        command.env_remove("GLIBC_TUNABLES").env_remove("MALLOC_TRIM_THRESHOLD_");
+        match set {
+            Some(bytes) => command.env("MALLOC_MMAP_THRESHOLD_", bytes),
+            None => command.env_remove("MALLOC_MMAP_THRESHOLD_"),
+        };
+        let server = Server::start(command);
+        let environment = std::fs::read(format!("/proc/{}/environ", server.child.id())).unwrap();
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        assert_eq!(server.stop("-TERM").0, 0);
+        let named: Vec<&str> =
+            environment.split('\0').filter(|line| line.starts_with("MALLOC_")).collect();
+        named.join(" ")
+    };
+    let both = "MALLOC_MMAP_THRESHOLD_=524288 MALLOC_TRIM_THRESHOLD_=524288";
+    assert_eq!(told("allocator", None), both);
+    assert_eq!(told("allocator-told", Some("262144")), "MALLOC_MMAP_THRESHOLD_=262144");
+}
+
 #[test]
 fn without_a_subcommand_it_serves_and_interrupt_stops_it() {
     let server = Server::start(peeklock(

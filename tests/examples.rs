@@ -39,7 +39,7 @@ fn sorted(name: &str) -> Vec<String> {
     lines
 }
 
-/// Every example is run by a test of this file; the page of `browser` is tested in browsers.
+/// Every example is run by a test of this file; the page of `browser` is tested in browsers, `celery` with the SDKs.
 #[test]
 fn no_example_is_left_out() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -51,6 +51,7 @@ fn no_example_is_left_out() {
         "actor_receiver",
         "authorizer",
         "browser",
+        "celery",
         "deadline",
         "embed",
         "forwarder",
@@ -83,7 +84,7 @@ fn the_actor_that_receives_books_two_invoices_and_refuses_one() {
     let expected = [
         "booked invoice 1 over 12.50",
         "booked invoice 3 over 99.00",
-        "dead-lettered 2: NotAnInvoice (message 2 is not the JSON expected: expected ident at line 1 \
+        "dead-lettered 2: BodyNotReadable (message 2 is not the JSON expected: expected ident at line 1 \
          column 2)",
     ];
     assert_eq!(sorted("actor_receiver"), expected);

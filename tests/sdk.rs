@@ -27,7 +27,7 @@ fn python() -> String {
 /// written from it: both encodings, and resumption.
 #[test]
 fn a_client_written_from_the_document_speaks_websocket() {
-    let served = Served::start();
+    let served = Served::with(&["--ephemeral"]);
     let ended = Command::new(python())
         .arg(folder().join("websocket_client.py"))
         .arg(&served.url)
@@ -78,6 +78,25 @@ fn the_javascript_sdk_works_unchanged() {
     let mut command = Command::new(node());
     command.arg(folder().join("js/run.js")).arg(env!("CARGO_BIN_EXE_peeklock"));
     scenarios(&mut command, 60);
+}
+
+/// AMQP-02, SET-21, ADM-02, SEC-21: Celery works unchanged, by the transport of kombu for Azure Service Bus, which dials ports 5671 and 443 with TLS
+/// and trusts what certifi lists; so does its example.
+#[test]
+fn celery_works_unchanged() {
+    let Some(python) = set_up("celery/setup") else { return };
+    let mut command = Command::new(python);
+    command.arg(folder().join("celery/run.py")).arg(env!("CARGO_BIN_EXE_peeklock"));
+    scenarios(&mut command, 17);
+}
+
+/// AMQP-04, AMQP-30, AMQP-36, AMQP-41, AMQP-50, AMQP-51, AMQP-60, AMQP-95: Qpid Proton for Python, turned by hand, does what the SDKs for Azure never
+/// do: sends that are settled before, in pieces, or aborted; credit one by one; drains; windows of one frame; links that are refused; frames that make no sense.
+#[test]
+fn qpid_proton_works_unchanged() {
+    let mut command = Command::new(python());
+    command.arg(folder().join("proton/run.py")).arg(env!("CARGO_BIN_EXE_peeklock"));
+    scenarios(&mut command, 41);
 }
 
 /// Runs the scenarios of an administration client, behind TLS.

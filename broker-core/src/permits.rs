@@ -16,7 +16,7 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use pace::{GRACE, Pace};
-pub use pool::{Held, Place, Pool, Room, Seat};
+pub use pool::{Admission, Place, Pool, Room, Seat};
 
 /// What the smallest command costs.
 pub const COMMAND_BYTES: u64 = 4_096;
@@ -45,7 +45,7 @@ struct Own {
 #[derive(Debug)]
 pub struct Permit {
     _own: Option<OwnedSemaphorePermit>,
-    _shared: Held,
+    _shared: Room,
 }
 
 impl Budget {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::access::held::Tracked;
+use crate::access::entitlement::Tracked;
 pub use crate::actor::inlet::Watch;
 use crate::command::{Command, MessageFacts};
 use crate::content_ref::ContentRef;

@@ -49,9 +49,14 @@ pub enum Receiving {
 
 impl Client {
     /// Connects and says hello.
-    pub async fn websocket(url: &str, encoding: Encoding) -> Result<Self, BenchError> {
+    pub async fn websocket(
+        url: &str,
+        encoding: Encoding,
+        tls: &ws::ClientTls,
+    ) -> Result<Self, BenchError> {
         let mut options = ws::ClientOptions::default();
         options.encoding = encoding;
+        options.tls = tls.clone();
         Ok(Self::Handles(ws::connect_with(url, options).await?, Receiving::Pushed))
     }
 

@@ -356,6 +356,7 @@ mod tests {
             load: Load::Throughput,
             over: Over::InProcess,
             url: None,
+            tls: peeklock::tls::ClientTls::of_system(),
             place: ".".into(),
             floor: false,
             clients: 1,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use peeklock::tls::ClientTls;
 
 use super::report::Report;
 
@@ -122,6 +123,8 @@ pub struct Plan {
     pub over: Over,
     /// A broker that runs already.
     pub url: Option<String>,
+    /// Whom to trust there, and who the clients are.
+    pub tls: ClientTls,
     /// Where a broker of our own writes.
     pub place: PathBuf,
     /// Whether the disk is measured too.

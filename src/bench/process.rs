@@ -37,7 +37,8 @@ impl Process {
         self.status("VmHWM:")
     }
 
-    /// Bytes that it has written to files since it was started. What goes over sockets is not in it.
+    /// Bytes that it has written to files since it was started. What goes over sockets is not in it, unless it is
+    /// written in several pieces by one call.
     pub fn written_bytes(self) -> Option<u64> {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.0)).ok()?;
         io.lines().find_map(|line| line.strip_prefix("wchar:"))?.trim().parse().ok()

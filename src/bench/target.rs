@@ -6,6 +6,7 @@ use std::time::Duration;
 use peeklock::Broker;
 use peeklock::description::Settings as BrokerSettings;
 use peeklock::store::{Journal, JournalConfig};
+use peeklock::tls::ClientTls;
 use peeklock::websocket::Encoding;
 
 use super::client::Client;
@@ -15,6 +16,7 @@ use super::plan::{Load, Over, Plan};
 use super::process::Process;
 use super::served::{Served, Settings};
 use super::{BenchError, Scratch};
+use crate::place::{self, Place};
 
 /// Connections beside those of the load.
 const SPARE_CONNECTIONS: u64 = 64;
@@ -23,6 +25,8 @@ const SPARE_CONNECTIONS: u64 = 64;
 pub struct Target {
     kind: Kind,
     scratch: Option<Scratch>,
+    /// Whom to trust at a broker that is not ours, and who the clients are.
+    tls: ClientTls,
 }
 
 enum Kind {
@@ -35,7 +39,8 @@ impl Target {
     /// Starts what the plan wants, or takes what is there.
     pub async fn start(plan: &Plan) -> Result<Self, BenchError> {
         if let Some(url) = &plan.url {
-            return Ok(Self { kind: Kind::Running(url.clone()), scratch: None });
+            let tls = plan.tls.clone();
+            return Ok(Self { kind: Kind::Running(url.clone()), scratch: None, tls });
         }
         let scratch = Scratch::within(&plan.place)?;
         let of_clients = 2 * plan.clients as u64 * plan.window as u64;
@@ -59,7 +64,7 @@ impl Target {
             };
             Kind::Served(Served::start(&scratch.at(""), &settings).await?)
         };
-        Ok(Self { kind, scratch: Some(scratch) })
+        Ok(Self { kind, scratch: Some(scratch), tls: plan.tls.clone() })
     }
 
     /// A path in the directory of the load.
@@ -69,18 +74,24 @@ impl Target {
 
     /// A connection of a new client.
     pub async fn connect(&self, over: Over) -> Result<Client, BenchError> {
+        let beside;
         let [websocket, http, amqp] = match &self.kind {
             Kind::InProcess(broker) => {
                 return Ok(Client::in_process(broker));
             }
             Kind::Served(served) => [&served.urls.websocket, &served.urls.http, &served.urls.amqp],
-            Kind::Running(url) => [url; 3],
+            Kind::Running(url) => {
+                let amqp = Place::parse(url, place::AMQP);
+                beside = amqp.map_or_else(|| url.clone(), |amqp| amqp.url(place::WEBSOCKET));
+                [&beside, url, url]
+            }
         };
+        let tls = &self.tls;
         match over {
-            Over::Websocket => Client::websocket(websocket, Encoding::Binary).await,
-            Over::WebsocketJson => Client::websocket(websocket, Encoding::Json).await,
-            Over::Amqp => Ok(Client::Amqp(Amqp::connect(amqp, websocket).await?)),
-            Over::Http | Over::InProcess => Ok(Client::Http(Http::new(http)?)),
+            Over::Websocket => Client::websocket(websocket, Encoding::Binary, tls).await,
+            Over::WebsocketJson => Client::websocket(websocket, Encoding::Json, tls).await,
+            Over::Amqp => Ok(Client::Amqp(Amqp::connect(amqp, websocket, tls).await?)),
+            Over::Http | Over::InProcess => Ok(Client::Http(Http::new(http, tls)?)),
         }
     }
 

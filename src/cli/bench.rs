@@ -10,10 +10,12 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::runtime::{Builder, Runtime};
 
+use super::identity::TlsFiles;
 use super::{Failure, say};
 use crate::bench::plan::{HTTP_WINDOW, Load, Over, Plan};
 use crate::bench::report::Report;
 use crate::bench::{self, BenchError};
+use crate::place::{self, Place};
 
 pub const HELP: &str = "\
 A message counts when it was sent with acknowledgement, received under lock, and completed with \
@@ -33,7 +35,7 @@ Examples:
 
 Over AMQP each client has a connection with a session and a link. A window is of transfers that \
 are not answered, and of deliveries whose completion is not; what came together is completed by \
-one disposition. Queues are made over WebSocket.
+one disposition. Queues are made over WebSocket, by --url at the same port, as a gateway has it.
 
 CPU and memory are those of the broker's process; in process they are of broker and load \
 together, and of a broker given by --url they are not known. The load takes its share of the same \
@@ -56,9 +58,12 @@ pub struct BenchFlags {
     /// The way to the broker [default: websocket; in-process for `cycle`, `beside`, `scheduled`]
     #[arg(long, value_enum, value_name = "TRANSPORT", hide_default_value = true)]
     over: Option<Over>,
-    /// A broker that runs already, instead of one of our own: ws://HOST:PORT or http://HOST:PORT
+    /// A broker that runs already, instead of one of our own: ws://HOST:PORT or http://HOST:PORT, or amqp://HOST:PORT of one port for
+    /// everything; with TLS wss://, https://, amqps://
     #[arg(long, conflicts_with_all = ["floor", "data_dir"])]
     url: Option<String>,
+    #[command(flatten)]
+    files: TlsFiles,
     /// Measure what the disk alone takes, too: for `latency`, `throughput`, `small` one sync of what one send writes, for `cycle` the same writes and syncs
     #[arg(long)]
     floor: bool,
@@ -145,10 +150,13 @@ impl BenchFlags {
     /// What they ask for; refuses what makes no sense together.
     fn plan(&self) -> Result<Plan, Failure> {
         let load = self.load;
-        let of_url = self
-            .url
-            .as_deref()
-            .map(|url| if url.starts_with("http://") { Over::Http } else { Over::Websocket });
+        let is_of =
+            |schemes| self.url.as_deref().is_some_and(|url| Place::parse(url, schemes).is_some());
+        let schemes = [(place::HTTP, Over::Http), (place::AMQP, Over::Amqp)];
+        let of_url = self.url.as_ref().map(|_| {
+            let found = schemes.into_iter().find(|(schemes, _)| is_of(*schemes));
+            found.map_or(Over::Websocket, |(_, over)| over)
+        });
         let only = load.is_in_process_only().then_some(Over::InProcess);
         let over = self.over.or(only).or(of_url).unwrap_or(Over::Websocket);
         let name = load.name();
@@ -183,10 +191,11 @@ impl BenchFlags {
         }
         if let Some(url) = &self.url {
             let is_fit = match over {
-                Over::Websocket | Over::WebsocketJson => url.starts_with("ws://"),
-                Over::Http => url.starts_with("http://"),
-                // Over AMQP queues are made over WebSocket, of which this URL would not tell.
-                Over::Amqp | Over::InProcess => false,
+                Over::Websocket | Over::WebsocketJson => is_of(place::WEBSOCKET),
+                Over::Http => is_of(place::HTTP),
+                // Queues are made over WebSocket at the same place.
+                Over::Amqp => is_of(place::AMQP),
+                Over::InProcess => false,
             };
             if !is_fit {
                 let over = over.name();
@@ -200,6 +209,7 @@ impl BenchFlags {
             load,
             over,
             url: self.url.clone(),
+            tls: self.files.client(&[])?,
             place: self.data_dir.clone(),
             floor: self.floor,
             clients: self.clients.map_or(shape.clients, usize::from),

@@ -10,11 +10,10 @@ use peeklock::auth_sas::{ConnectionString, Endpoint};
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
-use peeklock::websocket::client::{
-    Client, ClientOptions, ClientTls, certificates, connect_with, url_of,
-};
+use peeklock::websocket::client::{Client, ClientOptions, ClientTls, connect_with, url_of};
 
 use super::contexts::{self, Contexts, DEFAULT};
+use super::identity::TlsFiles;
 use super::interrupt::Interrupt;
 use super::terminal::{Out, line, note};
 use super::{Failure, exit, token};
@@ -46,9 +45,8 @@ pub struct Common {
     /// Data directory of a broker on this machine, whose first key is used; its owner alone can read it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "context", "connection_string"], help_heading = "Connection")]
     data_dir: Option<PathBuf>,
-    /// Trust the authorities in this file too, besides those of the system; PEEKLOCK_CA does the same
-    #[arg(long, value_name = "FILE", help_heading = "Connection")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    files: TlsFiles,
     /// Form of what is told
     #[arg(short, long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub output: Output,
@@ -104,13 +102,6 @@ struct Target {
 impl Common {
     /// The broker: a flag, else the environment, else the context in use, else the usual one.
     fn target(&self) -> Result<Target, Failure> {
-        let mut target = self.broker()?;
-        let variable = std::env::var_os("PEEKLOCK_CA").filter(|value| !value.is_empty());
-        target.authorities.extend(self.ca.clone().or(variable.map(PathBuf::from)));
-        Ok(target)
-    }
-
-    fn broker(&self) -> Result<Target, Failure> {
         let variable =
             |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let token = variable("PEEKLOCK_TOKEN");
@@ -201,7 +192,7 @@ impl Common {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let result = runtime.block_on(async {
             let interrupt = Interrupt::listen()?;
-            let connecting = connect(&target, patience);
+            let connecting = connect(&target, &self.files, patience);
             let client = tokio::select! {
                 biased;
                 () = interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
@@ -254,24 +245,19 @@ impl Target {
     }
 
     /// Whom to trust. Files are read only where they are needed.
-    fn tls(&self) -> Result<ClientTls, Failure> {
-        let mut tls = ClientTls::of_system();
+    fn tls(&self, files: &TlsFiles) -> Result<ClientTls, Failure> {
         if self.url.starts_with("wss://") {
-            for file in &self.authorities {
-                let found =
-                    certificates(file).map_err(|error| Failure::usage(error.to_string()))?;
-                tls = tls.trusting(found);
-            }
+            return files.client(&self.authorities);
         }
-        Ok(tls)
+        Ok(ClientTls::of_system())
     }
 }
 
-async fn connect(target: &Target, patience: Patience) -> Result<Client, Failure> {
+async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Result<Client, Failure> {
     let mut options = ClientOptions::default();
     options.token = target.token.as_deref().map(Arc::from);
     options.connection_string = target.string.clone().map(Arc::new);
-    options.tls = target.tls()?;
+    options.tls = target.tls(files)?;
     options.name = Some(concat!("peeklock/", env!("CARGO_PKG_VERSION")).into());
     options.give_up_after = match patience {
         Patience::Limited => Some(GIVE_UP_AFTER),

@@ -1,19 +1,18 @@
 //! `peeklock health`: asks a broker whether it can work, for what watches over it and has no other client, such as an
 //! image without a shell.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::{Request, header};
-use peeklock::tls::{ClientTls, certificates};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use peeklock::tls::ClientTls;
 
+use super::identity::TlsFiles;
 use super::{Failure, exit, say};
 use crate::http;
+use crate::place::{self, Place};
 
 pub const HELP: &str = "\
 Examples:
@@ -44,21 +43,21 @@ pub struct HealthFlags {
         hide_env_values = true
     )]
     url: String,
-    /// Certificate of an authority to trust beside those of the system, in PEM form
-    #[arg(long, value_name = "FILE", env = "PEEKLOCK_CA", hide_env_values = true)]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    files: TlsFiles,
     /// How long to wait for the answer
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 }
 
 pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
-    let place = Place::parse(&flags.url)?;
-    let mut tls = ClientTls::of_system();
-    if let Some(file) = &flags.ca {
-        let trusted = certificates(file).map_err(|error| Failure::usage(error.to_string()))?;
-        tls = tls.trusting(trusted);
-    }
+    let place = Place::parse(&flags.url, place::HTTP).ok_or_else(|| {
+        let url = &flags.url;
+        Failure::usage(format!(
+            "--url: `{url}` is not of the form http://HOST:PORT or https://HOST:PORT"
+        ))
+    })?;
+    let tls = flags.files.client(&[])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked =
         runtime.block_on(async { tokio::time::timeout(flags.timeout, ask(&place, &tls)).await });
@@ -72,61 +71,17 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
     }
 }
 
-/// Where to ask.
-struct Place {
-    host: String,
-    port: u16,
-    is_secure: bool,
-}
-
-impl Place {
-    fn parse(url: &str) -> Result<Self, Failure> {
-        let wrong = || {
-            Failure::usage(format!(
-                "--url: `{url}` is not of the form http://HOST:PORT or https://HOST:PORT"
-            ))
-        };
-        let uri: hyper::Uri = url.parse().map_err(|_| wrong())?;
-        let is_secure = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            _ => return Err(wrong()),
-        };
-        let host = uri.host().ok_or_else(wrong)?.to_owned();
-        let authority = uri.authority().map_or("", |it| it.as_str());
-        let port = match uri.port_u16() {
-            Some(port) => port,
-            None if authority != host => return Err(wrong()),
-            None if is_secure => 443,
-            None => 80,
-        };
-        Ok(Self { host, port, is_secure })
-    }
-}
-
 struct Answer {
     is_ready: bool,
     text: String,
 }
 
 async fn ask(place: &Place, tls: &ClientTls) -> Result<Answer, String> {
-    let bare = place.host.trim_matches(['[', ']']);
-    let socket = TcpStream::connect((bare, place.port)).await.map_err(|error| error.to_string())?;
-    if !place.is_secure {
-        return ask_over(place, socket).await;
-    }
-    let stream = tls.connect(&place.host, socket).await.map_err(|error| error.to_string())?;
-    ask_over(place, stream).await
-}
-
-async fn ask_over(
-    place: &Place,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<Answer, String> {
+    let stream = place.connect(tls).await.map_err(|error| error.to_string())?;
     let text = |error: hyper::Error| error.to_string();
     let mut requests = http::open(stream).await.map_err(text)?;
     let request = Request::get("/readyz")
-        .header(header::HOST, format!("{}:{}", place.host, place.port))
+        .header(header::HOST, place.to_string())
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|error| error.to_string())?;

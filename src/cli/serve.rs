@@ -2,9 +2,10 @@
 
 use super::{Failure, ServeFlags};
 use crate::config::Loaded;
-use crate::{server, telemetry};
+use crate::{memory, server, telemetry};
 
 pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
+    memory::give_large_blocks_back();
     let loaded = Loaded::load(&flags.layers()?)?;
     telemetry::start(&loaded.config.log);
     // One thread is enough: the broker and the transports have their own.

@@ -6,6 +6,7 @@ use peeklock::limits::Limits;
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
+use super::gateway::ProxyList;
 use super::text::{List, Scalar};
 
 /// The AMQP transport.
@@ -14,6 +15,8 @@ use super::text::{List, Scalar};
 pub struct AmqpSection {
     /// Where it listens, for AMQP and for AMQP over WebSocket.
     pub address: Scalar<SocketAddr>,
+    /// Proxies that say for whom they speak.
+    pub proxy_protocol: ProxyList,
     /// Names of this broker (SEC-23).
     pub allowed_hosts: List,
     /// Origins of web pages that may connect over WebSocket (SEC-23).

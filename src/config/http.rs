@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
+use super::gateway::ProxyList;
 use super::text::{List, Scalar};
 
 /// The HTTP transport.
@@ -13,6 +14,8 @@ use super::text::{List, Scalar};
 pub struct HttpSection {
     /// Where it listens.
     pub address: Scalar<SocketAddr>,
+    /// Proxies that say for whom they speak.
+    pub proxy_protocol: ProxyList,
     /// Names of this broker (SEC-23).
     pub allowed_hosts: List,
     /// Origins of web pages that may send requests (SEC-23).

@@ -23,13 +23,14 @@ const IDLE: RangeInclusive<TimeSpan> = TimeSpan::from_seconds(10)..=TimeSpan::fr
 
 /// The first key whose value is outside its range, with the range.
 pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static str, String)> {
-    let Config { server, journal, http, websocket, amqp, tls, .. } = config;
+    let Config { server, journal, http, websocket, amqp, gateway, tls, .. } = config;
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     for (key, value, range, unit) in [
         ("server.arbiters", count(server.arbiters.0), THREADS, "threads"),
         ("http.workers", count(http.workers.0), THREADS, "threads"),
         ("websocket.workers", count(websocket.workers.0), THREADS, "threads"),
         ("amqp.workers", count(amqp.workers.0), THREADS, "threads"),
+        ("gateway.workers", count(gateway.workers.0), THREADS, "threads"),
         (
             "http.connection_count_max",
             count(http.connection_count_max.0),
@@ -94,6 +95,7 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
         ("websocket.frame_timeout", websocket.frame_timeout.0, PATIENCE),
         ("websocket.heartbeat", websocket.heartbeat.0, PATIENCE),
         ("amqp.opening_timeout", amqp.opening_timeout.0, PATIENCE),
+        ("gateway.opening_timeout", gateway.opening_timeout.0, PATIENCE),
         ("amqp.idle_timeout", amqp.idle_timeout.0, IDLE),
         ("amqp.write_timeout", amqp.write_timeout.0, PATIENCE),
         ("websocket.grace", websocket.grace.0, TimeSpan::ZERO..=TimeSpan::from_minutes(60)),

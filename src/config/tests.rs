@@ -372,3 +372,36 @@ fn tls_wants_a_pair_and_ranges() {
     let development = load("tls-development", "[tls]\nenabled = true").unwrap();
     assert!(development.config.tls.is_development());
 }
+
+/// LIS-01, LIS-04: there is no gateway and no proxy unless they are named, and what is no address is refused by its key.
+#[test]
+fn a_gateway_and_proxies_are_named_or_absent() {
+    let plain = load("no-gateway", "").unwrap().config;
+    assert!(plain.gateway.address.0.0.is_none());
+    assert!(plain.addresses().iter().all(|(key, _)| *key != "gateway.address"));
+    let text = "[gateway]\naddress = \"127.0.0.1:5671\"\nproxy_protocol = [\"10.0.0.7\", \"fd00::/8\"]\n\
+                [http]\nproxy_protocol = [\"*\"]";
+    let named = load("gateway", text).unwrap().config;
+    assert!(named.addresses().contains(&("gateway.address", "127.0.0.1:5671".parse().unwrap())));
+    for (section, sources) in [
+        (&named.gateway.proxy_protocol, 2),
+        (&named.http.proxy_protocol, 1),
+        (&named.amqp.proxy_protocol, 0),
+    ] {
+        let shown = format!("{:?}", section.0);
+        assert_eq!(
+            shown.matches("Network").count() + shown.matches("Everywhere").count(),
+            sources,
+            "{shown}"
+        );
+    }
+    for (text, key, reason) in [
+        ("[gateway]\naddress = \"5671\"", "gateway.address", "IP address with a port"),
+        ("[amqp]\nproxy_protocol = [\"10.0.0.0/33\"]", "amqp.proxy_protocol", "10.0.0.0/33"),
+        ("[gateway]\nopening_timeout = \"0s\"", "gateway.opening_timeout", "10ms"),
+        ("[gateway]\naddress = \"0.0.0.0:5671\"", "gateway.address", "security.i_know"),
+    ] {
+        let told = refusal("gateway-wrong", text);
+        assert!(told.contains(key) && told.contains(reason), "{told}");
+    }
+}

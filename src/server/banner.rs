@@ -68,8 +68,14 @@ impl fmt::Display for Banner<'_> {
         let Self { store, data_dir, .. } = self;
         writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
         for Listener { name, address } in &self.listeners {
-            let scheme = if *name == "websocket" { "ws" } else { *name };
-            writeln!(f, "  {name:<10}{scheme}{}://{address}", self.tls.secure())?;
+            let s = self.tls.secure();
+            match *name {
+                "websocket" => writeln!(f, "  {name:<10}ws{s}://{address}")?,
+                "gateway" => {
+                    writeln!(f, "  {name:<10}{address}, for http{s}, ws{s} and amqp{s}")?;
+                }
+                _ => writeln!(f, "  {name:<10}{name}{s}://{address}")?,
+            }
         }
         if self.is_durable {
             writeln!(f, "  {:<10}{store} in {data_dir}, durable at acknowledgement", "store")?;

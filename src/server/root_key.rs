@@ -3,7 +3,7 @@
 //!
 //! Clients of AMQP, which are those of the Azure SDKs, and this program's commands connect to listeners of their own. While
 //! both listen where their clients look by themselves, one string without a port is for both; otherwise the file has a
-//! line for each, that for AMQP first.
+//! line for each, that for AMQP first. With a gateway, which serves all of them, it names that (LIS-05).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -44,13 +44,14 @@ pub fn keep(
         found.map(|(_, running)| running.local_address())
     };
     let (Some(amqp), Some(websocket)) = (at("amqp"), at("websocket")) else { return Ok(None) };
+    let endpoints = match at("gateway") {
+        Some(gateway) => vec![endpoint(gateway, certificate)],
+        None => endpoints(amqp, websocket, certificate),
+    };
     if loaded.config.server.ephemeral.0 {
         return Ok(None);
     }
-    let places = Places {
-        endpoints: endpoints(amqp, websocket, certificate),
-        is_secure: certificate.is_some(),
-    };
+    let places = Places { endpoints, is_secure: certificate.is_some() };
     let path = Path::new(&loaded.config.server.data_dir.0).join(FILE);
     let mut changes = policies.changes();
     let mut known = policies.root_key();

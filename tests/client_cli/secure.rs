@@ -103,6 +103,25 @@ fn a_command_trusts_whom_it_is_told() {
     told(by_plain, 7, &["TLS"]);
 }
 
+/// LIS-05, LIS-01: with a gateway there is one connection string, for every client, and commands connect by it.
+#[test]
+fn a_gateway_has_one_connection_string() {
+    let data_dir = directory("gateway");
+    let settings = [("PEEKLOCK__GATEWAY__ADDRESS", "127.0.0.1:0")];
+    let broker = Broker::start_in(text(&data_dir), &settings);
+    let string = std::fs::read_to_string(data_dir.join("root.connection-string")).unwrap();
+    assert_eq!(string.lines().count(), 1, "{string}");
+    assert!(!string.contains(broker.address()), "{string}");
+    for client in ["sdk", "peeklock"] {
+        let told = ["connection-string", "--for", client, "--data-dir", text(&data_dir)];
+        assert_eq!(Program::new(&told).run().out, string, "{client}");
+    }
+    let ended = Program::new(&["queue", "create", "orders"])
+        .variable("PEEKLOCK_CONNECTION_STRING", string.trim())
+        .run();
+    assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.log);
+}
+
 /// SEC-20, SEC-21: the connection string of a policy says how it is reached and what it is for; for something else it is
 /// not used at all.
 #[test]

@@ -5,13 +5,14 @@
 //! transport without standing here.
 //!
 //! Looks are in process always, so that no transport has to show what it does not: waiting until what is
-//! under way has arrived, and the counts at the end of each scenario.
+//! under way has arrived, and the counts at the end of each scenario. Over AMQP, what it has no words for is done
+//! in process in every scenario, which [`crate::subjects::amqp::IN_PROCESS`] lists.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::subjects::Transport;
-use crate::subjects::Transport::{Http, Inproc, WebSocket, WebSocketJson};
+use crate::subjects::Transport::{Amqp, Http, Inproc, WebSocket, WebSocketJson};
 
 /// What is not as it is for all others.
 struct Exception {
@@ -30,13 +31,30 @@ enum Face {
 
 use Face::{Only, PartlyInProcess};
 
-const SOCKETS: &[Transport] = &[Http, WebSocket, WebSocketJson];
-const WITH_LINKS: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
+const SOCKETS: &[Transport] = &[Http, WebSocket, WebSocketJson, Amqp];
+const WITH_LINKS: &[Transport] = &[Inproc, WebSocket, WebSocketJson, Amqp];
+const BESIDE_AMQP: &[Transport] = &[Inproc, Http, WebSocket, WebSocketJson];
+const LINKS_BESIDE_AMQP: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
+const DOOMED: &str = "over AMQP a message that is refused dooms its transaction (AMQP-100)";
+const SIZE: &str = "over AMQP a link refuses what is larger than its entity took when it was attached, before that is asked, and without a tracking id (AMQP-43)";
 const BY_WAY: &str = "sends by way of an entity, for which HTTP has no operation";
 
 #[rustfmt::skip]
 const EXCEPTIONS: &[Exception] = &[
     Exception { what: "handles", face: Only(&[Inproc]), why: "handles of this process that are dropped or closed" },
+    Exception { what: "send::many_sends_in_flight_are_each_answered_with_their_own_number", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
+    Exception { what: "receive::a_receive_for_no_message_is_refused", face: Only(BESIDE_AMQP), why: "over AMQP credit for no message asks for nothing" },
+    Exception { what: "send::a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger", face: Only(BESIDE_AMQP), why: SIZE },
+    Exception { what: "send::the_first_failing_check_decides_the_error", face: Only(BESIDE_AMQP), why: SIZE },
+    Exception { what: "send::a_batch_may_have_a_mebibyte_in_all", face: Only(BESIDE_AMQP), why: SIZE },
+    Exception { what: "entity::a_basic_namespace_lacks_features_and_bounds_the_time_to_live", face: Only(BESIDE_AMQP), why: SIZE },
+    Exception { what: "errors::every_error_has_its_name_its_mark_and_a_tracking_id", face: Only(BESIDE_AMQP), why: SIZE },
+    Exception { what: "via::what_cannot_be_sent_on_rests_at_the_topic", face: Only(BESIDE_AMQP), why: SIZE },
+    Exception { what: "expire::a_long_time_to_live_is_kept_exactly", face: Only(BESIDE_AMQP), why: "over AMQP the time to live of a delivery has 32 bits of milliseconds" },
+    Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
+    Exception { what: "topics::duplicates_are_dropped_at_the_topic_and_never_in_a_subscription", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
+    Exception { what: "topics::a_schedule_that_an_action_sets_has_no_effect_in_the_subscription", face: Only(BESIDE_AMQP), why: "over AMQP a delivery tells the instant that its sender set" },
+    Exception { what: "sessions::operations_of_sessions_are_refused_where_there_are_none", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
     Exception { what: "requests", face: Only(&[Http]), why: "REST, and connections that are cut" },
     Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },
     Exception { what: "sessions::sessions_are_listed_by_id", face: PartlyInProcess(SOCKETS), why: "who holds the sessions that are listed" },
@@ -51,6 +69,10 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "via::what_one_of_them_cannot_do_none_does", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "transactions::a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
+    Exception { what: "transactions::an_operation_that_would_fail_is_refused_at_once_with_its_own_error", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
+    Exception { what: "transactions::the_quota_is_that_of_all_messages_together", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
+    Exception { what: "transactions::a_batch_of_one_is_told_as_a_message", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a commit tells nothing of its parts" },
     Exception { what: "transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "transactions::nothing_else_can_be_part_of_one", face: Only(&[Inproc]), why: "commands that no transport can say" },
     Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },
@@ -101,18 +123,28 @@ const LISTS: &[(Transport, &[&str])] = &[
     crate::inproc_sessions::LIST,
     crate::websocket_sessions::LIST,
     crate::websocket_json_sessions::LIST,
+    crate::amqp_sessions::LIST,
+    crate::inproc_held_sessions::LIST,
+    crate::websocket_held_sessions::LIST,
+    crate::websocket_json_held_sessions::LIST,
     crate::http_sessions::LIST,
     crate::inproc_transactions::LIST,
     crate::websocket_transactions::LIST,
     crate::websocket_json_transactions::LIST,
+    crate::amqp_transactions::LIST,
+    crate::inproc_open_transactions::LIST,
+    crate::websocket_open_transactions::LIST,
+    crate::websocket_json_open_transactions::LIST,
     crate::inproc_transaction_handles::LIST,
     crate::inproc_via::LIST,
     crate::http_via::LIST,
     crate::websocket_via::LIST,
     crate::websocket_json_via::LIST,
+    crate::amqp_via::LIST,
     crate::inproc_via_transactions::LIST,
     crate::websocket_via_transactions::LIST,
     crate::websocket_json_via_transactions::LIST,
+    crate::amqp_via_transactions::LIST,
     crate::http_requests::LIST,
 ];
 
@@ -123,7 +155,7 @@ fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
     for scenario in crate::EVERYWHERE {
         over.entry(scenario).or_default().extend(Transport::ALL);
     }
-    for (transport, scenarios) in LISTS {
+    for (transport, scenarios) in LISTS.iter().chain(crate::beside_amqp::LISTS.iter().flatten()) {
         for scenario in *scenarios {
             over.entry(scenario).or_default().push(*transport);
         }
@@ -152,5 +184,10 @@ fn the_documentation_has_the_list_too() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/testing.md");
     let document = std::fs::read_to_string(document).unwrap();
     let rows: Vec<String> = EXCEPTIONS.iter().map(Exception::row).collect();
-    assert!(document.contains(&rows.join("\n")), "docs/testing.md lacks:\n{}", rows.join("\n"));
+    let of_amqp = crate::subjects::amqp::IN_PROCESS;
+    let of_amqp: Vec<String> =
+        of_amqp.iter().map(|(what, why)| format!("| {what} | {why} |")).collect();
+    for rows in [rows.join("\n"), of_amqp.join("\n")] {
+        assert!(document.contains(&rows), "docs/testing.md lacks:\n{rows}");
+    }
 }

@@ -61,6 +61,14 @@ macro_rules! scenarios {
                 })*
             })*
         }
+        mod amqp {
+            $(mod $topic {
+                $(#[test]
+                fn $scenario() {
+                    scenarios!(@run Amqp, $topic, $scenario $(, $setup)?);
+                })*
+            })*
+        }
     };
     (@run $transport:ident, $topic:ident, $scenario:ident) => {
         crate::stage::run(
@@ -85,14 +93,10 @@ scenarios! {
         a_send_is_answered_when_its_message_is_stored_with_its_number,
         a_rejected_send_carries_condition_text_and_a_tracking_id_of_its_own,
         a_rejected_send_takes_no_number_and_stores_nothing,
-        many_sends_in_flight_are_each_answered_with_their_own_number,
-        a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger,
         a_property_may_have_32_kib_and_a_header_64_kib,
         a_full_queue_refuses_sends_until_there_is_room_and_all_else_goes_on,
-        the_first_failing_check_decides_the_error,
         nobody_sends_to_a_dead_letter_queue,
         a_batch_is_stored_whole_with_consecutive_numbers_or_not_at_all,
-        a_batch_may_have_a_mebibyte_in_all,
         an_empty_batch_succeeds_and_stores_nothing,
         messages_of_one_sender_keep_their_order,
     ],
@@ -129,7 +133,6 @@ scenarios! {
         a_message_that_comes_back_takes_its_old_place,
         a_message_whose_lock_ran_out_takes_its_old_place,
         a_receive_returns_neither_deferred_scheduled_locked_nor_expired_messages,
-        a_receive_for_no_message_is_refused,
     ],
     settle: [
         complete_removes_the_message,
@@ -173,7 +176,6 @@ scenarios! {
         the_default_of_the_queue_applies_to_messages_without_time_to_live,
         the_default_of_the_queue_is_a_ceiling_too,
         any_positive_time_to_live_is_legal_and_zero_is_not,
-        a_long_time_to_live_is_kept_exactly,
         a_changed_default_applies_to_stored_messages_without_time_to_live,
         a_raised_default_saves_messages_not_yet_removed,
         a_message_is_expired_at_its_instant_and_not_before,
@@ -263,7 +265,6 @@ scenarios! {
         an_id_is_remembered_when_its_message_is_gone,
         of_two_messages_with_one_id_in_a_batch_the_first_is_kept,
         the_ids_of_a_rejected_batch_are_not_remembered,
-        a_repeated_schedule_gives_the_number_of_the_message_still_scheduled,
         without_the_switch_nothing_is_dropped,
         a_message_without_id_is_never_a_duplicate,
         a_full_history_refuses_new_ids with small_history,
@@ -281,7 +282,6 @@ scenarios! {
         a_lowered_size_removes_nothing_but_blocks_sends,
         queues_are_listed_in_order_of_name_in_pages,
         there_are_as_many_queues_as_allowed with three_queues,
-        a_basic_namespace_lacks_features_and_bounds_the_time_to_live with basic,
     ],
     path: [
         paths_ignore_case_and_keep_that_of_their_creation,
@@ -328,7 +328,6 @@ scenarios! {
         the_namespace_has_a_default_for_queues_that_give_none with temporary_by_default,
     ],
     errors: [
-        every_error_has_its_name_its_mark_and_a_tracking_id,
         a_full_store_refuses_sends_and_nothing_else with small_store,
     ],
     topics: [
@@ -340,7 +339,6 @@ scenarios! {
         initial_rules_replace_the_default_one,
         the_quota_of_a_topic_counts_every_copy,
         a_scheduled_message_meets_the_rules_of_its_instant,
-        duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
         a_copy_without_session_goes_to_the_dead_letter_queue,
         a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on,
         a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue,
@@ -354,7 +352,6 @@ scenarios! {
         a_batch_is_published_whole_and_in_order,
         a_topic_outlives_a_restart_with_all_it_has,
         rules_never_see_the_body,
-        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
     ],
     forwarding: [
         messages_go_to_the_destination_in_their_order,
@@ -422,6 +419,46 @@ macro_rules! scenarios_of {
     };
 }
 
+/// Makes a test of each scenario and each transport but AMQP, which has no words for it.
+macro_rules! beside_amqp {
+    ($($topic:ident: $list:tt),* $(,)?) => {
+        mod beside_amqp {
+            $(pub mod $topic {
+                scenarios_of! { inproc, Inproc, $topic: $list }
+                scenarios_of! { http, Http, $topic: $list }
+                scenarios_of! { websocket, WebSocket, $topic: $list }
+                scenarios_of! { websocket_json, WebSocketJson, $topic: $list }
+
+                /// Which scenarios run here, and over which transport.
+                pub const LISTS: [(crate::subjects::Transport, &[&str]); 4] =
+                    [inproc::LIST, http::LIST, websocket::LIST, websocket_json::LIST];
+            })*
+
+            /// Those of each topic.
+            pub const LISTS: &[[(crate::subjects::Transport, &[&str]); 4]] = &[$($topic::LISTS,)*];
+        }
+    };
+}
+
+beside_amqp! {
+    send: [
+        many_sends_in_flight_are_each_answered_with_their_own_number,
+        a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger,
+        the_first_failing_check_decides_the_error,
+        a_batch_may_have_a_mebibyte_in_all,
+    ],
+    receive: [a_receive_for_no_message_is_refused],
+    expire: [a_long_time_to_live_is_kept_exactly],
+    duplicate: [a_repeated_schedule_gives_the_number_of_the_message_still_scheduled],
+    entity: [a_basic_namespace_lacks_features_and_bounds_the_time_to_live with basic],
+    errors: [every_error_has_its_name_its_mark_and_a_tracking_id],
+    topics: [
+        duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
+        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
+    ],
+    via: [what_cannot_be_sent_on_rests_at_the_topic],
+}
+
 scenarios_of! { inproc_handles, Inproc, handles: [
     dropping_a_receiver_releases_its_locks_and_counts,
     closing_a_receiver_keeps_its_locks_until_they_run_out,
@@ -456,7 +493,6 @@ macro_rules! sessions {
             messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
             sessions_outlive_a_restart_and_their_locks_do_not,
             requesters_share_a_queue_of_replies,
-            operations_of_sessions_are_refused_where_there_are_none,
         ] }
     )*};
 }
@@ -465,6 +501,21 @@ sessions! {
     inproc_sessions: Inproc,
     websocket_sessions: WebSocket,
     websocket_json_sessions: WebSocketJson,
+    amqp_sessions: Amqp,
+}
+
+/// Makes a test of what holders of sessions see that a link to a disabled entity does not outlive.
+macro_rules! held_sessions {
+    ($($module:ident: $transport:ident),* $(,)?) => {$(
+        scenarios_of! { $module, $transport, sessions:
+            [operations_of_sessions_are_refused_where_there_are_none] }
+    )*};
+}
+
+held_sessions! {
+    inproc_held_sessions: Inproc,
+    websocket_held_sessions: WebSocket,
+    websocket_json_held_sessions: WebSocketJson,
 }
 
 scenarios_of! { http_sessions, Http, sessions: [sessions_are_listed_by_id] }
@@ -479,16 +530,14 @@ macro_rules! transactions {
 transactions! {
     inproc_transactions on Inproc,
     websocket_transactions on WebSocket,
-    websocket_json_transactions on WebSocketJson: [
+    websocket_json_transactions on WebSocketJson,
+    amqp_transactions on Amqp: [
     nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
     after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
     every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,
-    a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next,
     a_transaction_times_out_two_minutes_after_its_first_operation,
-    an_operation_that_would_fail_is_refused_at_once_with_its_own_error,
     a_commit_that_cannot_do_one_part_does_none,
     a_commit_fails_with_the_state_of_the_queue,
-    the_quota_is_that_of_all_messages_together,
     a_transaction_covers_one_queue,
     messages_of_a_transaction_get_consecutive_numbers_at_its_commit,
     a_dead_letter_is_completed_and_its_copy_sent_as_one,
@@ -508,6 +557,15 @@ transactions! {
     the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by,
     a_transfer_that_fails_does_not_undo_its_transaction,
     a_sender_by_way_of_the_queue_needs_no_transaction_across_entities,
+] }
+
+transactions! {
+    inproc_open_transactions on Inproc,
+    websocket_open_transactions on WebSocket,
+    websocket_json_open_transactions on WebSocketJson: [
+    a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next,
+    an_operation_that_would_fail_is_refused_at_once_with_its_own_error,
+    the_quota_is_that_of_all_messages_together,
     a_batch_of_one_is_told_as_a_message,
 ] }
 
@@ -529,9 +587,9 @@ via! {
     inproc_via on Inproc,
     http_via on Http,
     websocket_via on WebSocket,
-    websocket_json_via on WebSocketJson: [
+    websocket_json_via on WebSocketJson,
+    amqp_via on Amqp: [
     a_message_can_be_sent_by_way_of_a_topic,
-    what_cannot_be_sent_on_rests_at_the_topic,
     the_transfer_dead_letter_queue_of_a_topic_is_one_like_others,
     what_cannot_be_sent_on_has_one_place_at_a_topic with into_the_dead_letter_queue,
     a_receiver_waits_for_what_cannot_be_sent_on,
@@ -544,7 +602,8 @@ via! {
 via! {
     inproc_via_transactions on Inproc,
     websocket_via_transactions on WebSocket,
-    websocket_json_via_transactions on WebSocketJson: [
+    websocket_json_via_transactions on WebSocketJson,
+    amqp_via_transactions on Amqp: [
     a_settlement_in_a_subscription_and_sends_to_others_are_one,
     what_one_of_them_cannot_do_none_does,
     a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one,
@@ -566,9 +625,11 @@ macro_rules! matrix {
         matrix!(@over operations_http Http column, $($name: $place),*);
         matrix!(@over operations_websocket WebSocket column, $($name: $place),*);
         matrix!(@over operations_websocket_json WebSocketJson column, $($name: $place),*);
+        matrix!(@over operations_amqp Amqp column, $($name: $place),*);
         matrix!(@over in_transactions_inproc Inproc transactions::column, $($name: $place),*);
         matrix!(@over in_transactions_websocket WebSocket transactions::column, $($name: $place),*);
         matrix!(@over in_transactions_json WebSocketJson transactions::column, $($name: $place),*);
+        matrix!(@over in_transactions_amqp Amqp transactions::column, $($name: $place),*);
     };
     (@over $module:ident $transport:ident $($judge:ident)::+, $($name:ident: $place:ident),*) => {
         mod $module {
@@ -605,9 +666,11 @@ macro_rules! matrix_of_topics {
         matrix_of_topics!(@over topics_http Http, $($name: $place),*);
         matrix_of_topics!(@over topics_websocket WebSocket, $($name: $place),*);
         matrix_of_topics!(@over topics_websocket_json WebSocketJson, $($name: $place),*);
+        matrix_of_topics!(@over topics_amqp Amqp, $($name: $place),*);
         matrix_of_topics!(@in topics_in_transactions_inproc Inproc, $($name: $place),*);
         matrix_of_topics!(@in topics_in_transactions_websocket WebSocket, $($name: $place),*);
         matrix_of_topics!(@in topics_in_transactions_json WebSocketJson, $($name: $place),*);
+        matrix_of_topics!(@in topics_in_transactions_amqp Amqp, $($name: $place),*);
     };
     (@in $module:ident $transport:ident, $($name:ident: $place:ident),*) => {
         mod $module {

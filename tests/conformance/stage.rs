@@ -10,17 +10,17 @@ use std::time::Duration;
 use peeklock_core::Broker;
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Counts, DescribedTopic, Outcome, ReceiveMode};
-use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_inproc::{Client, Sender};
+use peeklock_inproc::Client;
 
 use crate::faces;
-use crate::subject::{Answer, Decision, Refusal, Seen, Subject};
+use crate::subject::{Answer, Decision, Refusal, Seen, Subject, Via};
 use crate::subjects::Transport;
+use crate::subjects::handles::attached_via;
 
 /// The queue that most scenarios use.
 pub const ORDERS: &str = "orders";
@@ -107,7 +107,7 @@ impl Stage {
             .start()
             .await
             .unwrap();
-        let subject = transport.open(&broker).await;
+        let subject = transport.open(&broker, &clock).await;
         let stopped = Cell::new(false);
         Self { clock, broker, transport, settings, store, subject, stopped, in_process }
     }
@@ -132,14 +132,11 @@ impl Stage {
         self.subject.client().unwrap_or_else(|| self.in_process())
     }
 
-    /// A sender by way of an entity, attached: over a network its first request does that, which cancels what
-    /// nobody has scheduled.
-    pub async fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, Condition> {
-        let sender = self.client().sender_via(destination, via);
-        let sender = sender.map_err(|error| error.condition())?;
-        match sender.cancel_scheduled(vec![SequenceNumber(u64::MAX)]).await {
-            Err(error) if error.condition() != Condition::MessageNotFound => Err(error.condition()),
-            Err(_) | Ok(()) => Ok(sender),
+    /// A sender by way of an entity, attached; in this process if the transport has none.
+    pub async fn sender_via(&self, destination: &str, via: &str) -> Answer<Box<dyn Via>> {
+        match self.subject.sender_via(destination, via).await {
+            Some(sender) => sender,
+            None => attached_via(&self.in_process(), destination, via).await,
         }
     }
 

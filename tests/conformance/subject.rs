@@ -67,12 +67,21 @@ pub enum Decision {
 
 /// What can be part of a transaction (TXN-02).
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a few are made in a test")]
 pub enum Work {
     Send(Message),
     SendBatch(Vec<Message>),
-    Settle { token: String, decision: Decision },
-    Renew { token: String },
+    /// To another entity, by way of that which it is said of (VIA-04).
+    SendOn {
+        destination: String,
+        message: Message,
+    },
+    Settle {
+        token: String,
+        decision: Decision,
+    },
+    Renew {
+        token: String,
+    },
 }
 
 /// An operation that not every transport has.
@@ -139,6 +148,11 @@ pub trait Subject: Topics {
     async fn purge(&self, path: &str) -> Answer<u64>;
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()>;
 
+    /// A sender by way of another entity, attached; none if the transport has none.
+    async fn sender_via(&self, _destination: &str, _via: &str) -> Option<Answer<Box<dyn Via>>> {
+        None
+    }
+
     /// Begins a transaction. This and what follows are offered by transports that have them
     /// (TXN-16).
     async fn begin(&self) -> Answer<u64> {
@@ -191,6 +205,20 @@ pub trait Subject: Topics {
 
     /// Ends the transport, before its broker is stopped.
     async fn stop(&self);
+}
+
+/// A sender to an entity by way of another (VIA-01).
+#[async_trait(?Send)]
+pub trait Via {
+    async fn send(&self, message: Message) -> Answer<u64>;
+    async fn send_batch(&self, messages: Vec<Message>) -> Answer<Vec<u64>>;
+    async fn schedule(&self, message: Message, at: Timestamp) -> Answer<u64>;
+}
+
+impl std::fmt::Debug for dyn Via {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("sender by way of another entity")
+    }
 }
 
 /// A session that is held. Dropped, it is given up as if the holder were gone.

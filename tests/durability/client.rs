@@ -1,6 +1,7 @@
 //! One client: each of its requests stands in the ledger before it leaves. Uses both the REST plane
-//! and the JSON API.
+//! and the JSON API; some clients send, receive and settle over AMQP.
 
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -8,9 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::amqp::Links;
 use crate::connection::{Connection, Lost, Response};
 use crate::ledger::{
-    Description, Id, Ledger, Op, Outcome, Part, Print, Seen, Sent, Standing, Verdict, message_id,
+    Description, Id, Ledger, Op, Outcome, Part, Print, Seen, Sent, Standing, Ticket, Verdict,
+    message_id,
 };
 
 /// The broker was killed; there is nothing more to ask of it.
@@ -36,6 +39,8 @@ pub type Received = Vec<Held>;
 
 pub struct Client<'a> {
     connection: Connection,
+    /// If it uses AMQP for what that has words for.
+    links: Option<Links>,
     ledger: &'a Ledger,
     killed: &'a AtomicBool,
     sender: usize,
@@ -49,7 +54,12 @@ impl<'a> Client<'a> {
         killed: &'a AtomicBool,
         sender: usize,
     ) -> Self {
-        Self { connection: Connection::new(address), ledger, killed, sender }
+        Self { connection: Connection::new(address), links: None, ledger, killed, sender }
+    }
+
+    /// The same, which uses AMQP for what that has words for.
+    pub fn over_amqp(self, address: String) -> Self {
+        Self { links: Some(Links::new(address)), ..self }
     }
 
     pub fn is_over(&self) -> bool {
@@ -79,15 +89,44 @@ impl<'a> Client<'a> {
                 self.ledger.end(&ticket, outcome.clone());
                 Ok((outcome, Some(response)))
             }
-            Err(lost) => {
-                if !self.is_over() {
-                    self.ledger.complain(format!("{method} {target}: alive, but {lost:?}"));
-                }
-                if matches!(lost, Lost::NotSent(_)) {
-                    self.ledger.end(&ticket, Outcome::NotSent);
-                }
-                Err(Over)
+            Err(lost) => Err(self.lost(&ticket, &format!("{method} {target}"), &lost)),
+        }
+    }
+
+    /// The connection is gone: that of a broker that is alive should not be.
+    fn lost(&self, ticket: &Ticket, what: &str, lost: &Lost) -> Over {
+        if !self.is_over() {
+            self.ledger.complain(format!("{what}: alive, but {lost:?}"));
+        }
+        if matches!(lost, Lost::NotSent(_)) {
+            self.ledger.end(ticket, Outcome::NotSent);
+        }
+        Over
+    }
+
+    /// Whether it uses AMQP for a queue. A queue that others delete detaches the links to it at any time; and
+    /// whether a message was a duplicate is told by other transports alone.
+    fn links_to(&mut self, queue: &str) -> Option<&mut Links> {
+        let is_fit = queue != "once" && !queue.starts_with("fleeting");
+        self.links.as_mut().filter(|_| is_fit)
+    }
+
+    /// Asks over AMQP and writes down what came of it.
+    fn ask_links(
+        &mut self,
+        queue: &str,
+        op: Op,
+        ask: impl FnOnce(&mut Links) -> Result<Outcome, Lost>,
+    ) -> Result<Outcome, Over> {
+        let what = format!("{op:?} at {queue} over AMQP");
+        let ticket = self.ledger.begin(queue, op);
+        let nothing = Err(Lost::NotSent("no AMQP".to_owned()));
+        match self.links.as_mut().map_or(nothing, ask) {
+            Ok(outcome) => {
+                self.ledger.end(&ticket, outcome.clone());
+                Ok(outcome)
             }
+            Err(lost) => Err(self.lost(&ticket, &what, &lost)),
         }
     }
 
@@ -124,6 +163,9 @@ impl<'a> Client<'a> {
 
     /// Sends one message over REST, which does not tell its number.
     pub fn send_raw(&mut self, queue: &str, draft: &Draft) -> Result<Outcome, Over> {
+        if self.links_to(queue).is_some() {
+            return self.send(queue, draft);
+        }
         let op = Op::Send { sender: self.sender, messages: vec![draft.sent.clone()] };
         let properties = json!({ "MessageId": message_id(draft.sent.id) }).to_string();
         let headers = [("BrokerProperties", properties.as_str())];
@@ -134,6 +176,9 @@ impl<'a> Client<'a> {
     /// Sends one message over the JSON API.
     pub fn send(&mut self, queue: &str, draft: &Draft) -> Result<Outcome, Over> {
         let op = Op::Send { sender: self.sender, messages: vec![draft.sent.clone()] };
+        if self.links_to(queue).is_some() {
+            return self.ask_links(queue, op, |links| links.send(queue, from_ref(draft)));
+        }
         let target = format!("{}/messages", queue_target(queue, Part::Main));
         self.post(queue, op, &target, &written(draft), |response| {
             let number = json_body(response)?["sequenceNumber"].as_u64();
@@ -145,6 +190,9 @@ impl<'a> Client<'a> {
     pub fn send_batch(&mut self, queue: &str, drafts: &[Draft]) -> Result<Outcome, Over> {
         let messages = drafts.iter().map(|draft| draft.sent.clone()).collect();
         let op = Op::Send { sender: self.sender, messages };
+        if self.links_to(queue).is_some() {
+            return self.ask_links(queue, op, |links| links.send(queue, drafts));
+        }
         let mut body = json!({ "messages": drafts.iter().map(written).collect::<Vec<_>>() });
         let operation = match drafts.first().and_then(|draft| draft.sent.due) {
             Some(due) => {
@@ -170,6 +218,14 @@ impl<'a> Client<'a> {
         (count_max, wait_seconds): (u64, f64),
     ) -> Result<Received, Over> {
         let op = Op::Receive { part, deletes, count_max };
+        if self.links_to(queue).is_some() {
+            let mut held = Vec::new();
+            self.ask_links(queue, op, |links| {
+                held = links.receive(queue, part, deletes, count_max)?;
+                Ok(delivered(&held))
+            })?;
+            return Ok(held);
+        }
         let target = format!("{}/messages/receive", queue_target(queue, part));
         let body =
             json!({ "mode": mode(deletes), "maxCount": count_max, "waitSeconds": wait_seconds });
@@ -183,6 +239,9 @@ impl<'a> Client<'a> {
 
     /// Receives one message over REST.
     pub fn receive_raw(&mut self, queue: &str, deletes: bool) -> Result<Received, Over> {
+        if self.links_to(queue).is_some() {
+            return self.receive(queue, Part::Main, deletes, (1, 0.0));
+        }
         let op = Op::Receive { part: Part::Main, deletes, count_max: 1 };
         let method = if deletes { "DELETE" } else { "POST" };
         let target = format!("/{queue}/messages/head?timeout=0");
@@ -227,6 +286,12 @@ impl<'a> Client<'a> {
         reason: Option<String>,
     ) -> Result<Outcome, Over> {
         let Some(id) = held.seen.id() else { return Ok(Outcome::NotSent) };
+        if self.links.as_ref().is_some_and(|links| links.has(&held.token)) {
+            let op = Op::Settle { id, verdict, mark: mark.clone(), reason: reason.clone() };
+            return self.ask_links(queue, op, |links| {
+                links.settle(held, verdict, mark.as_ref(), reason.as_ref())
+            });
+        }
         let mut body = json!({});
         if let Some(mark) = &mark {
             body["applicationProperties"] = json!({ "mark": mark });
@@ -255,6 +320,9 @@ impl<'a> Client<'a> {
     /// Completes over REST.
     pub fn complete_raw(&mut self, queue: &str, held: &Held) -> Result<Outcome, Over> {
         let Some(id) = held.seen.id() else { return Ok(Outcome::NotSent) };
+        if self.links.as_ref().is_some_and(|links| links.has(&held.token)) {
+            return self.settle(queue, Part::Main, held, Verdict::Complete, None, None);
+        }
         let op = Op::Settle { id, verdict: Verdict::Complete, mark: None, reason: None };
         let target = format!("/{queue}/messages/{}/{}", held.seen.number, held.token);
         Ok(self.ask(queue, op, ("DELETE", &target), (&[], &[]), done)?.0)

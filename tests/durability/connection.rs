@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// How long an answer may take before the broker counts as hanging.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ pub type Description = serde_json::Map<String, serde_json::Value>;
 /// Names a message over all queues and rounds; its MessageId is made of it.
 pub type Id = u64;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
     Main,
     DeadLetter,

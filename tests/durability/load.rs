@@ -16,6 +16,8 @@ use crate::random::Random;
 
 /// Clients at a time.
 pub const CLIENTS: usize = 8;
+/// Each of so many sends, receives and settles over AMQP.
+const OVER_AMQP: usize = 3;
 /// Messages that lie there from the first round to the last, while others come and go.
 const ARCHIVE: u64 = 1_500;
 /// So far ahead that it never comes.
@@ -103,6 +105,10 @@ impl Load {
         std::thread::scope(|scope| {
             for number in 0..CLIENTS {
                 let client = Client::new(broker.address.clone(), ledger, &killed, number);
+                let client = match number.is_multiple_of(OVER_AMQP) {
+                    true => client.over_amqp(broker.amqp.clone()),
+                    false => client,
+                };
                 let (fields, random) = (&fields, random.fork());
                 let fleeting = format!("fleeting-{number}");
                 let exists = snapshot.is_some_and(|all| all.queues.contains_key(&fleeting));

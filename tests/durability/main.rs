@@ -22,12 +22,15 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
+mod amqp;
 mod chain;
 mod client;
 mod connection;
 mod inspection;
 mod judge;
 mod ledger;
+#[path = "../support/amqp.rs"]
+mod links;
 mod load;
 mod process;
 mod random;

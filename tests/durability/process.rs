@@ -135,7 +135,8 @@ impl Spawned {
     /// When it ends before.
     pub fn ready(mut self) -> Result<Broker, String> {
         let mut banner = BufReader::new(self.child.stdout.take().unwrap());
-        let (mut line, mut address) = (String::new(), String::new());
+        let mut line = String::new();
+        let (mut address, mut websocket) = (String::new(), String::new());
         loop {
             line.clear();
             if banner.read_line(&mut line).unwrap() == 0 {
@@ -146,8 +147,11 @@ impl Spawned {
                 address = url.trim().trim_start_matches("http://").to_owned();
             }
             if let Some(url) = line.trim().strip_prefix("websocket ") {
-                let websocket = url.trim().to_owned();
-                return Ok(Broker { process: self, address, websocket, _banner: banner });
+                websocket = url.trim().to_owned();
+            }
+            if let Some(url) = line.trim().strip_prefix("amqp ") {
+                let amqp = url.trim().trim_start_matches("amqp://").to_owned();
+                return Ok(Broker { process: self, address, websocket, amqp, _banner: banner });
             }
         }
     }
@@ -179,6 +183,8 @@ pub struct Broker {
     pub address: String,
     /// The URL.
     pub websocket: String,
+    /// Host and port.
+    pub amqp: String,
     _banner: BufReader<ChildStdout>,
 }
 

@@ -47,6 +47,8 @@ mod amqp;
 mod attacker;
 mod broker;
 mod judge;
+#[path = "../support/amqp.rs"]
+mod links;
 mod load;
 mod random;
 mod scenarios;

@@ -4,14 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use peeklock_amqp::client::Parts;
 use peeklock_amqp::performative::{Disposition, Performative, Role};
 use peeklock_amqp::state::{DeliveryState, Outcome};
 use peeklock_core::message::{Content, Message};
 use serde_json::{Value as Json, json};
 
-use super::amqp::{Amqp, WINDOW, receiver, sender};
+use super::amqp::{WINDOW, open, receiver, sender};
 use super::broker::Broker;
+use super::links::Amqp;
 use super::wire::{WebSocket, ask};
 
 /// What clients want.
@@ -225,7 +226,7 @@ impl Links {
             201 | 409 => {}
             status => return Err(io::Error::other(format!("status {status}"))),
         }
-        let mut amqp = Amqp::open(broker.amqp, WINDOW)?;
+        let mut amqp = open(broker.amqp, WINDOW)?;
         amqp.attach(&sender(0, "witness-amqp"))?;
         amqp.attach(&receiver(1, "witness-amqp"))?;
         Ok(Self { amqp, delivered: 0 })
@@ -256,21 +257,18 @@ impl Links {
 impl Client for Links {
     fn send(&mut self, body: &str) -> io::Result<()> {
         let message = Message::new(body.to_owned()).encode();
-        let id = self.amqp.send(0, message.as_bytes())?;
+        let id = self.amqp.send(0, 0, message.as_bytes())?;
         self.accepted(Role::Receiver, id)
     }
 
     fn take(&mut self) -> io::Result<Option<String>> {
-        self.amqp.ask_for_one(1, self.delivered)?;
-        let mut whole = BytesMut::new();
-        let mut id = None;
-        loop {
+        self.amqp.drain(1, self.delivered, 1)?;
+        let mut parts = Parts::default();
+        let (first, message) = loop {
             match self.amqp.hear()? {
                 (Performative::Transfer(transfer), payload) => {
-                    whole.extend_from_slice(&payload);
-                    id = id.or(transfer.delivery_id);
-                    if !transfer.more {
-                        break;
+                    if let Some(whole) = parts.push(transfer, payload) {
+                        break whole;
                     }
                 }
                 // There was none: its credit is used up all the same.
@@ -289,20 +287,20 @@ impl Client for Links {
                 ) => return Err(io::Error::other(format!("{ended:?}"))),
                 _ => {}
             }
-        }
+        };
         self.delivered = self.delivered.wrapping_add(1);
-        let id = id.ok_or(io::ErrorKind::InvalidData)?;
-        let message = Content::parse(whole.freeze()).and_then(|content| content.decode());
+        let id = first.delivery_id.ok_or(io::ErrorKind::InvalidData)?;
+        let message = Content::parse(message).and_then(|content| content.decode());
         let message = message.map_err(|error| io::Error::other(format!("{error:?}")))?;
         let text = String::from_utf8_lossy(message.body.as_bytes()).into_owned();
-        self.amqp.say(&Performative::Disposition(Disposition {
+        self.amqp.say(&Disposition {
             role: Role::Receiver,
             first: id,
             last: None,
             settled: false,
             state: Some(DeliveryState::Outcome(Outcome::Accepted)),
             batchable: false,
-        }))?;
+        })?;
         self.accepted(Role::Sender, id)?;
         Ok(Some(text))
     }

@@ -11,11 +11,7 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn start() -> Self {
-        Self::with(&["--ephemeral"])
-    }
-
-    /// With these flags.
+    /// With these flags, on ports of its own.
     pub fn with(flags: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
             .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])

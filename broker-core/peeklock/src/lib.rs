@@ -76,6 +76,13 @@ pub mod websocket {
     pub use peeklock_websocket::*;
 }
 
+/// What listeners share: proxies in front of them, and the gateway, which serves all transports on one port.
+#[cfg(any(feature = "amqp", feature = "http", feature = "websocket"))]
+pub mod listen {
+    #[doc(inline)]
+    pub use peeklock_listen::*;
+}
+
 /// Lets in who has a token of an identity provider (JWT).
 #[cfg(feature = "auth-jwt")]
 pub mod auth_jwt {

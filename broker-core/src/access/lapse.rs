@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::held::Held;
+use super::entitlement::Entitlement;
 use crate::clock::Clock;
 use crate::contract::epoch::Bell;
 use crate::time::Timestamp;
@@ -20,7 +20,7 @@ pub struct Lapses {
 
 #[derive(Default)]
 struct Registered {
-    all: HashMap<u64, (Option<Timestamp>, Weak<Held>)>,
+    all: HashMap<u64, (Option<Timestamp>, Weak<Entitlement>)>,
     by_end: BTreeSet<(Timestamp, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl Lapses {
     }
 
     /// Looks after the end of a grant.
-    pub(super) fn register(&self, held: &Arc<Held>) {
+    pub(super) fn register(&self, held: &Arc<Entitlement>) {
         let mut registered = self.lock();
         // Read under the lock: whoever registers last has seen the newest grant.
         let until = held.end();
@@ -89,7 +89,7 @@ impl Lapses {
     /// Ends what rested on an epoch that was raised.
     fn end_what_was_withdrawn(&self) {
         // Looked at without the lock, which the last one that lets go of a grant takes.
-        let all: Vec<Arc<Held>> =
+        let all: Vec<Arc<Entitlement>> =
             self.lock().all.values().filter_map(|(_, held)| held.upgrade()).collect();
         for held in all {
             if let Some(reason) = held.withdrawal() {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::held::Held;
+use super::entitlement::Entitlement;
 use super::{Access, question};
 use crate::broker::Update;
 use crate::command::{Described, DescribedSubscription, DescribedTopic};
@@ -142,7 +142,7 @@ impl Access {
     }
 
     /// Refuses who may not read all that is in a container.
-    fn reads_all(&self, held: &Held) -> Result<(), Rejection> {
+    fn reads_all(&self, held: &Entitlement) -> Result<(), Rejection> {
         let may = |action| held.check(action, || self.broker.now());
         may(Action::Describe).or_else(|_| may(Action::List))
     }

@@ -5,7 +5,7 @@
 //!                                     │               │                              │
 //!                                     │          Authorizer, once per entity      links, calls that wait
 //!                                     │               ▼                              ▼
-//!                                     └─ manages,   Held: actions, end, epoch ◄── Lapses: closes them when it is over
+//!                                     └─ manages,   Entitlement: actions, end, epoch ◄── Lapses: closes them when it is over
 //!                                        lists
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! An access that [`Broker::full_access`] gives, and the handles of a [`Broker`], are not asked anything: they
 //! are for the program that has the broker in it (SEC-17).
 
-pub(crate) mod held;
+pub(crate) mod entitlement;
 pub(crate) mod lapse;
 mod list;
 mod manage;
@@ -33,7 +33,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use self::held::Held;
+use self::entitlement::Entitlement;
 pub use self::policies::KeysIn;
 use crate::broker::{Broker, Entity};
 use crate::contract::action::{Action, Actions};
@@ -65,7 +65,7 @@ struct DoorState {
     principal: Arc<Principal>,
     /// Counts principals: what was granted to an earlier one is worth nothing.
     version: u64,
-    held: HashMap<Box<str>, Arc<Held>>,
+    held: HashMap<Box<str>, Arc<Entitlement>>,
 }
 
 /// By which right descriptions and counts are read.
@@ -80,7 +80,7 @@ enum Reads {
 /// What a handle on an entity carries: through which door it came, and what is granted.
 pub(crate) struct Pass {
     pub(crate) access: Access,
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<Entitlement>,
 }
 
 impl Broker {
@@ -268,7 +268,7 @@ impl Access {
     }
 
     /// What is granted on a resource, as long as it lasts; asked for if it is not known.
-    async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Held>, Rejection> {
+    async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Entitlement>, Rejection> {
         let known = door.lock().held.get(resource).cloned();
         match known {
             Some(held) if held.lapse(|| self.broker.now()).is_none() && !held.is_refused() => {
@@ -283,8 +283,8 @@ impl Access {
         &self,
         door: &Door,
         resource: &str,
-        known: Option<&Arc<Held>>,
-    ) -> Result<Arc<Held>, Rejection> {
+        known: Option<&Arc<Entitlement>>,
+    ) -> Result<Arc<Entitlement>, Rejection> {
         loop {
             let (principal, version) = {
                 let state = door.lock();
@@ -298,7 +298,8 @@ impl Access {
                 continue;
             }
             let held = known.cloned().or_else(|| state.held.get(resource).cloned());
-            let held = held.unwrap_or_else(|| Arc::new(Held::new(&self.broker.shared.lapses)));
+            let held =
+                held.unwrap_or_else(|| Arc::new(Entitlement::new(&self.broker.shared.lapses)));
             if state.held.len() >= REMEMBERED_MAX {
                 state.held.retain(|_, held| Arc::strong_count(held) > 1);
             }

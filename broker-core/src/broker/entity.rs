@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Broker;
 use crate::access::Pass;
-use crate::access::held::Tracked;
+use crate::access::entitlement::Tracked;
 use crate::actor::directory::Entry;
 use crate::actor::inlet::{Inlet, Watch};
 use crate::call::{Call, CallList};

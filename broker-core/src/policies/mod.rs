@@ -35,7 +35,7 @@ pub struct Policies(Arc<Ring>);
 
 struct Ring {
     /// By entity; those of the namespace under no name.
-    held: RwLock<HashMap<PathKey, Held>>,
+    held: RwLock<HashMap<PathKey, OfOwner>>,
     anonymous: Anonymous,
     clock: OnceLock<Arc<dyn Clock>>,
     /// Of the namespace, with a key that everybody knows; stored nowhere (SEC-24).
@@ -44,7 +44,7 @@ struct Ring {
     changed: watch::Sender<u64>,
 }
 
-type Held = Arc<[Arc<Policy>]>;
+type OfOwner = Arc<[Arc<Policy>]>;
 
 /// Whether nobody has asked for keys yet (SEC-17).
 struct Anonymous {
@@ -132,7 +132,7 @@ impl Policies {
     }
 
     /// All policies of an entity in the order of their names.
-    pub(crate) fn of(&self, owner: &PathKey) -> Held {
+    pub(crate) fn of(&self, owner: &PathKey) -> OfOwner {
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         held.get(owner).map_or_else(|| Arc::from([]), Arc::clone)
     }
@@ -182,7 +182,7 @@ impl Policies {
 
     /// Puts policies in force. What was granted by those that are not among them ends.
     pub(crate) fn install(&self, owner: &PathKey, policies: Vec<Arc<Policy>>) {
-        let newer: Held = policies.into();
+        let newer: OfOwner = policies.into();
         let older = {
             let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
             if newer.is_empty() {

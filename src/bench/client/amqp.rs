@@ -25,6 +25,7 @@ mod wire;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use peeklock::tls::ClientTls;
 use peeklock::websocket::client as ws;
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::performative::Performative;
@@ -34,6 +35,7 @@ use self::connection::Connection;
 use crate::bench::BenchError;
 use crate::bench::latency::Latencies;
 use crate::bench::messages::Run;
+use crate::place::{self, Place};
 
 /// Why a connection over AMQP did not do what it was for.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,9 @@ pub enum AmqpFault {
     /// The socket failed.
     #[error("connection failed: {0}")]
     Socket(#[from] io::Error),
+    /// There is no such URL.
+    #[error("the URL is not amqp://HOST:PORT or amqps://HOST:PORT")]
+    NotAPlace,
     /// The broker has closed the socket.
     #[error("connection is closed")]
     Closed,
@@ -64,7 +69,8 @@ impl AmqpFault {
 /// A client.
 #[derive(Clone)]
 pub struct Amqp {
-    address: Arc<str>,
+    place: Arc<Place>,
+    tls: ClientTls,
     /// Connections with nothing to do. Who receives from several subscriptions has as many.
     idle: Arc<Mutex<Vec<Connection>>>,
     /// Where queues are made, and who does when one is asked for.
@@ -73,12 +79,13 @@ pub struct Amqp {
 }
 
 impl Amqp {
-    /// Connects to `amqp://HOST:PORT`, of a broker that listens for WebSocket too.
-    pub async fn connect(url: &str, websocket: &str) -> Result<Self, BenchError> {
-        let address = url.strip_prefix("amqp://").unwrap_or(url).trim_end_matches('/');
-        let connection = Connection::open(address).await?;
+    /// Connects to `amqp://HOST:PORT`, or `amqps://` with TLS, of a broker that listens for WebSocket too.
+    pub async fn connect(url: &str, websocket: &str, tls: &ClientTls) -> Result<Self, BenchError> {
+        let place = Place::parse(url, place::AMQP).ok_or(AmqpFault::NotAPlace)?;
+        let connection = Connection::open(&place, tls).await?;
         Ok(Self {
-            address: address.into(),
+            place: Arc::new(place),
+            tls: tls.clone(),
             idle: Arc::new(Mutex::new(vec![connection])),
             websocket: websocket.into(),
             manager: Arc::default(),
@@ -87,7 +94,9 @@ impl Amqp {
 
     /// Handles that make queues and look into them.
     pub(super) async fn manager(&self) -> Result<&peeklock::Client, BenchError> {
-        let connect = || ws::connect_with(&self.websocket, ws::ClientOptions::default());
+        let mut options = ws::ClientOptions::default();
+        options.tls = self.tls.clone();
+        let connect = || ws::connect_with(&self.websocket, options);
         Ok(self.manager.get_or_try_init(connect).await?)
     }
 
@@ -115,7 +124,7 @@ impl Amqp {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match idle.filter(Connection::is_fresh) {
             Some(connection) => Ok(connection),
-            None => Connection::open(&self.address).await,
+            None => Connection::open(&self.place, &self.tls).await,
         }
     }
 

@@ -42,11 +42,11 @@ pub(super) async fn receive_pushed(
         told.received(message.body(), message.delivery_count(), &took);
         std::future::ready(Ok(()))
     };
-    let mut consumer = client.consume(path, handler, options).await?;
+    let consumer = client.consume(path, handler, options).await?;
     tokio::select! {
         () = run.all_received() => {}
-        why = consumer.detached() => return Err(match why {
-            Some(why) => BenchError::Refused(why),
+        why = consumer.ended() => return Err(match why {
+            Some(why) => BenchError::Served(why.to_string()),
             None => BenchError::Served("a receiver ended before it had everything".to_owned()),
         }),
     }

@@ -2,12 +2,11 @@
 //!
 //! Every transport with links sends by way of another entity, and every transport sees what becomes of it.
 
-use peeklock_core::condition::Condition;
 use peeklock_core::description::TopicUpdate;
 use peeklock_core::transaction::PartOutcome;
-use peeklock_inproc::Sender;
 
 use super::*;
+use crate::subject::{Via, Work};
 
 const EVENTS: &str = "events";
 const EVENTS_TDLQ: &str = "events/$Transfer/$DeadLetterQueue";
@@ -15,7 +14,7 @@ const AUDIT: &str = "events/Subscriptions/audit";
 const BILLING: &str = "events/Subscriptions/billing";
 
 /// A topic with a subscription that gets everything, and a queue to send to by way of it.
-async fn open(s: &Stage) -> Sender {
+async fn open(s: &Stage) -> Box<dyn Via> {
     s.create_topic(EVENTS).await.unwrap();
     s.create_subscription(EVENTS, "audit").await.unwrap();
     s.open_queue("b").await;
@@ -23,7 +22,7 @@ async fn open(s: &Stage) -> Sender {
 }
 
 /// As [`open`], with messages that could not be sent on.
-async fn open_with_dead(s: &Stage, bodies: &[&str]) -> Sender {
+async fn open_with_dead(s: &Stage, bodies: &[&str]) -> Box<dyn Via> {
     let sender = open(s).await;
     s.delete("b").await.unwrap();
     for body in bodies {
@@ -54,11 +53,11 @@ async fn transfers(s: &Stage) -> (u64, u64) {
 pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     let sender = open(s).await;
     assert_eq!(s.put(EVENTS, "own").await, 1);
-    assert_eq!(sender.send(message("1").with_session_id("s")).await.unwrap().0, 2);
+    assert_eq!(sender.send(message("1").with_session_id("s")).await.unwrap(), 2);
     let numbers = sender.send_batch(vec![message("2"), message("3")]).await.unwrap();
-    assert_eq!(numbers.iter().map(|number| number.0).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(numbers, [3, 4]);
     let at = s.now().plus(minutes(5));
-    assert_eq!(sender.schedule(message("later"), at).await.unwrap().0, 5);
+    assert_eq!(sender.schedule(message("later"), at).await.unwrap(), 5);
     assert_eq!(s.put(EVENTS, "own too").await, 6);
     s.until("b", |counts| counts.active == 3 && counts.scheduled == 1).await;
     s.until_topic(EVENTS, |topic| topic.scheduled == 0).await;
@@ -79,17 +78,17 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     to_topic.send(message("published")).await.unwrap();
     s.until_topic(EVENTS, |_| true).await;
     assert_eq!(s.drain("news/Subscriptions/all").await, ["published"]);
-    for (path, condition) in [
-        ("EVENTS", Condition::InvalidOperation),
-        ("absent", Condition::EntityNotFound),
-        (AUDIT, Condition::ArgumentError),
-    ] {
-        assert_eq!(s.sender_via(path, EVENTS).await.map(drop), Err(condition), "{path}");
+    for (path, condition) in
+        [("EVENTS", "InvalidOperation"), ("absent", "EntityNotFound"), (AUDIT, "ArgumentError")]
+    {
+        refused(s.sender_via(path, EVENTS).await, condition);
     }
-    // By way of the topic, not of a subscription.
-    let by_subscription = s.client().sender_via("b", AUDIT).unwrap();
-    let refused = by_subscription.send(message("x")).await.unwrap_err();
-    assert_eq!(refused.condition(), Condition::InvalidOperation);
+    // By way of the topic, not of a subscription; which some tell with the first send.
+    let sent = match s.sender_via("b", AUDIT).await {
+        Ok(by_subscription) => by_subscription.send(message("x")).await,
+        Err(refusal) => Err(refusal),
+    };
+    refused(sent, "InvalidOperation");
 }
 
 /// VIA-03, VIA-06, FWD-12, FWD-15, FWD-16, FWD-17, FWD-20, FWD-23, CNT-04: what cannot be sent on rests in
@@ -260,8 +259,7 @@ pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Sta
     assert!(s.topic(EVENTS).await.unwrap().size_bytes >= 100 << 10);
     for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
         set_status(s, status).await;
-        let refused = sender.send(message("x")).await.unwrap_err();
-        assert_eq!(refused.condition(), Condition::EntityDisabled);
+        refused(sender.send(message("x")).await, "EntityDisabled");
     }
     // What waits is of no concern to the status.
     s.advance(ms(1)).await;
@@ -276,9 +274,8 @@ pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Sta
     sender.send(sized(700 << 10, "dead")).await.unwrap();
     s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 1).await;
     refused(s.send(EVENTS, sized(400 << 10, "own")).await, "QuotaExceeded");
-    let refusal = sender.send(sized(400 << 10, "passing")).await.unwrap_err();
-    assert_eq!(refusal.condition(), Condition::QuotaExceeded);
-    assert!(refusal.detail().contains("topic `events`"), "{refusal}");
+    let refusal = refused(sender.send(sized(400 << 10, "passing")).await, "QuotaExceeded");
+    assert!(refusal.text.contains("topic `events`"), "{}", refusal.text);
     s.advance(ms(1)).await;
     s.purge(EVENTS_TDLQ).await.unwrap();
     s.send(EVENTS, sized(400 << 10, "own")).await.unwrap();
@@ -367,6 +364,14 @@ pub fn that_holds() -> Setup {
     super::forwarding::that_holds()
 }
 
+fn complete(seen: &Seen) -> Work {
+    Work::Settle { token: seen.token().to_owned(), decision: Decision::Complete }
+}
+
+fn send(text: &str) -> Work {
+    Work::Send(message(text))
+}
+
 /// TXN-09, TXN-08, TXN-13, VIA-04, VIA-05: what a subscription settles, what its topic publishes and what goes on to
 /// other entities by way of the topic is one.
 pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stage) {
@@ -374,34 +379,30 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
     s.create_subscription(EVENTS, "billing").await.unwrap();
     s.open_queue("c").await;
     s.put(EVENTS, "order").await;
-    let client = s.client();
-    let (audit, b, c) =
-        (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap(), client.sender("c").unwrap());
-    let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let forgotten = client.begin_cross_entity_transaction().await.unwrap();
-    forgotten.complete(&audit, &held).await.unwrap();
-    forgotten.send(&b, message("never")).await.unwrap();
-    forgotten.roll_back().await.unwrap();
-    let transaction = client.begin_cross_entity_transaction().await.unwrap();
-    transaction.complete(&audit, &held).await.unwrap();
-    transaction.send(&b, message("to b")).await.unwrap();
-    transaction.send(&client.sender(EVENTS).unwrap(), message("next")).await.unwrap();
-    transaction.send_batch(&c, vec![message("to c"), message("to c too")]).await.unwrap();
-    transaction.send(&client.sender(EVENTS).unwrap(), message("after")).await.unwrap();
+    let held = s.take(AUDIT).await;
+    let forgotten = s.begin_across().await.unwrap();
+    s.within(forgotten, AUDIT, complete(&held)).await.unwrap();
+    s.within(forgotten, "b", send("never")).await.unwrap();
+    s.roll_back(forgotten).await.unwrap();
+    let transaction = s.begin_across().await.unwrap();
+    s.within(transaction, AUDIT, complete(&held)).await.unwrap();
+    s.within(transaction, "b", send("to b")).await.unwrap();
+    s.within(transaction, EVENTS, send("next")).await.unwrap();
+    let batch = Work::SendBatch(vec![message("to c"), message("to c too")]);
+    s.within(transaction, "c", batch).await.unwrap();
+    s.within(transaction, EVENTS, send("after")).await.unwrap();
     // Settlements are those of one subscription only.
-    let billing = client.receiver(BILLING).unwrap();
-    let other = billing.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let refusal = transaction.complete(&billing, &other).await.unwrap_err();
-    assert_eq!(refusal.condition(), Condition::InvalidOperation);
+    let other = s.take(BILLING).await;
+    refused(s.within(transaction, BILLING, complete(&other)).await, "InvalidOperation");
     assert_eq!((s.counts("b").await.total(), transfers(s).await), (0, (0, 0)));
     assert_eq!(texts(&s.look(AUDIT).await), ["order"]);
-    let committed = transaction.commit().await.unwrap();
-    let numbers = |part: usize| match &committed.parts()[part] {
+    let parts = s.commit(transaction).await.unwrap();
+    let numbers = |part: usize| match &parts[part] {
         PartOutcome::Accepted(number) => vec![number.0],
         PartOutcome::Pending(numbers) => numbers.iter().map(|number| number.0).collect(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(committed.parts()[0], PartOutcome::Done);
+    assert_eq!(parts[0], PartOutcome::Done);
     assert_eq!((numbers(2), numbers(4)), (vec![2], vec![3]), "TXN-13");
     assert_eq!((numbers(1), numbers(3)), (vec![4], vec![5, 6]));
     s.until("b", |counts| counts.active == 1).await;
@@ -416,47 +417,40 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
 pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
-    let client = s.client();
-    let audit = client.receiver(AUDIT).unwrap();
-    let (b, events) = (client.sender("b").unwrap(), client.sender(EVENTS).unwrap());
     let begin = async || {
-        let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-        let transaction = client.begin_cross_entity_transaction().await.unwrap();
-        transaction.complete(&audit, &held).await.unwrap();
-        transaction.send(&b, sized(400 << 10, "on")).await.unwrap();
-        transaction.send(&events, sized(200 << 10, "own")).await.unwrap();
+        let held = s.take(AUDIT).await;
+        let transaction = s.begin_across().await.unwrap();
+        s.within(transaction, AUDIT, complete(&held)).await.unwrap();
+        s.within(transaction, "b", Work::Send(sized(400 << 10, "on"))).await.unwrap();
+        s.within(transaction, EVENTS, Work::Send(sized(200 << 10, "own"))).await.unwrap();
         (transaction, held)
     };
     let untouched = async || {
         assert_eq!(texts(&s.look(AUDIT).await), ["order"]);
         assert_eq!((s.counts("b").await.total(), transfers(s).await), (0, (0, 0)));
     };
-    // The lock has ended.
     // Nothing is sent to a subscription, not in a transaction either (SND-20).
-    let narrow = client.begin_transaction().await.unwrap();
-    let refusal = narrow.send(&client.sender(AUDIT).unwrap(), message("x")).await.unwrap_err();
-    assert_eq!(refusal.condition(), Condition::InvalidOperation);
+    let narrow = s.begin().await.unwrap();
+    refused(s.within(narrow, AUDIT, send("x")).await, "InvalidOperation");
+    // The lock has ended.
     let (transaction, _) = begin().await;
     s.advance(minutes(1)).await;
-    let failed = transaction.commit().await.unwrap_err();
-    assert_eq!(failed.condition(), Condition::MessageLockLost);
+    refused(s.commit(transaction).await, "MessageLockLost");
     untouched().await;
     // The topic takes nothing any more.
     let (transaction, held) = begin().await;
     set_status(s, EntityStatus::SendDisabled).await;
-    let failed = transaction.commit().await.unwrap_err();
-    assert_eq!(failed.condition(), Condition::EntityDisabled);
+    refused(s.commit(transaction).await, "EntityDisabled");
     set_status(s, EntityStatus::Active).await;
     untouched().await;
-    audit.abandon(&held, &[]).await.unwrap();
+    s.abandon(AUDIT, &held).await;
     // Each fits, both do not.
     let (transaction, _) = begin().await;
     let tight = TopicUpdate { max_size_in_megabytes: Some(1), ..TopicUpdate::default() };
     s.update_topic(EVENTS, tight).await.unwrap();
-    transaction.send(&b, sized(300 << 10, "more")).await.unwrap();
-    transaction.send(&events, sized(200 << 10, "more")).await.unwrap();
-    let failed = transaction.commit().await.unwrap_err();
-    assert_eq!(failed.condition(), Condition::QuotaExceeded);
+    s.within(transaction, "b", Work::Send(sized(300 << 10, "more"))).await.unwrap();
+    s.within(transaction, EVENTS, Work::Send(sized(200 << 10, "more"))).await.unwrap();
+    refused(s.commit(transaction).await, "QuotaExceeded");
     untouched().await;
 }
 
@@ -465,27 +459,23 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
 pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
-    let client = s.client();
-    let (audit, b) = (client.receiver(AUDIT).unwrap(), client.sender("b").unwrap());
-    let held = audit.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    let transaction = client.begin_cross_entity_transaction().await.unwrap();
-    transaction.complete(&audit, &held).await.unwrap();
-    transaction.send(&b, message("wrong")).await.unwrap();
+    let held = s.take(AUDIT).await;
+    let transaction = s.begin_across().await.unwrap();
+    s.within(transaction, AUDIT, complete(&held)).await.unwrap();
+    s.within(transaction, "b", send("wrong")).await.unwrap();
     s.delete("b").await.unwrap();
-    transaction.commit().await.unwrap();
+    s.commit(transaction).await.unwrap();
     s.until_topic(EVENTS, |topic| topic.transfer_dead_letter == 1).await;
     assert!(s.look(AUDIT).await.is_empty());
     s.open_queue("b").await;
-    let dead = client.receiver(EVENTS_TDLQ).unwrap();
-    let wrong = dead.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    let wrong = s.take(EVENTS_TDLQ).await;
     // First the topic's sub-queue is used, so it is the way on.
-    let b = client.sender("b").unwrap();
-    let transaction = client.begin_cross_entity_transaction().await.unwrap();
-    transaction.complete(&dead, &wrong).await.unwrap();
-    transaction.send(&b, message("right")).await.unwrap();
-    transaction.send(&client.sender(EVENTS).unwrap(), message("told")).await.unwrap();
+    let transaction = s.begin_across().await.unwrap();
+    s.within(transaction, EVENTS_TDLQ, complete(&wrong)).await.unwrap();
+    s.within(transaction, "b", send("right")).await.unwrap();
+    s.within(transaction, EVENTS, send("told")).await.unwrap();
     assert_eq!(transfers(s).await, (0, 1));
-    transaction.commit().await.unwrap();
+    s.commit(transaction).await.unwrap();
     let s = s.restart().await;
     s.until("b", |counts| counts.active == 1).await;
     assert_eq!(transfers(&s).await, (0, 0));

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use peeklock_core::Broker;
 use peeklock_core::command::{Described, ReceiveMode, SessionFilter};
+use peeklock_core::condition::Condition;
 use peeklock_core::contract::{RunningTransport, Transport as _};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
@@ -20,12 +21,12 @@ use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::PartOutcome;
 use peeklock_websocket::client::{
-    Client, ClientOptions, Received, Receiver, Refusal as Outcome, SessionReceiver, Transaction,
-    connect_with,
+    Client, ClientOptions, Received, Receiver, Refusal as Outcome, Sender, SessionReceiver,
+    Transaction, connect_with,
 };
 use peeklock_websocket::{Encoding, WebSocketConfig, WebSocketTransport};
 
-use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Session, Subject, Work};
+use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Session, Subject, Via, Work};
 
 /// A client, of the broker itself or of a listener on a free port. Each operation opens a handle and closes it
 /// again, so that nothing but the lock token ties a settlement to the receive before it (SET-24).
@@ -87,6 +88,10 @@ impl Handles {
             Work::Send(message) => transaction.send(&self.client().sender(path)?, message).await?,
             Work::SendBatch(messages) => {
                 transaction.send_batch(&self.client().sender(path)?, messages).await?;
+            }
+            Work::SendOn { destination, message } => {
+                let sender = self.client().sender_via(&destination, path)?;
+                transaction.send(&sender, message).await?;
             }
             Work::Renew { token } => {
                 transaction.renew_lock(&self.receiver(path)?, &message(&token)).await?;
@@ -178,6 +183,32 @@ impl From<BrokerError> for Refusal {
 
 fn numbers(sequences: &[u64]) -> Vec<SequenceNumber> {
     sequences.iter().copied().map(SequenceNumber).collect()
+}
+
+/// A sender by way of an entity, attached: over a network its first request does that, which cancels what nobody
+/// has scheduled.
+pub async fn attached_via(client: &Client, destination: &str, via: &str) -> Answer<Box<dyn Via>> {
+    let sender = client.sender_via(destination, via)?;
+    match sender.cancel_scheduled(numbers(&[u64::MAX])).await {
+        Err(error) if error.condition() != Condition::MessageNotFound => Err(error.into()),
+        Err(_) | Ok(()) => Ok(Box::new(sender)),
+    }
+}
+
+#[async_trait(?Send)]
+impl Via for Sender {
+    async fn send(&self, message: Message) -> Answer<u64> {
+        Ok(Self::send(self, message).await?.0)
+    }
+
+    async fn send_batch(&self, messages: Vec<Message>) -> Answer<Vec<u64>> {
+        let sequences = Self::send_batch(self, messages).await?;
+        Ok(sequences.into_iter().map(|sequence| sequence.0).collect())
+    }
+
+    async fn schedule(&self, message: Message, at: Timestamp) -> Answer<u64> {
+        Ok(Self::schedule(self, message, at).await?.0)
+    }
 }
 
 #[async_trait(?Send)]
@@ -324,6 +355,10 @@ impl Subject for Handles {
 
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
         Ok(self.client().admin().delete_deferred(path, SequenceNumber(sequence)).await?)
+    }
+
+    async fn sender_via(&self, destination: &str, via: &str) -> Option<Answer<Box<dyn Via>>> {
+        Some(attached_via(&self.client(), destination, via).await)
     }
 
     async fn begin(&self) -> Answer<u64> {

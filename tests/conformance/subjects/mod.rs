@@ -1,9 +1,13 @@
 //! The transports under test.
 
+pub mod amqp;
 pub mod handles;
 pub mod http;
 
+use std::sync::Arc;
+
 use peeklock_core::Broker;
+use peeklock_core::clock::ManualClock;
 use peeklock_websocket::Encoding;
 
 use crate::subject::Subject;
@@ -15,10 +19,12 @@ pub enum Transport {
     Http,
     WebSocket,
     WebSocketJson,
+    Amqp,
 }
 
 impl Transport {
-    pub const ALL: [Self; 4] = [Self::Inproc, Self::Http, Self::WebSocket, Self::WebSocketJson];
+    pub const ALL: [Self; 5] =
+        [Self::Inproc, Self::Http, Self::WebSocket, Self::WebSocketJson, Self::Amqp];
 
     /// What readers call it.
     pub const fn name(self) -> &'static str {
@@ -27,11 +33,12 @@ impl Transport {
             Self::Http => "HTTP",
             Self::WebSocket => "WebSocket",
             Self::WebSocketJson => "WebSocket in JSON",
+            Self::Amqp => "AMQP",
         }
     }
 
-    /// Connects the transport to a broker.
-    pub async fn open(self, broker: &Broker) -> Box<dyn Subject> {
+    /// Connects the transport to a broker with this clock.
+    pub async fn open(self, broker: &Broker, clock: &Arc<ManualClock>) -> Box<dyn Subject> {
         match self {
             Self::Inproc => Box::new(handles::Handles::in_process(broker)),
             Self::Http => Box::new(http::Http::open(broker).await),
@@ -41,6 +48,7 @@ impl Transport {
             Self::WebSocketJson => {
                 Box::new(handles::Handles::over_websocket(broker, Encoding::Json).await)
             }
+            Self::Amqp => Box::new(amqp::Amqp::open(broker, clock).await),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Receivers over AMQP with credit for thousands of large messages: some do not read, some open no window for what they
 //! have asked for.
 
-use super::super::amqp::{Amqp, WINDOW, credit, receiver};
+use super::super::amqp::{WINDOW, credit, open, receiver};
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::fill;
@@ -11,7 +11,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let mut attack = Attack::default();
     for number in 0..40 * weight.min(3) {
         let window = if number % 2 == 0 { WINDOW } else { 0 };
-        let Ok(mut client) = Amqp::open(broker.amqp, window) else { continue };
+        let Ok(mut client) = open(broker.amqp, window) else { continue };
         for handle in 0..4 {
             if client.attach(&receiver(handle, "attacked")).is_err() {
                 break;

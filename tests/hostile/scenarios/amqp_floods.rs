@@ -4,7 +4,7 @@
 use peeklock_amqp::performative::{Detach, Flow, Performative};
 use peeklock_core::message::{Body, Message, MessageId, Value};
 
-use super::super::amqp::{Amqp, WINDOW, begin, frame, part, receiver, said, sender};
+use super::super::amqp::{WINDOW, attach, begin, frame, open, part, receiver, said, sender};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::queue;
@@ -15,7 +15,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         [links(), lost_links(), sessions(), echoes(), tokens(), frame(0, 0, &[]).repeat(8_000)];
     let mut attack = Attack::default();
     for number in 0..24 * weight.min(5) {
-        let Ok(mut client) = Amqp::open(broker.amqp, WINDOW) else { continue };
+        let Ok(mut client) = open(broker.amqp, WINDOW) else { continue };
         if client.attach(&sender(0, "attacked")).is_err()
             || client.attach(&sender(1, "$cbs")).is_err()
             || client.attach(&receiver(2, "$cbs")).is_err()
@@ -28,7 +28,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     // One that sends nothing but empty frames, as fast as they are taken.
     let (address, empty) = (broker.amqp, frame(0, 0, &[]).repeat(8_000));
     attack.repeat(move || {
-        if let Ok(mut client) = Amqp::open(address, WINDOW) {
+        if let Ok(mut client) = open(address, WINDOW) {
             flood(&mut client.stream, &empty, 10);
         }
     });
@@ -39,14 +39,14 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
 fn links() -> Vec<u8> {
     let both = (10..200_u32).flat_map(|handle| {
         let detach = Performative::Detach(Detach { handle, closed: true, error: None });
-        [said(0, &receiver(handle, "attacked"), &[]), said(0, &detach, &[])]
+        [said(0, &attach(receiver(handle, "attacked")), &[]), said(0, &detach, &[])]
     });
     both.flatten().collect()
 }
 
 /// Links to what is not there.
 fn lost_links() -> Vec<u8> {
-    let attaches = (10..200).map(|handle| said(0, &sender(handle, "attacked-not"), &[]));
+    let attaches = (10..200).map(|handle| said(0, &attach(sender(handle, "attacked-not")), &[]));
     attaches.flatten().collect()
 }
 

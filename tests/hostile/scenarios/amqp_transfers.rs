@@ -1,6 +1,6 @@
 //! Messages over AMQP that lack their end, on many links, and frames that do: more than the room for all of them.
 
-use super::super::amqp::{Amqp, WINDOW, frame, part, said, sender};
+use super::super::amqp::{WINDOW, frame, open, part, said, sender};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::queue;
@@ -16,7 +16,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let piece = vec![b'x'; PART];
     let mut attack = Attack::default();
     for number in 0..20 * weight.min(5) {
-        let Ok(mut client) = Amqp::open(broker.amqp, WINDOW) else { continue };
+        let Ok(mut client) = open(broker.amqp, WINDOW) else { continue };
         for handle in 0..LINKS {
             if client.attach(&sender(handle, "attacked")).is_err() {
                 break;

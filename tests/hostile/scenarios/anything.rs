@@ -1,5 +1,5 @@
 //! Any number of any command in any order, with values that are there, that are not, and at the bounds; answers read
-//! or not; over HTTP and WebSocket. `PEEKLOCK_HOSTILE_SEED` gives other ones.
+//! or not; over HTTP, WebSocket and AMQP. `PEEKLOCK_HOSTILE_SEED` gives other ones.
 //!
 //! What such commands make the broker keep as it should, messages and what has a bound of its own, is allowed beside
 //! the budgets: see [`Attack::counter`].
@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::super::amqp::{WINDOW, open};
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::super::random::Random;
 use super::super::wire::{WebSocket, ask, connect, masked, request};
+use super::any_frames::Script;
 
 /// Attackers at once, a transport.
 const ATTACKERS: u64 = 2;
@@ -28,9 +30,9 @@ const WRITES_MAX: usize = 12;
 /// A write has no more requests once it is so large; a frame may be of 4 MiB.
 const WRITE_BYTES: usize = 5 << 20;
 
-const QUEUES: [&str; 4] = ["any-plain", "any-session", "any-detecting", "any-absent"];
-const TOPIC: &str = "any-topic";
-const SUBSCRIPTIONS: [&str; 3] =
+pub const QUEUES: [&str; 4] = ["any-plain", "any-session", "any-detecting", "any-absent"];
+pub const TOPIC: &str = "any-topic";
+pub const SUBSCRIPTIONS: [&str; 3] =
     ["any-topic/subscriptions/s", "any-topic/subscriptions/t", "any-topic/subscriptions/none"];
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
@@ -54,6 +56,9 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         let mut http = Attacker::new(Random::new(seed + 2 * number + 1), attack.counter());
         let address = broker.http;
         attack.repeat(move || http.live(address, Attacker::http));
+        let mut amqp = Attacker::new(Random::new(seed + (1 << 15) + number), attack.counter());
+        let address = broker.amqp;
+        attack.repeat(move || amqp.live(address, Attacker::amqp));
     }
     attack
 }
@@ -126,6 +131,35 @@ impl Attacker {
                 }
             }
             hand_in(&mut stream, &bytes, reads)?;
+        }
+        Ok(stream)
+    }
+
+    /// Frames of connections that began as they should, or not even that.
+    fn amqp(&mut self, address: SocketAddr) -> std::io::Result<TcpStream> {
+        let reads = self.random.one_in(2);
+        let (mut script, mut stream) = match self.random.one_in(8) {
+            true => (Script::of_nothing(), connect(address)?),
+            false => {
+                let window = [0, 1, WINDOW, u32::MAX][self.random.below(4)];
+                Script::begin(open(address, window)?)?
+            }
+        };
+        let mut bytes = script.links(&mut self.random);
+        for _ in 0..1 + self.random.below(WRITES_MAX) {
+            let count = self.count();
+            let same = self.random.one_in(4).then(|| script.next(&mut self.random));
+            for _ in 0..count {
+                let said = same.clone().unwrap_or_else(|| script.next(&mut self.random));
+                let (frames, messages) = said;
+                self.sent.fetch_add(messages, Ordering::Relaxed);
+                bytes.extend_from_slice(&frames);
+                if bytes.len() > WRITE_BYTES {
+                    break;
+                }
+            }
+            hand_in(&mut stream, &bytes, reads)?;
+            bytes.clear();
         }
         Ok(stream)
     }

@@ -5,6 +5,7 @@ pub mod amqp_floods;
 pub mod amqp_openings;
 pub mod amqp_transfers;
 pub mod amqp_websockets;
+pub mod any_frames;
 pub mod anything;
 pub mod empty_messages;
 pub mod explain;

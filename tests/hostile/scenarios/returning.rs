@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::super::amqp::{Amqp, WINDOW, part, said, sender};
+use super::super::amqp::{WINDOW, open, part, said, sender};
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::super::wire::{WebSocket, connect, head_of};
@@ -60,7 +60,7 @@ fn frame(address: SocketAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
 }
 
 fn transfers(address: SocketAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
-    let mut client = Amqp::open(address, WINDOW)?;
+    let mut client = open(address, WINDOW)?;
     client.attach(&sender(0, "attacked"))?;
     client.stream.set_write_timeout(Some(PATIENCE))?;
     let mut first = Some(0);

@@ -35,17 +35,19 @@ def sign(policy, key, resource, seconds):
 class Broker:
     """A process; `start` again after `kill` serves at the same ports what it has kept."""
 
-    def __init__(self, program, directory):
+    def __init__(self, program, directory, arguments=(), settings=None, **ports):
         self.program = program
         self.directory = Path(directory)
-        self.directory.mkdir(parents=True)
-        self.ports = {"http": 0, "ws": 0, "amqp": 0}
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.arguments = arguments
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.ports = {"http": 0, "ws": 0, "amqp": 0, **ports}
         self.start()
 
     def start(self):
         environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("PEEKLOCK")}
-        environment.update({f"PEEKLOCK__{name}": value for name, value in SETTINGS.items()})
-        command = [self.program, "serve", "--data-dir", "data"]
+        environment.update({f"PEEKLOCK__{name}": value for name, value in self.settings.items()})
+        command = [self.program, "serve", "--data-dir", "data", *self.arguments]
         for listener, port in self.ports.items():
             command += [f"--{listener}", f"127.0.0.1:{port}"]
         log = open(self.directory / "log", "ab")

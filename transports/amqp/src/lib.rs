@@ -1,6 +1,6 @@
 //! AMQP 1.0 for Peeklock: the protocol, without a socket, a clock or a broker. Bytes go in, events and
 //! bytes come out, and a test is a script of bytes. What listens, and answers events with a broker, is
-//! `server`, behind the feature of that name.
+//! `server`, behind the feature of that name; what clients of loads and tests have in common is `client`.
 //!
 //! ```text
 //!   bytes ─► Frame::split ─► Performative::read ─► Connection ─► session ─► link ─► Event
@@ -34,6 +34,8 @@
 //! Absent on purpose: what addresses, filters, outcomes and management requests mean; who may do what; time,
 //! which is passed in, counted from when the connection was accepted.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod codec;
 pub mod connection;
 pub mod error;

@@ -6,9 +6,12 @@ mod handler;
 mod queue;
 mod renewal;
 mod sessions;
+mod span;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_core::error::BrokerError;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
 pub use self::sessions::SessionConsumerOptions;
@@ -59,9 +62,13 @@ impl ConsumerOptions {
 /// A running consumer. Dropping it stops it as [`Consumer::stop`] does, without waiting.
 #[derive(Debug)]
 pub struct Consumer {
-    stop: Option<oneshot::Sender<()>>,
-    ended: oneshot::Receiver<Option<BrokerError>>,
+    /// Dropped to stop it.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    ended: watch::Receiver<Option<End>>,
 }
+
+/// Why a consumer has ended; none if it was stopped, or its actor is gone.
+type End = Option<Arc<BrokerError>>;
 
 impl Client {
     /// Lets an actor or a function receive from a queue, a subscription or a sub-queue under peek-lock, as long
@@ -108,31 +115,27 @@ impl Consumer {
         stop: oneshot::Sender<()>,
         work: impl Future<Output = Option<BrokerError>> + Send + 'static,
     ) -> Self {
-        let (end, ended) = oneshot::channel();
+        let (end, ended) = watch::channel(None);
         tokio::spawn(async move {
+            let why = work.await.map(Arc::new);
             // Nobody may want to know.
-            end.send(work.await).ok();
+            end.send_replace(Some(why));
         });
-        Self { stop: Some(stop), ended }
+        Self { stop: Mutex::new(Some(stop)), ended }
     }
 
-    /// Takes no further message, lets the handler finish those it has, and closes the link.
-    pub async fn stop(mut self) {
-        self.stop.take();
-        (&mut self.ended).await.ok();
+    /// Takes no further message, lets the handler finish those it has, and closes the link. Returns when all that
+    /// is done; dropping the future does not take it back.
+    pub async fn stop(&self) {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.ended().await;
     }
 
-    /// As [`Consumer::ended`], for a consumer that may still be stopped: dropping the future changes
-    /// nothing.
-    pub async fn detached(&mut self) -> Option<BrokerError> {
-        (&mut self.ended).await.ok().flatten()
-    }
-
-    /// Waits until the consumer ends by itself: because the entity closed its link, with the
-    /// reason, or because its actor is gone.
-    pub async fn ended(mut self) -> Option<BrokerError> {
-        let ended = (&mut self.ended).await.ok().flatten();
-        self.stop.take();
-        ended
+    /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor
+    /// is gone, or because it was stopped, with none. Dropping the future changes nothing.
+    pub async fn ended(&self) -> Option<Arc<BrokerError>> {
+        let mut ended = self.ended.clone();
+        // A runtime that is being stopped ends it without a word.
+        ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone().flatten())
     }
 }

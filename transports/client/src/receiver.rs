@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::{Stream, stream};
 use peeklock_core::command::{ReceiveMode, ReceivedMessage};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, SequenceNumber};
@@ -12,6 +13,9 @@ use crate::keeper::renew;
 use crate::port::{Answer, Link, Request, Settlement};
 use crate::sender::each;
 use crate::{LockKeeper, Received, Refusal};
+
+/// How long one receive of a stream waits; then it asks again.
+const STREAM_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 
 /// Receives from one queue, subscription or sub-queue and settles what it received.
 ///
@@ -80,6 +84,18 @@ impl Receiver {
         let receive = Request::Receive { count_max, wait };
         let answer = self.link.ask_until(receive, Box::pin(stop)).await?;
         self.read(answer).await
+    }
+
+    /// The messages as they come, each asked for when the one before it was taken: it waits for the next without end,
+    /// and ends after the first error. Dropping it takes nothing (RCV-14).
+    pub fn stream(&self) -> impl Stream<Item = Result<Received, BrokerError>> + Send {
+        stream::try_unfold(self, async |receiver| {
+            loop {
+                if let Some(message) = receiver.receive(STREAM_WAIT).await? {
+                    return Ok(Some((message, receiver)));
+                }
+            }
+        })
     }
 
     /// Receives deferred messages by number, all or none (DEF-03).

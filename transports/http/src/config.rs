@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::contract::port;
+use peeklock_listen::{Entrance, Proxies};
 use peeklock_tls::Acceptor;
 
 /// Renders the metrics page; provided by a metrics plugin.
@@ -47,6 +48,10 @@ pub struct HttpConfig {
     pub metrics_public: bool,
     /// `tls.enabled`: how connections are made secure; none if they are not.
     pub tls: Option<Acceptor>,
+    /// `http.proxy_protocol`: proxies that say for whom they speak (LIS-04).
+    pub proxies: Proxies,
+    /// Where connections come in that another listener has accepted (LIS-01).
+    pub entrance: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
     /// Renders `/metrics`; without it there is no such page.
@@ -70,6 +75,8 @@ impl Default for HttpConfig {
             keep_alive: Duration::from_secs(75),
             metrics_public: false,
             tls: None,
+            proxies: Proxies::default(),
+            entrance: Entrance::default(),
             i_know: false,
             metrics: None,
         }

@@ -31,9 +31,11 @@
 //! Absent on purpose: TLS and HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
 
 mod config;
+mod entrance;
 mod error;
 mod listener;
 mod places;
+mod service;
 mod site;
 mod socket;
 

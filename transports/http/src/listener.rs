@@ -7,31 +7,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{HttpService, KeepAlive};
 use actix_server::{Server, ServerHandle};
-use actix_service::{ServiceFactoryExt as _, fn_service, map_config};
-use actix_web::dev::AppConfig;
-use actix_web::{App, web};
+use actix_service::{ServiceFactoryExt as _, fn_service};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::Listener;
-use peeklock_tls::Acceptor;
+use peeklock_listen::{Admission, Listener};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::config::HttpConfig;
-use crate::serve::serve;
+use crate::entrance::Entry;
+use crate::service::http;
 use crate::site::Site;
 use crate::socket::Socket;
 
 const NAME: &str = "http";
 /// After the grace of a stop, for answers that are being written.
 const WRITE_GRACE_SECONDS: u64 = 1;
-/// How long a connection that is being closed may take.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Sockets beyond the connections there may be, for those that are told so, over all threads.
-const SPARE_SOCKETS: usize = 256;
+pub(crate) const SPARE_SOCKETS: usize = 256;
 /// Nothing here blocks; the pool is for whatever the framework does.
 const BLOCKING_THREADS: usize = 1;
 
@@ -65,7 +60,9 @@ impl Transport for HttpTransport {
         self: Box<Self>,
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
-        let config = self.config;
+        let mut config = self.config;
+        // It leads to the site, which must not keep itself.
+        let entrance = std::mem::take(&mut config.entrance);
         let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
         let failed = |source| listener.failed(source);
         let socket = listener.bind(&broker)?;
@@ -81,6 +78,7 @@ impl Transport for HttpTransport {
         };
         let ended = || failed(io::Error::other("the listener's thread ended"));
         let handle = start.await.map_err(|_| ended())?.map_err(failed)?;
+        entrance.open(Entry::new(Arc::clone(&site)));
         tracing::info!(transport = NAME, %address, "listening");
         Ok(Box::new(Running { site, address, handle, thread }))
     }
@@ -112,32 +110,17 @@ fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
     let workers = config.workers.max(1);
     let sockets = config.connection_count_max.saturating_add(SPARE_SOCKETS);
     let site = Arc::clone(site);
+    let admission = Admission { proxies: config.proxies.clone(), tls: config.tls.clone() };
     let connections = move || {
-        let site = Arc::clone(&site);
-        let data = web::Data::from(Arc::clone(&site));
-        let app = App::new().app_data(data).default_service(web::to(serve));
-        let http = HttpService::build()
-            // The socket keeps the time of heads and of idle connections.
-            .keep_alive(KeepAlive::Os)
-            .client_request_timeout(Duration::ZERO)
-            .client_disconnect_timeout(CLOSE_TIMEOUT)
-            // A client that has closed its side is gone: its request is dropped, and with it a receive that
-            // waits (HTP-11).
-            .h1_allow_half_closed(false)
-            .on_connect_ext(|socket: &Socket, data| {
-                data.insert(socket.connection());
-                data.insert(socket.principal());
-            })
-            .h1(map_config(app, |()| AppConfig::default()));
+        let (site, admission) = (Arc::clone(&site), admission.clone());
+        let http = http(&site);
         let sockets = fn_service(move |stream: TcpStream| {
-            let site = Arc::clone(&site);
+            let (site, admission) = (Arc::clone(&site), admission.clone());
             async move {
-                let stream = Acceptor::accept_on(site.config.tls.as_ref(), stream).await;
                 // Why it came to nothing was told there.
-                let stream =
-                    stream.map_err(|refused| DispatchError::Io(io::Error::other(refused)))?;
+                let stream = admission.admit(stream).await.map_err(DispatchError::Io)?;
                 let peer = stream.peer();
-                Ok::<_, DispatchError>((Socket::new(stream, site), peer))
+                Ok::<_, DispatchError>((Socket::new(stream, site, None), peer))
             }
         });
         sockets.and_then(http)

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Pool, Room, Seat};
+use peeklock_core::permits::{Admission, Pool, Seat};
 
 use crate::error::Refusal;
 use crate::site::Site;
@@ -35,7 +35,7 @@ pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: In
         let mut sleep = None;
         let room = poll_fn(|context| {
             let room = seat.take(bytes, here_bytes, Instant::now(), context);
-            if let Room::Later(at) = room {
+            if let Admission::Later(at) = room {
                 // Also woken by who gives back.
                 let sleep = sleep.get_or_insert_with(|| {
                     Box::pin(tokio::time::sleep_until(at.min(until).into()))
@@ -47,10 +47,10 @@ pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: In
             Poll::Ready(room)
         });
         match room.await {
-            Room::Granted => return Taken::Granted,
-            Room::Yield => return Taken::Yield,
-            Room::Later(_) if Instant::now() >= until => return Taken::Late,
-            Room::Later(_) => {}
+            Admission::Granted => return Taken::Granted,
+            Admission::Yield => return Taken::Yield,
+            Admission::Later(_) if Instant::now() >= until => return Taken::Late,
+            Admission::Later(_) => {}
         }
     }
 }

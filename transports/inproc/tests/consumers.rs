@@ -4,11 +4,15 @@
 
 mod local;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use actix::{Actor, ActorContext, Context, Handler, Supervised, Supervisor};
+use futures_util::StreamExt as _;
 use peeklock_core::Broker;
+use peeklock_core::condition::Condition;
 use peeklock_core::message::{Message, Value};
+use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::{ConsumerOptions, Delivery, Refusal};
 use tokio::sync::{Semaphore, mpsc};
@@ -116,7 +120,7 @@ async fn what_is_taken_ahead_waits_locked_and_goes_back() {
     assert!(arrivals.try_recv().is_err(), "one at a time");
     gate.add_permits(1);
     assert_eq!(arrivals.recv().await.unwrap(), "b");
-    let stopping = tokio::spawn(consumer.stop());
+    let stopping = tokio::spawn(async move { consumer.stop().await });
     // What waited is there again while the handler still has its own.
     let back = receiver.receive(TimeSpan::from_seconds(60)).await.unwrap().unwrap();
     assert_eq!((back.body().as_ref(), back.delivery_count()), (&b"c"[..], 1));
@@ -169,4 +173,163 @@ async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     consumer.stop().await;
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.total(), 0);
     client.stop().await;
+}
+
+/// RCV-10: who may stop a consumer may wait for its end too, and so may others at the same time.
+#[tokio::test]
+async fn a_consumer_is_stopped_while_others_wait_for_its_end() {
+    let client = client().await;
+    let consume = || client.consume("orders", done, ConsumerOptions::default());
+    let consumer = Arc::new(consume().await.unwrap());
+    let waiting = tokio::spawn({
+        let consumer = Arc::clone(&consumer);
+        async move { consumer.ended().await }
+    });
+    consumer.stop().await;
+    assert!(waiting.await.unwrap().is_none());
+    consumer.stop().await;
+    let consumer = consume().await.unwrap();
+    client.admin().delete_queue("orders").await.unwrap();
+    for _ in 0..2 {
+        let why = consumer.ended().await.unwrap();
+        assert_eq!(why.condition(), Condition::EntityNotFound);
+    }
+    client.stop().await;
+}
+
+fn done(_: Delivery) -> std::future::Ready<Result<(), Refusal>> {
+    std::future::ready(Ok(()))
+}
+
+/// SET-01, SET-05, SET-32, RTY-01: what a handler fails with says what becomes of the message: a body that cannot be read
+/// is dead-lettered, what the broker or the world refuses is abandoned, what is settled stays so.
+#[tokio::test]
+async fn what_a_handler_fails_with_decides() {
+    let client = client().await;
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let other = Arc::new(client.receiver("orders").unwrap());
+    // What is released has the same count when it comes again.
+    let left = Arc::new(AtomicBool::new(false));
+    let handler = move |delivery: Delivery| {
+        let (seen, other, left) = (seen.clone(), Arc::clone(&other), Arc::clone(&left));
+        async move {
+            let count = delivery.delivery_count();
+            seen.send((text(&delivery), count)).unwrap();
+            match (text(&delivery).as_str(), count) {
+                ("number", _) => drop(delivery.json::<u32>()?),
+                ("refused", 1) => drop(other.receive_many(0, TimeSpan::ZERO).await?),
+                ("file", 1) => Err(std::io::Error::other("no disk"))?,
+                ("later", 1) => Err(Refusal::retry_after(TimeSpan::from_seconds(3_600)))?,
+                ("bad", _) => Err(Refusal::dead_letter("Bad", "as asked"))?,
+                ("settled", _) => {
+                    other.complete(&delivery).await?;
+                    Err(Refusal::AlreadySettled)?;
+                }
+                ("left", _) if !left.swap(true, SeqCst) => Err(Refusal::AlreadySettled)?,
+                _ => {}
+            }
+            Ok(())
+        }
+    };
+    let options = ConsumerOptions::at_once(1);
+    let consumer = client.consume("orders", handler, options).await.unwrap();
+    let bodies = ["number", "refused", "file", "later", "bad", "settled", "left", "last"];
+    send(&client, &bodies).await;
+    let mut order = Vec::new();
+    while order.last().is_none_or(|(body, _)| body != "last") {
+        order.push(arrivals.recv().await.unwrap());
+    }
+    consumer.stop().await;
+    let counts = client.admin().queue("orders").await.unwrap().counts;
+    assert_eq!((counts.active, counts.delayed, counts.dead_letter), (1, 1, 2), "{order:?}");
+    let attempts = |body| order.iter().filter(|(other, _)| other == body).count();
+    assert_eq!(bodies.map(attempts), [1, 2, 2, 1, 1, 1, 2, 1]);
+    let again = order.iter().filter(|(body, _)| body == "left").map(|(_, count)| *count);
+    assert!(again.eq([1, 1]), "released, not counted");
+    let dead = client.receiver(&dead_letter_path("orders")).unwrap();
+    let letters = dead.receive_many(9, TimeSpan::ZERO).await.unwrap();
+    let reasons = letters.iter().map(|letter| letter.dead_letter_reason());
+    assert!(reasons.eq([Some("BodyNotReadable"), Some("Bad")]));
+    client.stop().await;
+}
+
+/// RCV-10, RCV-14: a receiver is a stream of what comes, and what is not asked for is not taken.
+#[tokio::test]
+async fn a_receiver_is_a_stream() {
+    let client = client().await;
+    send(&client, &["a", "b", "c"]).await;
+    let receiver = client.receiver("orders").unwrap();
+    {
+        let mut messages = std::pin::pin!(receiver.stream());
+        for expected in ["a", "b"] {
+            let message = messages.next().await.unwrap().unwrap();
+            assert_eq!(message.body(), expected);
+            receiver.complete(&message).await.unwrap();
+        }
+    }
+    let free = client.receiver("orders").unwrap().receive(TimeSpan::ZERO).await.unwrap();
+    assert_eq!(free.unwrap().body(), "c");
+    client.admin().delete_queue("orders").await.unwrap();
+    let mut messages = std::pin::pin!(receiver.stream());
+    assert!(messages.next().await.unwrap().is_err());
+    assert!(messages.next().await.is_none(), "it ends after an error");
+    client.stop().await;
+}
+
+/// What a handler logs names its message, and the trace that it belongs to.
+#[tokio::test]
+async fn a_delivery_has_a_span() {
+    let client = client().await;
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let message = Message::new("a").with_message_id("order-7");
+    let message = message.with_application_property("traceparent", Value::from(trace));
+    client.sender("orders").unwrap().send(message).await.unwrap();
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let handler = move |_: Delivery| {
+        let seen = seen.clone();
+        async move {
+            tracing::info!("in hand");
+            seen.send(()).unwrap();
+            Ok(())
+        }
+    };
+    let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    arrivals.recv().await.unwrap();
+    consumer.stop().await;
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains("in hand")).unwrap();
+    let fields = [r#"path="orders""#, "sequence_number=1", "delivery_count=1", "order-7", trace];
+    assert!(fields.iter().all(|field| line.contains(field)), "{line}");
+    client.stop().await;
+}
+
+/// What is written to it.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
 }

@@ -206,7 +206,7 @@ async fn a_stopped_consumer_finishes_what_its_actor_has() {
     let (recipient, mut all) = worker();
     let consumer = world.client.consume_sessions("steps", recipient, sessions(3)).unwrap();
     let got = all.recv().await.unwrap();
-    let stopping = actix::spawn(consumer.stop());
+    let stopping = actix::spawn(async move { consumer.stop().await });
     got.complete();
     stopping.await.unwrap();
     assert_eq!(world.locked().await, 0);

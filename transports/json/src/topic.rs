@@ -84,6 +84,12 @@ pub struct TopicView {
 #[serde(rename_all = "camelCase")]
 pub struct TopicRuntime {
     subscription_count: u64,
+    /// Rules of its subscriptions whose filter is in SQL. Brokers of version 0.1 do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sql_filter_count: Option<u64>,
+    /// Their other rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    correlation_filter_count: Option<u64>,
     scheduled_message_count: u64,
     /// Messages that were sent by way of the topic and are not at their destination yet.
     #[serde(default)]
@@ -180,6 +186,8 @@ impl From<DescribedTopic> for TopicView {
         let DescribedTopic {
             description,
             subscription_count,
+            sql_rule_count,
+            correlation_rule_count,
             scheduled,
             transfer,
             transfer_dead_letter,
@@ -207,6 +215,8 @@ impl From<DescribedTopic> for TopicView {
             user_metadata: description.user_metadata.map(String::from),
             runtime: TopicRuntime {
                 subscription_count,
+                sql_filter_count: Some(sql_rule_count),
+                correlation_filter_count: Some(correlation_rule_count),
                 scheduled_message_count: scheduled,
                 transfer_message_count: transfer,
                 transfer_dead_letter_message_count: transfer_dead_letter,
@@ -243,6 +253,8 @@ impl From<TopicView> for DescribedTopic {
                 extensions: None,
             },
             subscription_count: runtime.subscription_count,
+            sql_rule_count: runtime.sql_filter_count.unwrap_or_default(),
+            correlation_rule_count: runtime.correlation_filter_count.unwrap_or_default(),
             scheduled: runtime.scheduled_message_count,
             transfer: runtime.transfer_message_count,
             transfer_dead_letter: runtime.transfer_dead_letter_message_count,

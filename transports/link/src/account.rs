@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use peeklock_core::permits::{Budget, Held, Permit, Place, Pool};
+use peeklock_core::permits::{Budget, Permit, Place, Pool, Room};
 
 /// What every connection may hold without room that is shared, so that those who take what they
 /// are sent go on while others who do not have used it up.
@@ -93,7 +93,7 @@ impl Account {
     }
 
     /// The same for what has its shared room already.
-    pub fn hold_paid(&mut self, bytes: u64, room: Held) {
+    pub fn hold_paid(&mut self, bytes: u64, room: Room) {
         self.hold(bytes);
         self.paid_bytes += bytes;
         self.taken_bytes += room.bytes();

@@ -33,7 +33,7 @@ pub use self::event::Event;
 pub use self::seam::{Engine, Inlet};
 use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
-use crate::unsettled::{Held, Unsettled};
+use crate::unsettled::{Outstanding, Unsettled};
 
 /// What is awaited.
 pub(crate) enum Expect<T> {
@@ -182,7 +182,7 @@ impl<G: Engine, T> Links<G, T> {
     }
 
     /// A delivery is settled, or its lock is over; there may be room for more.
-    pub fn settled(&mut self, token: LockToken) -> Option<Held> {
+    pub fn settled(&mut self, token: LockToken) -> Option<Outstanding> {
         self.unsettled.settled(token)
     }
 

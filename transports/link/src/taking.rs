@@ -9,32 +9,28 @@ use crate::Account;
 
 /// The pace of a client that holds up what is written to it.
 #[derive(Default)]
-pub struct Taking(Option<Pace>);
+pub struct Taking {
+    pace: Option<Pace>,
+    /// Since when those who share the room know that it is slow. They need not know that it is not.
+    told: Option<Instant>,
+}
 
 impl Taking {
     /// Whether it has to give up all that it holds: it holds up what is to be written, of which it has taken so
-    /// much in all, and others wait. None if it holds up nothing.
+    /// much in all, and others wait.
     pub fn must_yield(
         &mut self,
-        taken_bytes: Option<u64>,
-        (account, budget): (&Account, &Budget),
+        taken_bytes: u64,
+        held: (&Account, &Budget),
         now: Instant,
         context: &Context<'_>,
     ) -> bool {
-        let before = self.slow_from();
-        match taken_bytes {
-            None => self.0 = None,
-            Some(bytes) => {
-                let pace = self.0.get_or_insert_with(|| Pace::begin(now, bytes, GRACE));
-                pace.pass(bytes, account.held_bytes(), now);
-            }
-        }
-        let slow_from = self.slow_from();
-        if slow_from != before {
-            account.judge(slow_from);
-            budget.judge(slow_from);
-        }
-        if slow_from.is_none_or(|slow_from| now < slow_from) {
+        let (account, budget) = held;
+        let pace = self.pace.get_or_insert_with(|| Pace::begin(now, taken_bytes, GRACE));
+        pace.pass(taken_bytes, account.held_bytes(), now);
+        let slow_from = Some(pace.slow_from()).filter(|slow_from| *slow_from <= now);
+        self.tell(slow_from, held);
+        if slow_from.is_none() {
             return false;
         }
         // Both, since either may wake.
@@ -42,9 +38,23 @@ impl Taking {
         budget.must_yield(now, context) || of_answers
     }
 
+    /// It holds up nothing: it is not judged.
+    pub fn rest(&mut self, held: (&Account, &Budget)) {
+        self.pace = None;
+        self.tell(None, held);
+    }
+
     /// When it is slow, if it takes nothing more; then it is to be asked about.
     #[must_use]
     pub fn slow_from(&self) -> Option<Instant> {
-        self.0.as_ref().map(Pace::slow_from)
+        self.pace.as_ref().map(Pace::slow_from)
+    }
+
+    fn tell(&mut self, slow_from: Option<Instant>, (account, budget): (&Account, &Budget)) {
+        if self.told != slow_from {
+            self.told = slow_from;
+            account.judge(slow_from);
+            budget.judge(slow_from);
+        }
     }
 }

@@ -32,7 +32,7 @@ impl Hasher for TokenHasher {
 
 /// Where a delivery is: its link and its number there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct Outstanding {
     /// The link that it was delivered on.
     pub link: u32,
     /// Its number.
@@ -52,25 +52,25 @@ pub struct Named {
 /// The table of one connection.
 #[derive(Default)]
 pub struct Unsettled {
-    by_lock: HashMap<LockToken, Held, BuildHasherDefault<TokenHasher>>,
+    by_lock: HashMap<LockToken, Outstanding, BuildHasherDefault<TokenHasher>>,
     by_link: HashMap<u32, BTreeMap<u32, LockGrant>>,
 }
 
 impl Unsettled {
     /// Adds a delivery.
-    pub fn insert(&mut self, held: Held, lock: LockGrant) {
+    pub fn insert(&mut self, held: Outstanding, lock: LockGrant) {
         self.by_lock.insert(lock.token, held);
         self.by_link.entry(held.link).or_default().insert(held.number, lock);
     }
 
     /// The delivery under a lock.
     #[must_use]
-    pub fn of_lock(&self, token: LockToken) -> Option<Held> {
+    pub fn of_lock(&self, token: LockToken) -> Option<Outstanding> {
         self.by_lock.get(&token).copied()
     }
 
     /// The delivery under a lock is settled, or its lock is over.
-    pub fn settled(&mut self, token: LockToken) -> Option<Held> {
+    pub fn settled(&mut self, token: LockToken) -> Option<Outstanding> {
         let held = self.by_lock.remove(&token)?;
         if let Some(of_link) = self.by_link.get_mut(&held.link) {
             of_link.remove(&held.number);

@@ -1,15 +1,20 @@
 //! What listeners do alike, whatever is spoken on their connections.
 //!
 //! ```text
-//!  Listener ─► bind: who may be served there ─► serve: socket ─► a place ─► a thread in turn ─► TLS ─► Serve
-//!                                                                                                 │
-//!  stop: accepts no more ─► Tracker: all are told, and waited for ◄── counts ─────────────────────┘
+//!  Listener ─► bind: who may be served there ─► accept: socket ─► a place ─► a thread in turn ─► Admission ─► Serve
+//!                                                                                                    proxy, TLS  │
+//!  stop: accepts no more ─► Tracker: all are told, and waited for ◄── counts ─────────────────────────────────────┘
 //! ```
 //!
 //! | File | What |
 //! |---|---|
 //! | `listener.rs` | the address, and who may be served at it (SEC-17) |
+//! | `accept.rs` | sockets and places for them |
+//! | `proxy.rs`, `proxy/header.rs` | proxies that say for whom they speak (LIS-04) |
+//! | `admission.rs` | from a socket to a stream |
 //! | `serve.rs` | from a socket to its connection, and the end of all of them |
+//! | `entrance.rs` | ways into transports for connections that another listener has accepted |
+//! | `gateway.rs`, `gateway/opening.rs` | the listener that serves everything on one port (LIS-01) |
 //! | `workers.rs` | the threads that connections live in |
 //! | `tracker.rs` | how many there are, and whether they are to end |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
@@ -18,13 +23,22 @@
 //! the rest. Absent on purpose: what a connection costs, and who makes room for whom, which each transport decides by what
 //! it knows of its clients.
 
+mod accept;
+mod admission;
+mod entrance;
+mod gateway;
 mod listener;
+mod proxy;
 mod serve;
 mod tracker;
 #[cfg(feature = "upgrade")]
 pub mod upgrade;
 mod workers;
 
+pub use admission::Admission;
+pub use entrance::{Attend, Enter, Entrance, Upgrade};
+pub use gateway::{Entrances, Gateway, GatewayConfig};
 pub use listener::Listener;
+pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};
 pub use tracker::{Tracked, Tracker};

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use peeklock_core::contract::{RunningTransport, TransportError};
-use peeklock_tls::{Acceptor, Stream};
+use peeklock_tls::Stream;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
+use crate::accept::{accept, places};
+use crate::admission::Admission;
+use crate::entrance::{Entrance, Shared};
 use crate::listener::Listener;
 use crate::tracker::Tracker;
 use crate::workers::Workers;
 
 /// After the grace of a stop, for what is said at the end of a connection and its answer.
-const CLOSE_GRACE: Duration = Duration::from_secs(3);
-/// After an error of accept, such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 /// What a transport does with its connections.
 pub trait Serve: Send + Sync + 'static {
@@ -28,6 +28,9 @@ pub trait Serve: Send + Sync + 'static {
 
     /// Those that a stop waits for. Who is served counts itself as soon as it is one of them.
     fn connections(&self) -> &Tracker;
+
+    /// Whether an upgrade to WebSocket at this path is for it (LIS-01).
+    fn takes_upgrade(&self, path: &str) -> bool;
 }
 
 /// How a listener serves.
@@ -37,10 +40,12 @@ pub struct Threads {
     pub name: &'static str,
     /// How many there are; at least one.
     pub count: usize,
-    /// Sockets at the same time; further ones wait in the system.
+    /// Sockets at the same time, those that came by the entrance included; further ones wait.
     pub socket_count_max: usize,
-    /// How connections are made secure; none if they are not.
-    pub tls: Option<Acceptor>,
+    /// How a socket becomes a stream.
+    pub admission: Admission,
+    /// Where connections come in that another listener has accepted.
+    pub entrance: Entrance,
 }
 
 struct Running<S> {
@@ -63,66 +68,45 @@ impl Listener {
         site: Arc<S>,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let failed = |error| self.failed(error);
+        let Threads { name, count, socket_count_max, admission, entrance } = threads;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let workers = Workers::start(threads.name, threads.count.max(1)).map_err(failed)?;
+        let workers = Workers::start(name, count.max(1)).map_err(failed)?;
+        let places = places(socket_count_max);
+        entrance.open(Shared::new(Arc::clone(&site), Arc::clone(&places)));
         let (accepting, stop) = watch::channel(true);
         if let Some(first) = workers.handles().first() {
             let _runtime = first.enter();
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let handles = workers.handles().to_vec();
-            first.spawn(accept(socket, threads, handles, Arc::clone(&site), stop));
+            let (mut turn, site) = (0, Arc::clone(&site));
+            first.spawn(accept(socket, places, stop, move |stream, place| {
+                turn = (turn + 1) % handles.len();
+                if let Some(worker) = handles.get(turn) {
+                    let (site, admission) = (Arc::clone(&site), admission.clone());
+                    worker.spawn(async move {
+                        // In memory of its own, which is given back when it is agreed on.
+                        let admitted = Box::pin(admitted(stream, &admission));
+                        if let Ok(stream) = admitted.await {
+                            site.serve(stream).await;
+                        }
+                        drop(place);
+                    });
+                }
+                std::future::ready(())
+            }));
         }
         tracing::info!(transport = self.transport, %address, "listening");
         Ok(Box::new(Running { listener: self, address, site, accepting, workers }))
     }
 }
 
-/// Accepts until it is told to stop, and hands sockets to the workers in turn.
-async fn accept<S: Serve>(
-    socket: TcpListener,
-    threads: Threads,
-    workers: Vec<Handle>,
-    site: Arc<S>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let places = Arc::new(Semaphore::new(threads.socket_count_max.min(Semaphore::MAX_PERMITS)));
-    let mut turn = workers.iter().cycle();
-    let next = async {
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let stream = match socket.accept().await {
-                Ok((stream, _)) => stream.into_std(),
-                Err(error) => Err(error),
-            };
-            let (Ok(stream), Some(worker)) = (stream, turn.next()) else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            let (site, tls) = (Arc::clone(&site), threads.tls.clone());
-            worker.spawn(async move {
-                // In memory of its own, which is given back when it is agreed on.
-                let secured = Box::pin(secured(stream, tls.as_ref()));
-                if let Ok(stream) = secured.await {
-                    site.serve(stream).await;
-                }
-                drop(place);
-            });
-        }
-    };
-    tokio::select! {
-        () = next => {}
-        _ = stop.wait_for(|accepting| !accepting) => {}
-    }
-}
-
-/// A socket in the runtime of its thread, with TLS on it where that is configured.
-async fn secured(stream: std::net::TcpStream, tls: Option<&Acceptor>) -> io::Result<Stream> {
-    let stream = TcpStream::from_std(stream)?;
-    // Answers are written whole; waiting to fill a packet only delays them.
-    stream.set_nodelay(true).ok();
-    // Why it came to nothing was told there.
-    Acceptor::accept_on(tls, stream).await.map_err(io::Error::other)
+/// A socket in the runtime of its thread, as a stream.
+pub(crate) async fn admitted(
+    stream: std::net::TcpStream,
+    admission: &Admission,
+) -> io::Result<Stream> {
+    admission.admit(TcpStream::from_std(stream)?).await
 }
 
 #[async_trait]
@@ -132,17 +116,27 @@ impl<S: Serve> RunningTransport for Running<S> {
     }
 
     async fn stop(self: Box<Self>, grace: Duration) {
-        let transport = self.listener.transport;
         self.accepting.send_replace(false);
-        let connections = self.site.connections();
-        connections.begin_stop(grace);
-        if tokio::time::timeout(grace + CLOSE_GRACE, connections.quiet()).await.is_err() {
-            let connections = connections.count();
-            tracing::warn!(transport, connections, "grace is over, connections are cut");
-        }
-        if !self.workers.end().await {
-            tracing::error!(transport, "a thread of the listener panicked");
-        }
-        tracing::info!(transport, address = %self.address, "stopped");
+        end(self.listener.transport, self.address, self.site.connections(), grace, self.workers)
+            .await;
     }
+}
+
+/// Tells connections to end and ends their threads; who is not done in time is cut.
+pub(crate) async fn end(
+    transport: &'static str,
+    address: SocketAddr,
+    connections: &Tracker,
+    grace: Duration,
+    workers: Workers,
+) {
+    connections.begin_stop(grace);
+    if tokio::time::timeout(grace + CLOSE_GRACE, connections.quiet()).await.is_err() {
+        let connections = connections.count();
+        tracing::warn!(transport, connections, "grace is over, connections are cut");
+    }
+    if !workers.end().await {
+        tracing::error!(transport, "a thread of the listener panicked");
+    }
+    tracing::info!(transport, %address, "stopped");
 }

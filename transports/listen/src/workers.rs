@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::LocalSet;
 
 /// The threads, each with a runtime of its own: a connection stays with one, and nothing is stolen.
 pub(crate) struct Workers {
@@ -16,17 +17,31 @@ pub(crate) struct Workers {
 impl Workers {
     /// As many as that, all with this name.
     pub(crate) fn start(name: &str, count: usize) -> io::Result<Self> {
+        Self::running(name, vec![std::future::pending::<()>; count])
+    }
+
+    /// One for each of these, which is made in its thread and may spawn what stays there.
+    pub(crate) fn running<M, F>(name: &str, mains: Vec<M>) -> io::Result<Self>
+    where
+        M: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()>,
+    {
         let (end, ended) = watch::channel(false);
         let mut workers = Self { end, handles: Vec::new(), threads: Vec::new() };
-        for _ in 0..count {
+        for main in mains {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             workers.handles.push(runtime.handle().clone());
             let mut ended = ended.clone();
             let thread = std::thread::Builder::new().name(name.to_owned());
             workers.threads.push(thread.spawn(move || {
-                runtime.block_on(async {
-                    // The sender lives as long as the workers are wanted.
-                    drop(ended.wait_for(|ended| *ended).await);
+                let local = LocalSet::new();
+                local.block_on(&runtime, async {
+                    tokio::select! {
+                        biased;
+                        // The sender lives as long as the workers are wanted.
+                        _ = ended.wait_for(|ended| *ended) => {}
+                        () = main() => {}
+                    }
                 });
             })?);
         }

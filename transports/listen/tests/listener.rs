@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::contract::RunningTransport;
-use peeklock_listen::{Listener, Serve, Threads, Tracker};
+use peeklock_core::contract::{Principal, RunningTransport};
+use peeklock_listen::{Admission, Entrance, Listener, Proxies, Serve, Threads, Tracker};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -22,6 +22,8 @@ struct Greeter {
     connections: Tracker,
     /// How many were served at the same time.
     most: AtomicUsize,
+    /// Who was served last.
+    principal: Mutex<Option<Principal>>,
 }
 
 impl Serve for Greeter {
@@ -29,6 +31,7 @@ impl Serve for Greeter {
         let _tracked = self.connections.track();
         self.most.fetch_max(self.connections.count(), Ordering::Relaxed);
         let stopped = self.connections.stop_begun();
+        *self.principal.lock().unwrap() = Some(stream.principal());
         stream.write_all(b"h").await.unwrap();
         tokio::select! {
             _ = stream.read_u8() => {}
@@ -38,6 +41,10 @@ impl Serve for Greeter {
 
     fn connections(&self) -> &Tracker {
         &self.connections
+    }
+
+    fn takes_upgrade(&self, _: &str) -> bool {
+        false
     }
 }
 
@@ -50,9 +57,19 @@ fn serve(
     greeter: &Arc<Greeter>,
     socket_count_max: usize,
 ) -> Box<dyn RunningTransport> {
+    serve_with(broker, greeter, socket_count_max, Admission::default())
+}
+
+fn serve_with(
+    broker: &Broker,
+    greeter: &Arc<Greeter>,
+    socket_count_max: usize,
+    admission: Admission,
+) -> Box<dyn RunningTransport> {
     let listener = at(LOOPBACK);
     let socket = listener.bind(broker).unwrap();
-    let threads = Threads { name: "test", count: 2, socket_count_max, tls: None };
+    let entrance = Entrance::default();
+    let threads = Threads { name: "test", count: 2, socket_count_max, admission, entrance };
     listener.serve(socket, threads, Arc::clone(greeter)).unwrap()
 }
 
@@ -101,5 +118,117 @@ async fn a_stop_tells_connections_and_waits_for_them() {
     client.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"e");
     TcpStream::connect(address).await.unwrap_err();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// A listener behind proxies at these places.
+fn serve_behind(
+    broker: &Broker,
+    greeter: &Arc<Greeter>,
+    sources: &[&str],
+) -> Box<dyn RunningTransport> {
+    let proxies = Proxies::at(sources.iter().map(|source| source.parse().unwrap()).collect());
+    serve_with(broker, greeter, 1_000, Admission { proxies, tls: None })
+}
+
+/// A header of the PROXY protocol.
+fn header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+    let bytes = u16::try_from(rest.len()).unwrap().to_be_bytes();
+    [b"\r\n\r\n\0\r\nQUIT\n", &[command, family][..], &bytes, rest].concat()
+}
+
+/// One that says that the client is at this address.
+fn header_of(client: [u8; 4]) -> Vec<u8> {
+    header(0x21, 0x11, &[&client[..], &[10, 0, 0, 1, 0x12, 0x34, 0, 80]].concat())
+}
+
+/// Whether it is served.
+async fn is_served(address: SocketAddr, bytes: &[u8]) -> bool {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    // Who is refused may be gone before it has said everything.
+    client.write_all(bytes).await.ok();
+    matches!(client.read_u8().await, Ok(b'h'))
+}
+
+/// LIS-04, SEC-17: the client of a proxy is where the proxy says, and never on this machine; what follows the header is
+/// the client's.
+#[tokio::test]
+async fn the_client_of_a_proxy_is_where_the_proxy_says() {
+    let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
+    let running = serve_behind(&broker, &greeter, &["10.0.0.0/8", "127.0.0.1"]);
+    let address = running.local_address();
+    let who = || greeter.principal.lock().unwrap().take().unwrap();
+    assert!(is_served(address, &header_of([192, 0, 2, 7])).await);
+    let principal = who();
+    assert_eq!(principal.peer, "192.0.2.7:4660".parse().ok());
+    assert!(!principal.is_local());
+    assert!(is_served(address, &header_of([127, 0, 0, 1])).await);
+    assert!(!who().is_local(), "a proxy on this machine");
+    for silent in [header(0x20, 0, &[]), header(0x21, 0, &[1, 2, 3])] {
+        assert!(is_served(address, &silent).await);
+        let principal = who();
+        assert_eq!(principal.peer.unwrap().ip(), address.ip(), "the proxy's own");
+        assert!(!principal.is_local());
+    }
+    running.stop(Duration::ZERO).await;
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// LIS-04: without a valid header a connection of a proxy is closed, however it goes wrong, and nobody else may send one.
+#[tokio::test]
+async fn without_a_valid_header_a_proxy_is_not_served() {
+    let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
+    let running = serve_behind(&broker, &greeter, &["*"]);
+    let address = running.local_address();
+    let good = header_of([192, 0, 2, 7]);
+    for place in 0..16 {
+        let mut bad = good.clone();
+        bad[place] ^= 0x40;
+        assert!(!is_served(address, &bad).await, "byte {place}");
+    }
+    for bad in [
+        b"AMQP\0\x01\0\0 and more bytes".to_vec(),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n".to_vec(),
+        header(0x21, 0x31, &[0; 216]),
+        header(0x21, 0x11, &[0; 65_535]),
+        header(0x21, 0x11, &[1; 11]),
+    ] {
+        assert!(!is_served(address, &bad).await, "{bad:?}");
+    }
+    for bytes in 0..good.len() {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(&good[..bytes]).await.unwrap();
+        client.shutdown().await.unwrap();
+        assert!(client.read_u8().await.is_err(), "{bytes} bytes of a header, and the end");
+    }
+    assert!(greeter.principal.lock().unwrap().is_none(), "nobody was served");
+    assert!(is_served(address, &good).await);
+    running.stop(Duration::ZERO).await;
+    // Who is not named sends what the transport would have to make sense of.
+    let running = serve_behind(&broker, &greeter, &["10.0.0.7"]);
+    assert!(is_served(running.local_address(), &header_of([192, 0, 2, 7])).await);
+    let principal = greeter.principal.lock().unwrap().take().unwrap();
+    assert_eq!(principal.peer.unwrap().ip(), running.local_address().ip());
+    running.stop(Duration::ZERO).await;
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// LIS-04: of proxies that are silent the oldest makes room.
+#[tokio::test]
+async fn the_oldest_silent_proxy_makes_room() {
+    let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
+    let running = serve_behind(&broker, &greeter, &["*"]);
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        let mut client = TcpStream::connect(running.local_address()).await.unwrap();
+        client.write_all(&header_of([192, 0, 2, 7])[..17]).await.unwrap();
+        silent.push(client);
+    }
+    // It is not among the last 256, and ends long before its time.
+    let ended = tokio::time::timeout(Duration::from_secs(3), silent[0].read_u8()).await;
+    assert!(ended.is_ok_and(|read| read.is_err()));
+    assert!(is_served(running.local_address(), &header_of([192, 0, 2, 7])).await);
+    running.stop(Duration::ZERO).await;
     broker.stop(Duration::ZERO).await.unwrap();
 }

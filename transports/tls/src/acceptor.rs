@@ -25,8 +25,22 @@ const USE_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; cha
 pub enum Protocol {
     /// HTTP or WebSocket: ALPN offers `http/1.1`.
     Http,
+    /// HTTP, WebSocket or AMQP, which are told apart inside: ALPN as for HTTP.
+    HttpOrAmqp,
     /// Anything else: nothing is agreed on by ALPN.
     Other,
+}
+
+impl Protocol {
+    /// Whether a client that begins so without TLS reads an answer of HTTP.
+    fn is_http(self, first: [u8; 1]) -> bool {
+        match self {
+            Self::Http => true,
+            // AMQP begins with its name.
+            Self::HttpOrAmqp => first != *b"A",
+            Self::Other => false,
+        }
+    }
 }
 
 /// Makes streams of sockets for one listener. Clones share what is in use.
@@ -109,7 +123,7 @@ impl Acceptor {
             return Err(Refused::Failed(io::ErrorKind::UnexpectedEof.into()));
         }
         if first != [HANDSHAKE] {
-            if self.protocol == Protocol::Http {
+            if self.protocol.is_http(first) {
                 // Whoever does not read the answer has gone.
                 tell(&mut socket).await.ok();
             }

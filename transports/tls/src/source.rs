@@ -126,7 +126,7 @@ impl Tls {
     pub(crate) fn server_config(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let in_use = self.in_use();
         Arc::clone(match protocol {
-            Protocol::Http => &in_use.http,
+            Protocol::Http | Protocol::HttpOrAmqp => &in_use.http,
             Protocol::Other => &in_use.other,
         })
     }

@@ -1,17 +1,18 @@
 //! What a listener reads and writes: a socket, or TLS on it.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::{Buf as _, Bytes};
 use peeklock_core::contract::{Principal, TlsIdentity};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 /// A connection of a listener.
-pub struct Stream(Inner);
+pub struct Stream(Inner, Before);
 
 enum Inner {
     Plain(TcpStream),
@@ -23,21 +24,45 @@ struct Secure {
     identity: Option<TlsIdentity>,
 }
 
+/// What was learnt of a connection before it is served.
+#[derive(Default)]
+struct Before {
+    /// Bytes that were read to tell what is spoken, and are read again.
+    unread: Bytes,
+    /// Whether the other end of the socket is a proxy that has said so, and where its client is if it said that too.
+    is_relayed: bool,
+    client: Option<SocketAddr>,
+}
+
 impl Stream {
     /// Without TLS.
     #[must_use]
-    pub const fn plain(socket: TcpStream) -> Self {
-        Self(Inner::Plain(socket))
+    pub fn plain(socket: TcpStream) -> Self {
+        Self(Inner::Plain(socket), Before::default())
     }
 
     pub(crate) fn secure(stream: TlsStream<TcpStream>, identity: Option<TlsIdentity>) -> Self {
-        Self(Inner::Secure(Box::new(Secure { stream, identity })))
+        Self(Inner::Secure(Box::new(Secure { stream, identity })), Before::default())
+    }
+
+    /// The same by way of a proxy, which may have said where its client is.
+    #[must_use]
+    pub fn relayed(mut self, client: Option<SocketAddr>) -> Self {
+        self.1.is_relayed = true;
+        self.1.client = client;
+        self
+    }
+
+    /// What was read is read again, before anything else. Nothing that was given back before may be left.
+    pub fn give_back(&mut self, bytes: impl Into<Bytes>) {
+        debug_assert!(self.1.unread.is_empty(), "bytes would be read in another order");
+        self.1.unread = bytes.into();
     }
 
     /// Where its client is.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.socket().peer_addr().ok()
+        self.1.client.or_else(|| self.socket().peer_addr().ok())
     }
 
     /// Who its client is by the certificate that it has shown, which was verified (TLS-04).
@@ -53,6 +78,7 @@ impl Stream {
     #[must_use]
     pub fn principal(&self) -> Principal {
         let principal = Principal::anonymous().from_peer(self.peer());
+        let principal = if self.1.is_relayed { principal.through_proxy() } else { principal };
         match self.identity() {
             Some(identity) => principal.with_tls(identity.clone()),
             None => principal,
@@ -81,6 +107,13 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let unread = &mut self.1.unread;
+        if !unread.is_empty() {
+            let bytes = unread.len().min(buffer.remaining());
+            buffer.put_slice(unread.get(..bytes).unwrap_or_default());
+            unread.advance(bytes);
+            return Poll::Ready(Ok(()));
+        }
         match &mut self.0 {
             Inner::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
             Inner::Secure(secure) => Pin::new(&mut secure.stream).poll_read(context, buffer),
@@ -97,6 +130,26 @@ impl AsyncWrite for Stream {
         match &mut self.0 {
             Inner::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Inner::Secure(secure) => Pin::new(&mut secure.stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Inner::Plain(socket) => Pin::new(socket).poll_write_vectored(context, pieces),
+            Inner::Secure(secure) => {
+                Pin::new(&mut secure.stream).poll_write_vectored(context, pieces)
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.0 {
+            Inner::Plain(socket) => socket.is_write_vectored(),
+            Inner::Secure(secure) => secure.stream.is_write_vectored(),
         }
     }
 

@@ -538,6 +538,10 @@ export interface Topic extends Required<TopicProperties> {
   path: string;
   runtime: {
     subscriptionCount: number;
+    /** Rules of its subscriptions whose filter is in SQL. */
+    sqlFilterCount: number;
+    /** Their other rules. */
+    correlationFilterCount: number;
     scheduledMessageCount: number;
     /** Sent by way of the topic, and not at their destination yet. */
     transferMessageCount: number;

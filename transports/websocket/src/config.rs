@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use peeklock_core::contract::port;
+use peeklock_listen::{Entrance, Proxies};
 use peeklock_tls::Acceptor;
 
 /// The settings of the WebSocket transport.
@@ -45,6 +46,10 @@ pub struct WebSocketConfig {
     pub grace: Duration,
     /// `tls.enabled`: how connections are made secure; none if they are not.
     pub tls: Option<Acceptor>,
+    /// `websocket.proxy_protocol`: proxies that say for whom they speak (LIS-04).
+    pub proxies: Proxies,
+    /// Where connections come in that another listener has accepted (LIS-01).
+    pub entrance: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
 }
@@ -67,6 +72,8 @@ impl Default for WebSocketConfig {
             heartbeat: Duration::from_secs(20),
             grace: Duration::from_secs(30),
             tls: None,
+            proxies: Proxies::default(),
+            entrance: Entrance::default(),
             i_know: false,
         }
     }

@@ -71,7 +71,7 @@ enum Ended {
 }
 
 /// What waits for room, and nothing is read behind it.
-enum Held {
+enum Postponed {
     /// A frame that is not paid for, and not decoded.
     Frame(Bytes),
     /// Requests of a frame that was taken: there is no room for what they may be answered.
@@ -107,7 +107,7 @@ pub(crate) struct Conversation {
     heartbeat: Duration,
 
     budget: Budget,
-    held: Option<Held>,
+    postponed: Option<Postponed>,
     acquiring: Option<Acquiring>,
     /// Frames of the client that were taken.
     seen: u64,

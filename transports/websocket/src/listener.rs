@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Listener, Serve, Threads, Tracker, upgrade};
+use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -47,14 +47,17 @@ impl Transport for WebSocketTransport {
         self: Box<Self>,
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
-        let config = self.config;
+        let mut config = self.config;
+        // It leads to the site, which must not keep itself.
+        let entrance = std::mem::take(&mut config.entrance);
         let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
         let socket = listener.bind(&broker)?;
         let threads = Threads {
             name: "peeklock-ws",
             count: config.workers,
             socket_count_max: config.connection_count_max.saturating_add(SPARE_SOCKETS),
-            tls: config.tls.clone(),
+            admission: Admission { proxies: config.proxies.clone(), tls: config.tls.clone() },
+            entrance,
         };
         listener.serve(socket, threads, Arc::new(Site::new(broker, config)))
     }
@@ -77,6 +80,11 @@ impl Serve for Site {
 
     fn connections(&self) -> &Tracker {
         &self.tracker
+    }
+
+    /// Every one that nobody else takes, so that one at another path is told where WebSocket is served.
+    fn takes_upgrade(&self, _: &str) -> bool {
+        true
     }
 }
 

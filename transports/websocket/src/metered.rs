@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
-use peeklock_core::permits::{Room, Seat};
+use peeklock_core::permits::{Admission, Seat};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -98,12 +98,12 @@ impl Metered {
         loop {
             let now = Instant::now();
             match self.seat.take(STEP_BYTES, self.unfinished_bytes, now, context) {
-                Room::Granted => {
+                Admission::Granted => {
                     self.again = None;
                     return Poll::Ready(Ok(()));
                 }
-                Room::Yield => return Poll::Ready(Err(slow())),
-                Room::Later(at) => {
+                Admission::Yield => return Poll::Ready(Err(slow())),
+                Admission::Later(at) => {
                     let sleep = Box::pin(tokio::time::sleep_until(at.into()));
                     ready!(self.again.insert(sleep).as_mut().poll(context));
                 }

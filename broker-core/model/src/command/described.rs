@@ -73,6 +73,10 @@ pub struct DescribedTopic {
     pub description: TopicDescription,
     /// How many subscriptions it has.
     pub subscription_count: u64,
+    /// How many rules its subscriptions have whose filter is in SQL (ADM-47).
+    pub sql_rule_count: u64,
+    /// How many rules they have besides.
+    pub correlation_rule_count: u64,
     /// How many messages wait for their instant.
     pub scheduled: u64,
     /// How many messages wait for their transfer to another entity, or are on their way (VIA-06).

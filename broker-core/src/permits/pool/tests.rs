@@ -1,5 +1,9 @@
 use std::future::Future as _;
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::task::Waker;
+use std::time::Instant;
+
 use super::*;
 
 const STEP: u64 = 64 << 10;
@@ -20,23 +24,23 @@ fn who_is_slow_yields_to_who_waits() {
     let pool = Pool::of_parts(3 * STEP);
     let (mut slower, mut slow, mut fast) = (pool.seat(), pool.seat(), pool.seat());
     let mut honest = pool.seat();
-    assert_eq!(slower.take(STEP, 0, start, &context()), Room::Granted);
-    assert_eq!(slow.take(STEP, 0, start + ms(10), &context()), Room::Granted);
-    assert_eq!(fast.take(STEP, 0, start + ms(10), &context()), Room::Granted);
-    assert_eq!(honest.take(STEP, 0, start + ms(20), &context()), Room::Later(start + ms(120)));
+    assert_eq!(slower.take(STEP, 0, start, &context()), Admission::Granted);
+    assert_eq!(slow.take(STEP, 0, start + ms(10), &context()), Admission::Granted);
+    assert_eq!(fast.take(STEP, 0, start + ms(10), &context()), Admission::Granted);
+    assert_eq!(honest.take(STEP, 0, start + ms(20), &context()), Admission::Later(start + ms(120)));
     assert!(!slower.is_told_to_yield(), "nobody is slow yet");
     let later = start + ms(255);
     assert!(!fast.must_yield(STEP, later, &context()));
-    assert!(matches!(honest.take(STEP, 0, later, &context()), Room::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later, &context()), Admission::Later(_)));
     assert!(slower.is_told_to_yield());
     let later = start + ms(300);
-    assert!(matches!(honest.take(STEP, 0, later, &context()), Room::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later, &context()), Admission::Later(_)));
     assert!(!slow.is_told_to_yield(), "what was told to be given back is enough");
     // It may not be reading: a while later the next is told, too.
-    assert!(matches!(honest.take(STEP, 0, later + ms(100), &context()), Room::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later + ms(100), &context()), Admission::Later(_)));
     assert!(slow.is_told_to_yield() && !fast.is_told_to_yield());
     drop(slower);
-    assert_eq!(honest.take(STEP, 0, later + ms(100), &context()), Room::Granted);
+    assert_eq!(honest.take(STEP, 0, later + ms(100), &context()), Admission::Granted);
 }
 
 /// Who passes enough is left alone, and so is who has nothing to pass; what is not needed goes back.
@@ -46,18 +50,18 @@ fn who_has_nothing_to_pass_is_not_slow() {
     let later = |seconds| start + Duration::from_secs(seconds);
     let pool = Pool::new(2 * STEP);
     let (mut resting, mut waiting) = (pool.seat(), pool.seat());
-    assert_eq!(resting.take(2 * STEP, 0, start, &context()), Room::Granted);
+    assert_eq!(resting.take(2 * STEP, 0, start, &context()), Admission::Granted);
     resting.rest();
-    assert_ne!(waiting.take(STEP, 0, later(5), &context()), Room::Granted);
+    assert_ne!(waiting.take(STEP, 0, later(5), &context()), Admission::Granted);
     assert!(!resting.is_told_to_yield());
     resting.begin(later(5));
-    assert_ne!(waiting.take(STEP, 0, later(5), &context()), Room::Granted);
+    assert_ne!(waiting.take(STEP, 0, later(5), &context()), Admission::Granted);
     assert!(!resting.is_told_to_yield());
-    assert_ne!(waiting.take(STEP, 0, later(7), &context()), Room::Granted);
+    assert_ne!(waiting.take(STEP, 0, later(7), &context()), Admission::Granted);
     assert!(resting.is_told_to_yield());
     resting.shrink(STEP);
     assert_eq!(resting.held_bytes(), STEP);
-    assert_eq!(waiting.take(STEP, 0, later(7), &context()), Room::Granted);
+    assert_eq!(waiting.take(STEP, 0, later(7), &context()), Admission::Granted);
     assert_eq!(pool.free_bytes(), 0);
     resting.shrink(0);
     assert_eq!((resting.held_bytes(), pool.free_bytes()), (0, STEP));
@@ -69,17 +73,17 @@ fn of_those_who_all_wait_one_yields() {
     let start = Instant::now();
     let pool = Pool::of_parts(2 * STEP);
     let (mut one, mut two) = (pool.seat(), pool.seat());
-    assert_eq!(one.take(STEP, 0, start, &context()), Room::Granted);
-    assert_eq!(two.take(STEP, 0, start, &context()), Room::Granted);
+    assert_eq!(one.take(STEP, 0, start, &context()), Admission::Granted);
+    assert_eq!(two.take(STEP, 0, start, &context()), Admission::Granted);
     let mut new = pool.seat();
-    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Room::Granted);
-    assert_ne!(two.take(STEP, 1 << 20, start, &context()), Room::Granted);
+    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Admission::Granted);
+    assert_ne!(two.take(STEP, 1 << 20, start, &context()), Admission::Granted);
     assert!(!one.is_told_to_yield() && two.is_told_to_yield(), "the first is to have the room");
     two.give_back();
-    assert_eq!(one.take(STEP, 1 << 20, start, &context()), Room::Granted);
+    assert_eq!(one.take(STEP, 1 << 20, start, &context()), Admission::Granted);
     assert_eq!((one.held_bytes(), pool.free_bytes()), (2 * STEP, 0));
-    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Room::Granted);
-    assert!(matches!(new.take(STEP, 1 << 20, start, &context()), Room::Later(_)));
+    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Admission::Granted);
+    assert!(matches!(new.take(STEP, 1 << 20, start, &context()), Admission::Later(_)));
     assert!(one.is_told_to_yield() && !new.is_told_to_yield());
 }
 
@@ -92,21 +96,21 @@ fn who_has_least_goes_first() {
     let mut rich: Vec<Seat> = (0..4).map(|_| pool.seat()).collect();
     for _ in 0..2 {
         for seat in &mut rich {
-            assert_eq!(seat.take(STEP, 0, start, &context()), Room::Granted);
+            assert_eq!(seat.take(STEP, 0, start, &context()), Admission::Granted);
         }
     }
     let mut steady = rich.pop().unwrap();
     for seat in &mut rich {
-        assert!(matches!(seat.take(STEP, 0, start, &context()), Room::Later(_)));
+        assert!(matches!(seat.take(STEP, 0, start, &context()), Admission::Later(_)));
     }
     let mut poor = pool.seat();
-    assert!(matches!(poor.take(STEP, 0, start + ms(10), &context()), Room::Later(_)));
+    assert!(matches!(poor.take(STEP, 0, start + ms(10), &context()), Admission::Later(_)));
     steady.shrink(STEP);
     assert_eq!(pool.free_bytes(), 0, "it was handed over");
     for seat in &mut rich {
-        assert!(matches!(seat.take(STEP, 0, start + ms(20), &context()), Room::Later(_)));
+        assert!(matches!(seat.take(STEP, 0, start + ms(20), &context()), Admission::Later(_)));
     }
-    assert_eq!(poor.take(STEP, 0, start + ms(20), &context()), Room::Granted);
+    assert_eq!(poor.take(STEP, 0, start + ms(20), &context()), Admission::Granted);
 }
 
 /// Those who hold much and wait for the rest of it yield to who holds little, although one of the others goes on:
@@ -118,23 +122,23 @@ fn who_waits_with_most_yields_to_who_has_little() {
     let mut seats: Vec<Seat> = (0..3).map(|_| pool.seat()).collect();
     for seat in &mut seats {
         for _ in 0..3 {
-            assert_eq!(seat.take(STEP, 0, start, &context()), Room::Granted);
+            assert_eq!(seat.take(STEP, 0, start, &context()), Admission::Granted);
         }
     }
     let mut going = seats.pop().unwrap();
     for seat in &mut seats {
-        assert!(matches!(seat.take(STEP, 0, start, &context()), Room::Later(_)));
+        assert!(matches!(seat.take(STEP, 0, start, &context()), Admission::Later(_)));
     }
     let mut honest = pool.seat();
     let is_told = |seats: &[Seat]| seats.iter().filter(|seat| seat.is_told_to_yield()).count();
-    assert!(matches!(honest.take(STEP, 0, start + ms(10), &context()), Room::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, start + ms(10), &context()), Admission::Later(_)));
     assert_eq!(is_told(&seats), 0, "they have not waited for long");
     let later = start + ms(2_000);
     assert!(!going.must_yield(8 * STEP, later, &context()));
-    assert!(matches!(honest.take(STEP, 0, later, &context()), Room::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later, &context()), Admission::Later(_)));
     assert_eq!(is_told(&seats), 1);
     seats.retain(|seat| !seat.is_told_to_yield());
-    assert_eq!(honest.take(STEP, 0, later, &context()), Room::Granted);
+    assert_eq!(honest.take(STEP, 0, later, &context()), Admission::Granted);
     assert!(!going.is_told_to_yield());
 }
 
@@ -144,14 +148,14 @@ fn who_does_not_fetch_its_room_is_slow() {
     let start = Instant::now();
     let pool = Pool::of_parts(STEP);
     let (mut first, mut absent, mut honest) = (pool.seat(), pool.seat(), pool.seat());
-    assert_eq!(first.take(STEP, 0, start, &context()), Room::Granted);
-    assert!(matches!(absent.take(STEP, 0, start, &context()), Room::Later(_)));
-    assert!(matches!(honest.take(STEP, 0, start, &context()), Room::Later(_)));
+    assert_eq!(first.take(STEP, 0, start, &context()), Admission::Granted);
+    assert!(matches!(absent.take(STEP, 0, start, &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, start, &context()), Admission::Later(_)));
     drop(first);
-    assert!(matches!(honest.take(STEP, 0, start + ms(500), &context()), Room::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, start + ms(500), &context()), Admission::Later(_)));
     assert!(absent.is_told_to_yield());
     absent.give_back();
-    assert_eq!(honest.take(STEP, 0, start + ms(500), &context()), Room::Granted);
+    assert_eq!(honest.take(STEP, 0, start + ms(500), &context()), Admission::Granted);
 }
 
 /// A place is judged by who has it: it yields when it is slow by that and others wait, and not before.
@@ -218,14 +222,14 @@ fn room_is_neither_lost_nor_kept_back() {
         let pool = Pool::with(20 * STEP, seed % 2 == 0);
         let mut now = Instant::now();
         let mut seats: Vec<Seat> = (0..8).map(|_| pool.seat()).collect();
-        let mut held: Vec<Held> = Vec::new();
+        let mut held: Vec<Room> = Vec::new();
         for _ in 0..300 {
             now += ms(below(60));
             let at = usize::try_from(below(8)).unwrap();
             let bytes = below(5) * STEP;
             let room = |seat: &mut Seat| seat.take(bytes, bytes, now, &context());
             match below(9) {
-                0..4 if room(&mut seats[at]) == Room::Yield => seats[at].give_back(),
+                0..4 if room(&mut seats[at]) == Admission::Yield => seats[at].give_back(),
                 0..4 => {}
                 4 => seats[at].shrink(bytes),
                 5 => seats[at] = pool.seat(),
@@ -233,20 +237,62 @@ fn room_is_neither_lost_nor_kept_back() {
                 7 => held.extend(pool.try_hold(None, bytes)),
                 _ => drop(held.pop()),
             }
-            pool.with_state(|state| {
-                let of_places: u64 = state.places.values().map(|place| place.held_bytes).sum();
-                let of_nobody: u64 = held.iter().map(Held::bytes).sum();
-                assert_eq!(state.free_bytes + of_places + of_nobody, pool.bytes_max, "{seed}");
-                assert_eq!(state.waiting.len(), state.turns.len(), "{seed}");
-                for (rank, waiter) in &state.waiting {
-                    assert_eq!(rank.held_bytes, state.held_by(waiter.place), "{seed}");
+            pool.in_order(|order| {
+                let of_places: u64 = order.places.values().map(|place| place.held.bytes()).sum();
+                let of_nobody: u64 = held.iter().map(Room::bytes).sum();
+                assert_eq!(pool.free_bytes() + of_places + of_nobody, pool.bytes_max, "{seed}");
+                assert_eq!(order.waiting.len(), order.turns.len(), "{seed}");
+                for (rank, waiter) in &order.waiting {
+                    assert_eq!(rank.held_bytes, order.held_by(waiter.place), "{seed}");
                 }
-                let first = state.waiting.first_key_value().map(|(rank, _)| rank.wanted_bytes);
-                assert!(first.is_none_or(|wanted| wanted > state.free_bytes), "{seed}");
+                let first = order.waiting.first_key_value().map(|(rank, _)| rank.wanted_bytes);
+                assert!(first.is_none_or(|wanted| wanted > pool.free_bytes()), "{seed}");
             });
         }
         drop((seats, held));
         assert_eq!(pool.free_bytes(), pool.bytes_max());
-        pool.with_state(|state| assert!(state.places.is_empty() && state.judged.is_empty()));
+        pool.in_order(|order| assert!(order.places.is_empty() && order.judged.is_empty()));
     }
+}
+
+/// One gives back just when another begins to wait: whoever is first, nobody waits for what is free.
+#[test]
+fn who_waits_sees_what_another_gives_back() {
+    let pool = Pool::new(STEP);
+    let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let reached = |count: &AtomicU64, round| {
+        while count.load(SeqCst) < round {
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let patience = Duration::from_secs(20);
+            for round in 1..=50_000 {
+                reached(&begun, round);
+                let room = async { tokio::time::timeout(patience, pool.hold(None, STEP)).await };
+                let room = runtime.block_on(room);
+                // Nobody waits for one that has failed.
+                done.store(if room.is_ok() { round } else { u64::MAX }, SeqCst);
+                assert!(room.is_ok(), "round {round}");
+            }
+        });
+        for round in 1..=50_000 {
+            let room = pool.try_hold(None, STEP).unwrap();
+            begun.store(round, SeqCst);
+            // A little sooner or later each time.
+            for _ in 0..round % 64 {
+                std::hint::spin_loop();
+            }
+            drop(room);
+            reached(&done, round);
+            // The other one gives it back in its own time.
+            while pool.free_bytes() < STEP {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    assert!(!pool.free.is_short());
 }

@@ -6,6 +6,9 @@ use crate::message::ContentError;
 
 /// Values nest no deeper than this, so that nobody's stack is at the mercy of a sender.
 const DEPTH_MAX: usize = 32;
+/// No list, map or array has more items, since clients in the field take no more (AMQP-14). Elements of an array may
+/// take no bytes, so that a count is not bounded by them.
+const COUNT_MAX: usize = 1_000_000;
 
 /// Passes over one value after checking every length and count inside it.
 pub fn check_value(reader: &mut Reader<'_>) -> Result<(), ContentError> {
@@ -44,6 +47,7 @@ fn check_nested(reader: &mut Reader<'_>, depth_left: usize) -> Result<(), Conten
 }
 
 fn check_items(count: usize, mut items: Reader<'_>, depth: usize) -> Result<(), ContentError> {
+    check_count(count)?;
     // Every item takes at least one byte, so a claimed count cannot make this long.
     for _ in 0..count {
         check_nested(&mut items, depth)?;
@@ -51,8 +55,13 @@ fn check_items(count: usize, mut items: Reader<'_>, depth: usize) -> Result<(), 
     if items.is_empty() { Ok(()) } else { Err(ContentError::BadCount) }
 }
 
+fn check_count(count: usize) -> Result<(), ContentError> {
+    if count > COUNT_MAX { Err(ContentError::TooMany) } else { Ok(()) }
+}
+
 /// Elements share one constructor. Compound elements are bounded by their own sizes only.
 fn check_array(count: usize, mut items: Reader<'_>, depth: usize) -> Result<(), ContentError> {
+    check_count(count)?;
     let mut code = items.byte()?;
     if code == code::DESCRIBED {
         check_nested(&mut items, depth)?;

@@ -67,6 +67,9 @@ pub enum ContentError {
     /// Values are nested too deeply.
     #[error("values are nested too deeply")]
     TooDeep,
+    /// A list, map or array has too many items.
+    #[error("a list, map or array has more than 1000000 items")]
+    TooMany,
     /// Something else stands where a section should.
     #[error("value is not a section of a message")]
     NoSection,

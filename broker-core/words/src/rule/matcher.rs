@@ -336,6 +336,12 @@ impl Matcher {
         self.rules.len() - self.free.len()
     }
 
+    /// How many of them have a filter in SQL, as their limit counts them (QUO-01).
+    #[must_use]
+    pub fn sql_rule_count(&self) -> usize {
+        self.sql.len()
+    }
+
     /// How many subscriptions are known.
     #[must_use]
     pub fn subscription_count(&self) -> usize {

@@ -1,47 +1,28 @@
 //! The link of what is being done: attached when it begins, detached when it is through.
 
-use peeklock_amqp::performative::{
-    Attach, Detach, Performative, ReceiverSettleMode, Role, SenderSettleMode,
-};
-use peeklock_amqp::terminus::{Source, Target};
+use peeklock_amqp::client::link;
+use peeklock_amqp::performative::{Attach, Detach, Performative};
 
 use super::AmqpFault;
 use super::connection::Connection;
 
-/// The one link of the one session.
+/// The one link of the one session, and its name.
 pub(super) const HANDLE: u32 = 0;
-/// The end that the load has.
-const OWN_END: &str = "peeklock-bench";
+const NAME: &str = "peeklock-bench";
 
 impl Connection {
     /// Attaches a link on which to send.
     pub(super) async fn attach_sender(&mut self, path: &str) -> Result<(), AmqpFault> {
-        let attach = Attach {
-            role: Role::Sender,
-            source: Some(Source::at(OWN_END)),
-            target: Some(Target::at(path)),
-            initial_delivery_count: Some(0),
-            ..Attach::default()
-        };
-        self.attach(attach).await
+        self.attach(link::sender(NAME, HANDLE, path)).await
     }
 
     /// Attaches a link on which to receive under lock; completions are answered.
     pub(super) async fn attach_receiver(&mut self, path: &str) -> Result<(), AmqpFault> {
-        let attach = Attach {
-            role: Role::Receiver,
-            rcv_settle_mode: Some(ReceiverSettleMode::Second),
-            source: Some(Source::at(path)),
-            target: Some(Target::at(OWN_END)),
-            ..Attach::default()
-        };
-        self.attach(attach).await
+        self.attach(link::receiver(NAME, HANDLE, path)).await
     }
 
     async fn attach(&mut self, attach: Attach) -> Result<(), AmqpFault> {
-        let snd_settle_mode = Some(SenderSettleMode::Unsettled);
-        let attach = Attach { name: OWN_END.into(), handle: HANDLE, snd_settle_mode, ..attach };
-        self.wire.frame(&attach, &[]);
+        self.wire.frames.say(self.session.channel(), &attach, &[]);
         loop {
             match self.answer().await?.0 {
                 Performative::Attach(answer)
@@ -58,7 +39,8 @@ impl Connection {
 
     /// Detaches the link, and waits until the broker has.
     pub(super) async fn detach(&mut self) -> Result<(), AmqpFault> {
-        self.wire.frame(&Detach { handle: HANDLE, closed: true, error: None }, &[]);
+        let detach = Detach { handle: HANDLE, closed: true, error: None };
+        self.wire.frames.say(self.session.channel(), &detach, &[]);
         loop {
             match self.answer().await?.0 {
                 Performative::Detach(_) => return Ok(()),

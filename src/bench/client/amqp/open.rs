@@ -3,36 +3,26 @@
 
 use std::time::Instant;
 
-use peeklock_amqp::frame::FRAME_BYTES_MIN;
+use peeklock::tls::ClientTls;
+use peeklock_amqp::client::Session;
 use peeklock_amqp::frame::header::Protocol;
-use peeklock_amqp::performative::{Begin, Open, Performative};
+use peeklock_amqp::performative::Performative;
 
 use super::AmqpFault;
-use super::connection::{Connection, INCOMING_WINDOW};
-use super::wire::{FRAME_BYTES_MAX, Wire};
-
-/// A frame has no more than this beside the part of a message: its header and a transfer.
-const TRANSFER_BYTES_MAX: u32 = 64;
+use super::connection::Connection;
+use super::wire::Wire;
+use crate::place::Place;
 
 impl Connection {
     /// A connection with a session.
-    pub(super) async fn open(address: &str) -> Result<Self, AmqpFault> {
-        let mut wire = Wire::connect(address).await?;
-        wire.raw(&Protocol::Amqp.header());
-        let open = Open {
-            container_id: "peeklock-bench".into(),
-            max_frame_size: Some(FRAME_BYTES_MAX),
-            ..Open::default()
-        };
-        wire.frame(&open, &[]);
-        let begin = Begin {
-            incoming_window: INCOMING_WINDOW,
-            outgoing_window: INCOMING_WINDOW,
-            ..Begin::default()
-        };
-        wire.frame(&begin, &[]);
+    pub(super) async fn open(place: &Place, tls: &ClientTls) -> Result<Self, AmqpFault> {
+        let mut wire = Wire::connect(place, tls).await?;
+        let session = Session::new(0);
+        wire.frames.say_header(Protocol::Amqp);
+        wire.frames.say(session.channel(), &Session::open("peeklock-bench"), &[]);
+        wire.frames.say(session.channel(), &Session::begin(), &[]);
         let header = loop {
-            if let Some(header) = wire.header() {
+            if let Some(header) = wire.frames.hear_header() {
                 break header;
             }
             wire.turn().await?;
@@ -40,15 +30,7 @@ impl Connection {
         if Protocol::read(header) != Some(Protocol::Amqp) {
             return Err(AmqpFault::Header);
         }
-        let mut connection = Self {
-            wire,
-            part_bytes: 0,
-            next_outgoing_id: 0,
-            outgoing_up_to: 0,
-            next_delivery_id: 0,
-            next_incoming_id: 0,
-            used_at: Instant::now(),
-        };
+        let mut connection = Self { wire, session, used_at: Instant::now() };
         let opened = match connection.answer().await? {
             (Performative::Open(open), _) => open,
             (other, _) => return Err(AmqpFault::unexpected(other)),
@@ -57,11 +39,7 @@ impl Connection {
             (Performative::Begin(begin), _) => begin,
             (other, _) => return Err(AmqpFault::unexpected(other)),
         };
-        let frame_bytes = opened.max_frame_size.unwrap_or(FRAME_BYTES_MAX).max(FRAME_BYTES_MIN);
-        let part_bytes = frame_bytes.min(FRAME_BYTES_MAX) - TRANSFER_BYTES_MAX;
-        connection.part_bytes = usize::try_from(part_bytes).unwrap_or(usize::MAX);
-        connection.outgoing_up_to = begun.incoming_window;
-        connection.next_incoming_id = begun.next_outgoing_id;
+        connection.session.begun(&opened, &begun);
         connection.rest();
         Ok(connection)
     }

@@ -2,9 +2,9 @@
 
 use std::pin::pin;
 
-use bytes::{Bytes, BytesMut};
+use peeklock_amqp::client::Parts;
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::performative::{Performative, Role, Transfer};
+use peeklock_amqp::performative::{Performative, Role};
 use peeklock_words::amqp::{Reader, Scalar, descriptor};
 
 use super::AmqpFault;
@@ -43,10 +43,12 @@ impl Connection {
             while let Some((performative, payload)) = self.hear()? {
                 match performative {
                     Performative::Transfer(transfer) => {
-                        let Some((id, message)) = parts.push(&transfer, payload) else { continue };
+                        let Some((first, message)) = parts.push(transfer, payload) else {
+                            continue;
+                        };
                         let (failed_count, body) = read(&message).map_err(AmqpFault::from)?;
                         run.received(body, failed_count + 1, took);
-                        self.complete(&mut hand, id);
+                        self.complete(&mut hand, first.delivery_id.unwrap_or_default());
                     }
                     Performative::Disposition(disposition) => {
                         let (_, count) = accepted(disposition, Role::Sender)?;
@@ -60,26 +62,6 @@ impl Connection {
             self.complete_all(&mut hand);
         }
         Ok(self.detach().await?)
-    }
-}
-
-/// A message of which not all frames came.
-#[derive(Default)]
-struct Parts {
-    id: u32,
-    bytes: BytesMut,
-}
-
-impl Parts {
-    /// Takes a frame; if it is the last of its message, the delivery and the message. One that came in one
-    /// frame is not copied.
-    fn push(&mut self, transfer: &Transfer, payload: Bytes) -> Option<(u32, Bytes)> {
-        self.id = transfer.delivery_id.unwrap_or(self.id);
-        if !transfer.more && self.bytes.is_empty() {
-            return Some((self.id, payload));
-        }
-        self.bytes.extend_from_slice(&payload);
-        (!transfer.more).then(|| (self.id, self.bytes.split().freeze()))
     }
 }
 
@@ -113,6 +95,7 @@ fn read(message: &[u8]) -> Result<(u32, &[u8]), AmqpError> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use peeklock::message::Message;
     use peeklock_amqp::message::{Stamps, encode};
 
@@ -132,19 +115,5 @@ mod tests {
         for cut in 1..whole.len() {
             assert_ne!(read(&whole[..cut]), read(&whole), "{cut}");
         }
-    }
-
-    #[test]
-    fn frames_of_one_message_are_joined() {
-        let mut parts = Parts::default();
-        let first = Transfer { delivery_id: Some(7), more: true, ..Transfer::default() };
-        let next = Transfer { more: true, ..Transfer::default() };
-        let last = Transfer::default();
-        assert_eq!(parts.push(&first, Bytes::from_static(b"two ")), None);
-        assert_eq!(parts.push(&next, Bytes::from_static(b"cof")), None);
-        let whole = Bytes::from_static(b"two coffees");
-        assert_eq!(parts.push(&last, Bytes::from_static(b"fees")), Some((7, whole.clone())));
-        let single = Transfer { delivery_id: Some(8), ..Transfer::default() };
-        assert_eq!(parts.push(&single, whole.clone()), Some((8, whole)));
     }
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use peeklock::message::Message;
-use peeklock_amqp::performative::{DeliveryTag, Disposition, Flow, Performative, Role, Transfer};
+use peeklock_amqp::client::Outgoing;
+use peeklock_amqp::performative::{Disposition, Flow, Performative, Role};
 use peeklock_amqp::serial::{distance, room};
 
 use super::AmqpFault;
@@ -91,10 +92,9 @@ impl Connection {
 
     /// Adds messages to what is to be written, as many as may go.
     fn send_some(&mut self, sending: &mut Sending<'_>) {
-        let frames = sending.message.len().div_ceil(self.part_bytes);
         while sending.under_way.len() < sending.run.window
             && sending.has_credit()
-            && self.outgoing_room() >= frames
+            && self.session.has_room(sending.message.len())
             && !self.wire.is_full()
             && !sending.is_exhausted
         {
@@ -113,22 +113,8 @@ impl Connection {
     }
 
     fn transfer(&mut self, message: &[u8]) {
-        let id = self.next_delivery_id;
-        self.next_delivery_id = id.wrapping_add(1);
-        let mut parts = message.chunks(self.part_bytes).peekable();
-        while let Some(part) = parts.next() {
-            let transfer = Transfer {
-                handle: HANDLE,
-                delivery_id: Some(id),
-                delivery_tag: DeliveryTag::new(&id.to_be_bytes()),
-                message_format: Some(0),
-                settled: Some(false),
-                more: parts.peek().is_some(),
-                ..Transfer::default()
-            };
-            self.wire.frame(&transfer, part);
-            self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
-        }
+        let outgoing = Outgoing { handle: HANDLE, format: 0, settled: false, state: None, message };
+        self.session.transfer(&mut self.wire.frames, &outgoing);
     }
 
     /// The broker has said what became of messages. Returns when the next may follow.
@@ -140,7 +126,7 @@ impl Connection {
         took: &Latencies,
     ) -> Result<(), AmqpFault> {
         let unanswered = u32::try_from(sending.under_way.len()).unwrap_or(u32::MAX);
-        let oldest_id = self.next_delivery_id.wrapping_sub(unanswered);
+        let oldest_id = self.session.next_delivery_id().wrapping_sub(unanswered);
         let (first, count) = accepted(disposition, Role::Receiver)?;
         let from = usize::try_from(distance(oldest_id, first)).unwrap_or(usize::MAX);
         let answered = sending.under_way.iter_mut().skip(from).take(count);

@@ -2,12 +2,12 @@
 //! durable. Credit comes back with those answers.
 
 use peeklock_amqp::error::{AmqpError, condition};
-use peeklock_amqp::performative::{Disposition, Flow, Performative, Role};
+use peeklock_amqp::performative::{Disposition, Performative, Role};
 use peeklock_amqp::serial::distance;
 use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
 
 use super::AmqpFault;
-use super::connection::{Connection, INCOMING_WINDOW};
+use super::connection::Connection;
 use super::link::HANDLE;
 
 /// What a receiver has got on its link.
@@ -63,7 +63,7 @@ impl Connection {
             state: Some(DeliveryState::accepted()),
             batchable: false,
         };
-        self.wire.frame(&disposition, &[]);
+        self.wire.frames.say(self.session.channel(), &disposition, &[]);
     }
 
     /// Gives credit where completions were answered; in steps, since each costs the broker a command.
@@ -74,17 +74,9 @@ impl Connection {
             return;
         }
         hand.granted = up_to;
-        let flow = Flow {
-            next_incoming_id: Some(self.next_incoming_id),
-            incoming_window: INCOMING_WINDOW,
-            next_outgoing_id: self.next_outgoing_id,
-            outgoing_window: INCOMING_WINDOW,
-            handle: Some(HANDLE),
-            delivery_count: Some(hand.received),
-            link_credit: Some(up_to.wrapping_sub(hand.received)),
-            ..Flow::default()
-        };
-        self.wire.frame(&flow, &[]);
+        let credit = up_to.wrapping_sub(hand.received);
+        let flow = self.session.credit(HANDLE, hand.received, credit);
+        self.wire.frames.say(self.session.channel(), &flow, &[]);
     }
 }
 

@@ -58,10 +58,10 @@ pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reache
 pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
-    let via = s.sender_via("done", ORDERS).await.unwrap();
-    let transaction = s.client().begin_transaction().await.unwrap();
-    transaction.send(&via, message("via")).await.unwrap();
-    transaction.commit().await.unwrap();
+    let transaction = s.begin().await.unwrap();
+    let on = Work::SendOn { destination: "done".into(), message: message("via") };
+    s.within(transaction, ORDERS, on).await.unwrap();
+    s.commit(transaction).await.unwrap();
     s.until(ORDERS, |counts| counts.total() == 0).await;
     assert_eq!(bodies(s, "done").await, ["via"]);
 }

@@ -83,6 +83,8 @@ fn read_topic(topic: &Json) -> DescribedTopic {
             extensions: None,
         },
         subscription_count: number_of(runtime, "subscriptionCount"),
+        sql_rule_count: number_of(runtime, "sqlFilterCount"),
+        correlation_rule_count: number_of(runtime, "correlationFilterCount"),
         scheduled: number_of(runtime, "scheduledMessageCount"),
         transfer: number_of(runtime, "transferMessageCount"),
         transfer_dead_letter: number_of(runtime, "transferDeadLetterMessageCount"),

@@ -1,6 +1,6 @@
 //! Described lists, which is what performatives, states and termini are: how they are written and read.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
 use peeklock_words::amqp::{Reader, code};
 
@@ -55,6 +55,27 @@ pub fn write_list<S: Sink, L: List>(sink: &mut S, list: &L) {
     sink.put(&[code::DESCRIBED, code::SMALL_ULONG, L::DESCRIPTOR]);
     write::compound(sink, Compound::List, measure.bytes, count);
     list.fields(&mut Fields::new(sink));
+}
+
+/// What stands before the fields of a small list: its descriptor, its constructor, its size, their count.
+const SMALL_HEAD_BYTES: usize = 6;
+
+/// Appends a described list as [`write_list`] writes it. A small one, as nearly all are, is not measured before:
+/// its size is put in when it is there.
+pub fn append_list<L: List>(bytes: &mut BytesMut, list: &L) {
+    let start = bytes.len();
+    bytes.put(&[code::DESCRIBED, code::SMALL_ULONG, L::DESCRIPTOR, code::LIST8, 0, 0]);
+    let mut fields = Fields::new(bytes);
+    list.fields(&mut fields);
+    let count = u8::try_from(fields.count());
+    // The count is part of what the size is of.
+    let size = u8::try_from(bytes.len() - start - SMALL_HEAD_BYTES + 1);
+    let place = bytes.get_mut(start + SMALL_HEAD_BYTES - 2..start + SMALL_HEAD_BYTES);
+    if let (Ok(size), Ok(count @ 1..), Some(place)) = (size, count, place) {
+        return place.copy_from_slice(&[size, count]);
+    }
+    bytes.truncate(start);
+    write_list(bytes, list);
 }
 
 /// How many bytes [`write_list`] writes.

@@ -1,9 +1,9 @@
 //! What goes out: frames, with consecutive dispositions made one.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 
-use crate::codec::list::{List, list_bytes};
-use crate::frame::{FRAME_BYTES_MIN, FRAME_HEADER_BYTES, Kind, Output};
+use crate::codec::list::List;
+use crate::frame::{FRAME_BYTES_MIN, Kind, Output};
 use crate::performative::{Disposition, Role};
 use crate::state::DeliveryState;
 
@@ -75,8 +75,7 @@ impl Wire {
     }
 
     pub(crate) fn sasl<L: List>(&mut self, body: &L) {
-        self.output.frame(Kind::Sasl, 0, body);
-        self.wrote = true;
+        self.wrote |= self.output.frame(Kind::Sasl, 0, body, usize::MAX);
     }
 
     pub(crate) fn frame<L: List>(&mut self, channel: u16, body: &L) {
@@ -85,23 +84,22 @@ impl Wire {
     }
 
     fn put<L: List>(&mut self, channel: u16, body: &L) {
-        if FRAME_HEADER_BYTES + list_bytes(body) > self.frame_bytes() {
-            self.overflowed = true;
-            return;
+        match self.output.frame(Kind::Amqp, channel, body, self.frame_bytes()) {
+            true => self.wrote = true,
+            false => self.overflowed = true,
         }
-        self.output.frame(Kind::Amqp, channel, body);
-        self.wrote = true;
     }
 
     /// A frame of which the caller has cut the payload to size.
-    pub(crate) fn frame_with<'a, L: List>(
+    pub(crate) fn frame_with<L: List>(
         &mut self,
         channel: u16,
         body: &L,
-        payload: impl Iterator<Item = bytes::Bytes> + Clone + 'a,
+        payload: impl IntoIterator<Item = Bytes>,
+        payload_bytes: usize,
     ) {
         self.flush();
-        self.output.frame_with(channel, body, payload);
+        self.output.frame_with(channel, body, payload, payload_bytes);
         self.wrote = true;
     }
 

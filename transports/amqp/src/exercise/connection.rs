@@ -92,7 +92,11 @@ fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
             check(&mut connection, config, &broker);
             if connection.is_full() || idle {
                 let output = connection.output(now);
-                heard.extend_from_slice(&output.copy_to_bytes(output.remaining()));
+                while output.has_remaining() {
+                    // As a socket takes it, across the borders of pieces.
+                    let count = piece_bytes.max(1).min(output.remaining());
+                    heard.extend_from_slice(&output.copy_to_bytes(count));
+                }
             }
             if idle {
                 break;

@@ -34,8 +34,11 @@ pub fn sections(bytes: &[u8]) -> usize {
 fn pass_on(content: &Content) {
     // What its values are is looked at by who asks for them, and may be refused then.
     content.decode().ok();
-    let sent = encode(content, &[], &Stamps::default()).concat();
-    let taken = Content::parse(sent.into());
-    let taken = taken.unwrap_or_else(|error| panic!("what is sent cannot be taken: {error}"));
-    assert_eq!(taken.body(), content.body(), "the body is another");
+    for expires_at_ms in [None, Some(7)] {
+        let stamps = Stamps { expires_at_ms, ..Stamps::default() };
+        let sent = encode(content, &[], &stamps).concat();
+        let taken = Content::parse(sent.into());
+        let taken = taken.unwrap_or_else(|error| panic!("what is sent cannot be taken: {error}"));
+        assert_eq!(taken.body(), content.body(), "the body is another");
+    }
 }

@@ -6,11 +6,14 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes, BytesMut};
 use peeklock_words::amqp::write::Sink;
 
-use super::{FRAME_HEADER_BYTES, Kind};
-use crate::codec::list::{List, list_bytes, write_list};
+use super::Kind;
+use crate::codec::list::{List, append_list};
 
 /// Payloads below this are copied behind their frame; a piece of its own would cost more.
-const COPIED_BYTES_MAX: usize = 1 << 10;
+const COPIED_BYTES_MAX: usize = 4 << 10;
+/// When there is so much of what was copied, it is a piece: more is not moved when there is no room for more, and no
+/// more is kept while nothing is to be written.
+const TAIL_BYTES: usize = 16 << 10;
 
 /// Bytes to be written, in order. It is a [`Buf`], so that pieces are written together and never
 /// joined.
@@ -31,25 +34,40 @@ impl Output {
 
     /// Appends a frame without a body, which only shows that somebody is there.
     pub(crate) fn empty_frame(&mut self) {
-        self.start(Kind::Amqp, 0, 0);
+        let start = self.start(Kind::Amqp, 0);
+        self.end(start, 0);
     }
 
-    /// Appends a frame.
-    pub(crate) fn frame<L: List>(&mut self, kind: Kind, channel: u16, body: &L) {
-        self.start(kind, channel, list_bytes(body));
-        write_list(&mut self.tail, body);
+    /// Appends a frame, unless it has more bytes than that; whether it did.
+    pub(crate) fn frame<L: List>(
+        &mut self,
+        kind: Kind,
+        channel: u16,
+        body: &L,
+        bytes_max: usize,
+    ) -> bool {
+        let start = self.start(kind, channel);
+        append_list(&mut self.tail, body);
+        if self.tail.len() - start > bytes_max {
+            self.tail.truncate(start);
+            return false;
+        }
+        self.end(start, 0);
+        self.seal();
+        true
     }
 
-    /// Appends a frame with a payload, of which nothing large is copied.
-    pub(crate) fn frame_with<'a, L: List>(
+    /// Appends a frame with a payload of so many bytes, of which nothing large is copied.
+    pub(crate) fn frame_with<L: List>(
         &mut self,
         channel: u16,
         body: &L,
-        payload: impl Iterator<Item = Bytes> + Clone + 'a,
+        payload: impl IntoIterator<Item = Bytes>,
+        payload_bytes: usize,
     ) {
-        let payload_bytes: usize = payload.clone().map(|piece| piece.len()).sum();
-        self.start(Kind::Amqp, channel, list_bytes(body) + payload_bytes);
-        write_list(&mut self.tail, body);
+        let start = self.start(Kind::Amqp, channel);
+        append_list(&mut self.tail, body);
+        self.end(start, payload_bytes);
         for piece in payload {
             if piece.len() <= COPIED_BYTES_MAX {
                 self.tail.put(&piece);
@@ -59,19 +77,35 @@ impl Output {
             self.pieces.extend((!before.is_empty()).then_some(before));
             self.pieces.push_back(piece);
         }
+        self.seal();
     }
 
-    fn start(&mut self, kind: Kind, channel: u16, body_bytes: usize) {
-        let size = FRAME_HEADER_BYTES + body_bytes;
-        self.bytes += size;
-        // Frames are cut to what the peer takes, which is 32 bits.
-        self.tail.put(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+    /// Begins a frame, whose size is not known; where it begins.
+    fn start(&mut self, kind: Kind, channel: u16) -> usize {
+        let start = self.tail.len();
         let kind = match kind {
             Kind::Amqp => 0,
             Kind::Sasl => 1,
         };
         let [high, low] = channel.to_be_bytes();
-        self.tail.put(&[2, kind, high, low]);
+        self.tail.put(&[0, 0, 0, 0, 2, kind, high, low]);
+        start
+    }
+
+    /// All of a frame is there but for so many bytes: its size is known.
+    fn end(&mut self, start: usize, more_bytes: usize) {
+        let size = self.tail.len() - start + more_bytes;
+        self.bytes += size;
+        if let Some(place) = self.tail.get_mut(start..start + 4) {
+            // Frames are cut to what the peer takes, which is 32 bits.
+            place.copy_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
+
+    fn seal(&mut self) {
+        if self.tail.len() >= TAIL_BYTES {
+            self.pieces.push_back(self.tail.split().freeze());
+        }
     }
 }
 

@@ -11,6 +11,9 @@ use crate::frame::FRAME_HEADER_BYTES;
 use crate::performative::{DeliveryTag, Role, Transfer};
 use crate::session::delivery_id;
 
+/// No transfer of ours has more bytes, beside its payload.
+const TRANSFER_BYTES_MAX: usize = 64;
+
 /// A message to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
@@ -158,21 +161,28 @@ impl UnderWay {
         channel: u16,
         transfer: Transfer,
     ) -> bool {
-        let transfer = Transfer { settled: Some(self.settled), more: true, ..transfer };
+        let (settled, aborted) = (Some(self.settled), self.aborted);
+        let transfer = Transfer { settled, aborted, ..transfer };
+        let bytes: usize = self.payload.iter().map(Bytes::len).sum();
+        if FRAME_HEADER_BYTES + TRANSFER_BYTES_MAX + bytes <= wire.frame_bytes() {
+            wire.frame_with(channel, &transfer, self.payload.drain(..), bytes);
+            return false;
+        }
+        let transfer = Transfer { more: true, ..transfer };
         let room = wire.frame_bytes().saturating_sub(FRAME_HEADER_BYTES + list_bytes(&transfer));
         let mut pieces = Vec::with_capacity(self.payload.len());
         let mut room_left = room;
         while let Some(piece) = self.payload.front_mut() {
             if piece.len() > room_left {
-                pieces.push(piece.split_to(room_left));
+                pieces.push(piece.split_to(std::mem::take(&mut room_left)));
                 break;
             }
             room_left -= piece.remaining();
             pieces.extend(self.payload.pop_front());
         }
         let more = !self.payload.is_empty();
-        let transfer = Transfer { more, aborted: self.aborted, ..transfer };
-        wire.frame_with(channel, &transfer, pieces.iter().cloned());
+        let transfer = Transfer { more, ..transfer };
+        wire.frame_with(channel, &transfer, pieces, room - room_left);
         more
     }
 }

@@ -12,6 +12,8 @@ pub struct Stamps<'a> {
     pub delivery_count: u32,
     /// How many milliseconds it lives from its enqueueing.
     pub time_to_live_ms: Option<u32>,
+    /// When it expires (AMQ-18).
+    pub expires_at_ms: Option<i64>,
     /// Its number in the entity.
     pub sequence_number: i64,
     /// The number that it was given where it first entered.
@@ -50,7 +52,7 @@ const OWNED: [&str; 8] = [
 
 /// A message as a client is sent it, in pieces that stand one behind the other: new sections, then those of
 /// the content as they are kept, which are not copied. Properties that were changed since, by
-/// `overlays` with the oldest first, make the sections new in which they stand.
+/// `overlays` with the oldest first, make the sections new in which they stand, as does when it expires.
 #[must_use]
 pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> Vec<Bytes> {
     let sections = content.sections();
@@ -64,16 +66,17 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
         });
     }
     annotations(&mut head, sections.message_annotations, overlays, stamps);
-    let changed = !overlays.is_empty();
-    if changed {
-        properties(&mut head, sections.properties, overlays);
-        application_properties(&mut head, sections.application_properties, overlays);
+    let is_changed = !overlays.is_empty();
+    let mut kept =
+        [sections.properties, sections.application_properties, sections.body, sections.footer];
+    if is_changed || stamps.expires_at_ms.is_some() {
+        properties(&mut head, sections.properties, overlays, stamps);
+        kept[0] = &[];
     }
-    let kept = if changed {
-        [&[][..], &[], sections.body, sections.footer]
-    } else {
-        [sections.properties, sections.application_properties, sections.body, sections.footer]
-    };
+    if is_changed {
+        application_properties(&mut head, sections.application_properties, overlays);
+        kept[1] = &[];
+    }
     tail(head, content.as_bytes(), kept)
 }
 
@@ -121,16 +124,26 @@ fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
     }
 }
 
-/// Writes a section that is a map, unless it has no entries.
+/// Writes a section that is a map, unless it has no entries. A small one stands where it is written; its size is put
+/// in when it is there.
 fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) -> usize) {
-    let mut items = Vec::new();
-    let count = write(&mut items);
+    let start = head.len();
+    head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor, code::MAP8, 0, 0]);
+    let items_at = head.len();
+    let count = write(head);
     if count == 0 {
-        return;
+        return head.truncate(start);
     }
-    head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor]);
-    write::compound(head, Compound::Map, items.len(), count);
-    head.put(&items);
+    let items_bytes = head.len() - items_at;
+    let place = head.get_mut(items_at - 2..items_at);
+    match (u8::try_from(items_bytes + 1), u8::try_from(count), place) {
+        (Ok(size), Ok(count), Some(place)) => place.copy_from_slice(&[size, count]),
+        _ => {
+            let mut begin = Vec::new();
+            write::compound(&mut begin, Compound::Map, items_bytes, count);
+            head.splice(items_at - 3..items_at, begin);
+        }
+    }
 }
 
 /// The fields of a section that is a list, as they are encoded.
@@ -177,14 +190,15 @@ fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
 fn header(head: &mut Vec<u8>, kept: &[u8], stamps: &Stamps<'_>) {
     let kept = fields_of(kept);
     let kept = |field: usize| kept.get(field).copied().filter(|value| !is_null(value));
-    let mut ttl = Vec::new();
+    let mut numbers = Vec::with_capacity(10);
     if let Some(milliseconds) = stamps.time_to_live_ms {
-        write::uint(&mut ttl, milliseconds);
+        write::uint(&mut numbers, milliseconds);
     }
-    let mut count = Vec::new();
-    write::uint(&mut count, stamps.delivery_count);
-    let ttl = (!ttl.is_empty()).then_some(&ttl[..]);
-    list(head, descriptor::HEADER, &[kept(0), kept(1), ttl, None, Some(&count)]);
+    let ttl_bytes = numbers.len();
+    write::uint(&mut numbers, stamps.delivery_count);
+    let (ttl, count) = numbers.split_at(ttl_bytes);
+    let ttl = (!ttl.is_empty()).then_some(ttl);
+    list(head, descriptor::HEADER, &[kept(0), kept(1), ttl, None, Some(count)]);
 }
 
 fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &Stamps<'_>) {
@@ -270,7 +284,20 @@ const PLACES: [(usize, SettableProperty); 8] = [
     (12, SettableProperty::ReplyToSessionId),
 ];
 
-fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
+/// The places of the instants at which a message expires and was made, and how many places there are.
+const ABSOLUTE_EXPIRY_TIME: usize = 8;
+const CREATION_TIME: usize = 9;
+const PLACE_COUNT: usize = 13;
+/// The instant of 1970, which is written where the distance to expiry counts and nothing is known of creation (AMQ-19).
+const NO_INSTANT: [u8; 9] = [code::TIMESTAMP, 0, 0, 0, 0, 0, 0, 0, 0];
+
+fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &Stamps<'_>) {
+    let instant = |at_ms: i64| {
+        let mut encoded = Vec::with_capacity(NO_INSTANT.len());
+        write::timestamp(&mut encoded, at_ms);
+        encoded
+    };
+    let enqueued_at = instant(stamps.enqueued_at_ms);
     let texts = PLACES.map(|(place, property)| {
         let value = changed(overlays, property)?;
         let mut encoded = Vec::new();
@@ -284,7 +311,21 @@ fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
     });
     let mut fields: Vec<Option<&[u8]>> =
         fields_of(kept).into_iter().map(|value| (!is_null(value)).then_some(value)).collect();
-    fields.resize(13, None);
+    fields.resize(PLACE_COUNT, None);
+    // The SDKs take the distance of the two for the time to live; the clock that made the one may not be ours.
+    let made_at_ms = fields.get(CREATION_TIME).copied().flatten().and_then(instant_of);
+    let made_at_ms = made_at_ms.filter(|made_at_ms| *made_at_ms != 0);
+    let expires_at = stamps.expires_at_ms.map(|expires_at_ms| {
+        let made_at_ms = made_at_ms.unwrap_or(stamps.enqueued_at_ms);
+        let left_ms = expires_at_ms.saturating_sub(stamps.enqueued_at_ms);
+        instant(made_at_ms.saturating_add(left_ms))
+    });
+    if let (Some(at), Some(field)) = (&expires_at, fields.get_mut(ABSOLUTE_EXPIRY_TIME)) {
+        *field = Some(at);
+        if let Some(field) = fields.get_mut(CREATION_TIME).filter(|at| **at == Some(&NO_INSTANT)) {
+            *field = Some(&enqueued_at);
+        }
+    }
     for (place, encoded) in texts.iter().flatten() {
         if let Some(field) = fields.get_mut(*place) {
             *field = (!encoded.is_empty()).then_some(&encoded[..]);
@@ -293,6 +334,12 @@ fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
     if fields.iter().any(Option::is_some) {
         list(head, descriptor::PROPERTIES, &fields);
     }
+}
+
+/// The milliseconds of an instant as it is written.
+fn instant_of(value: &[u8]) -> Option<i64> {
+    let (&code::TIMESTAMP, ms) = value.split_first()? else { return None };
+    Some(i64::from_be_bytes(ms.try_into().ok()?))
 }
 
 /// Those that were sent in their places, with what was set in place of what it replaces, and what is new

@@ -158,6 +158,39 @@ fn changed_properties_are_sent_as_changed() {
     assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{}", digits(&bytes(&expected)));
 }
 
+/// AMQ-18: a message that expires says when, whatever its sender has written there: so far behind its creation as it
+/// expires after it was enqueued. All else of its properties is as it was, and a creation that is none becomes that which the
+/// distance counts from (AMQ-19).
+#[test]
+fn a_message_says_when_it_expires() {
+    let instant = |ms: i64| format!("83 {ms:016x}");
+    let (expires, enqueued) = (instant(0x0001_0203_0405_0607), instant(stamps().enqueued_at_ms));
+    let stamps = Stamps { expires_at_ms: Some(0x0001_0203_0405_0607), ..stamps() };
+    let sent_of = |properties: &str| {
+        let content = Content::parse(bytes(&format!("{properties} {}", data("x")))).unwrap();
+        digits(&sent(&content, &[], &stamps))
+    };
+    let ends_with = |sent: &str, properties: &str| {
+        let expected = digits(&bytes(&format!("{properties} {}", data("x"))));
+        assert!(sent.ends_with(&expected), "{sent}\n{expected}");
+    };
+    let nulls = "40 40 40 40 40 40";
+    ends_with(&sent_of(""), &format!("005373 c0 12 09 40 40 {nulls} {expires}"));
+    let (other, made) = (instant(7), instant(9));
+    let behind = instant(9 + 0x0001_0203_0405_0607 - stamps.enqueued_at_ms);
+    // With a user-id, of which no model knows, and with what stands behind it.
+    let properties = |expires: &str, made: &str| {
+        format!("005373 c0 22 0b a10161 a00162 {nulls} {expires} {made} a10173")
+    };
+    ends_with(&sent_of(&properties(&other, &made)), &properties(&behind, &made));
+    ends_with(&sent_of(&properties(&other, &instant(0))), &properties(&expires, &enqueued));
+    // One that does not expire is as it was.
+    let kept = properties(&other, &instant(0));
+    let content = Content::parse(bytes(&format!("{kept} {}", data("x")))).unwrap();
+    let stamps = Stamps { expires_at_ms: None, ..stamps };
+    ends_with(&digits(&super::encode(&content, &[], &stamps).concat()), &kept);
+}
+
 /// Whatever a message is, a client that reads it as it is sent finds the same message.
 #[test]
 fn random_messages_are_read_as_they_were_sent() {

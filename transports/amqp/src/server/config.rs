@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use peeklock_core::contract::port;
+use peeklock_listen::{Entrance, Proxies};
 use peeklock_tls::Acceptor;
 
 use crate::connection::Config;
@@ -46,6 +47,10 @@ pub struct AmqpConfig {
     pub write_timeout: Duration,
     /// `tls.enabled`: how connections are made secure; none if they are not.
     pub tls: Option<Acceptor>,
+    /// `amqp.proxy_protocol`: proxies that say for whom they speak (LIS-04).
+    pub proxies: Proxies,
+    /// Where connections come in that another listener has accepted (LIS-01).
+    pub entrance: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
 }
@@ -67,6 +72,8 @@ impl Default for AmqpConfig {
             idle_timeout: Duration::from_secs(240),
             write_timeout: Duration::from_secs(30),
             tls: None,
+            proxies: Proxies::default(),
+            entrance: Entrance::default(),
             i_know: false,
         }
     }

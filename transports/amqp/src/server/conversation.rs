@@ -26,6 +26,7 @@ use peeklock_listen::Tracked;
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
+use super::gather::Each;
 use super::login::Shown;
 use super::node::{Asker, Asking, Managing, Node, Told};
 use super::site::Site;
@@ -41,19 +42,17 @@ const LARGE_GRACE: Duration = Duration::from_secs(10);
 
 /// What is remembered of what entities are asked.
 pub(super) enum Expect {
-    /// Messages that a client sends in one delivery.
+    /// Deliveries of a client.
     Sent {
-        /// To be answered; none if it was settled.
-        delivery: Option<ReceivedId>,
+        /// The number of their link.
+        number: u32,
+        /// Each to be answered; none if it was settled.
+        deliveries: Each<Option<ReceivedId>>,
         /// Whether no other that large may arrive meanwhile.
         is_large: bool,
     },
-    /// What becomes of a delivery.
-    Settled {
-        token: LockToken,
-        /// The delivery and what it is answered, if it is not forgotten.
-        answer: Option<(SentId, DeliveryState)>,
-    },
+    /// What becomes of deliveries.
+    Settled(Each<Ended>),
     /// What an entity takes, of which a sender is told before it is attached.
     Described(Box<Attaching>),
     /// What a request at a management node has asked.
@@ -81,6 +80,9 @@ pub(super) enum Asked {
     /// To be detached.
     Detach(LinkId),
 }
+
+/// A lock that ends, and what the client is answered, if it has not forgotten the delivery.
+pub(super) type Ended = (LockToken, Option<(SentId, DeliveryState)>);
 
 /// A delivery that the client was sent under a lock and has not settled, whether its link is there or not
 /// (AMQP-39).
@@ -122,6 +124,10 @@ pub(super) struct Conversation {
 
     pub(super) budget: Budget,
     pub(super) held: Option<Work>,
+    /// What is to be handed over, with what may come behind it.
+    pub(super) gathered: Option<Work>,
+    /// What came behind it and does not go with it.
+    pub(super) behind: Option<Event>,
     pub(super) acquiring: Option<Acquiring>,
 
     pub(super) links: Links<Broker, Expect>,
@@ -185,6 +191,8 @@ impl Conversation {
             large_count: 0,
             budget: broker.connection_budget(),
             held: None,
+            gathered: None,
+            behind: None,
             acquiring: None,
             links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max),
             nodes: BTreeMap::new(),
@@ -235,15 +243,32 @@ impl Conversation {
 
     /// Carries out what came, as far as there is room.
     pub(super) async fn carry_out(&mut self) {
+        let now = self.began.elapsed();
         while self.may_ask() {
-            if self.ask_waiting().await || self.commit_answered().await {
+            if self.gathered.is_none() && (self.ask_waiting().await || self.commit_answered().await)
+            {
                 continue;
             }
-            let now = self.began.elapsed();
-            let Some(event) = self.amqp.next_event(&mut self.input, now) else { break };
-            self.happened(event).await;
+            let next = self.behind.take();
+            let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
+            let Some(event) = next else { break };
+            if self.joins(&event) {
+                self.happened(event).await;
+            } else {
+                self.behind = Some(event);
+                self.hand_over_gathered().await;
+            }
         }
+        self.hand_over_gathered().await;
         self.links.hand_over();
+    }
+
+    /// What came, is no part of a message yet, and waits for what came before it.
+    pub(super) fn behind_bytes(&self) -> u64 {
+        match &self.behind {
+            Some(Event::Received { part, .. }) => part.payload.len() as u64,
+            _ => 0,
+        }
     }
 
     async fn happened(&mut self, event: Event) {
@@ -347,26 +372,37 @@ impl Conversation {
                 }
             }
             LinkEvent::Answer { slot, index, result } => {
-                if let Some((_, _, Expect::Managed(_))) = self.links.asked_mut(slot) {
-                    return self.managed(slot, index, result);
+                match self.links.asked_mut(slot) {
+                    Some((_, _, Expect::Managed(_))) => return self.managed(slot, index, result),
+                    Some((_, path, Expect::Sent { number, deliveries, is_large })) => {
+                        let (number, is_large) = (*number, *is_large);
+                        let Some((delivery, is_last)) = deliveries.answered(index) else { return };
+                        if is_last {
+                            self.links.answered(slot);
+                            self.large_count -= usize::from(is_large);
+                        }
+                        return self.stored(number, delivery, &path, result.map(|_| ()));
+                    }
+                    Some((_, path, Expect::Settled(each))) => {
+                        let Some((ended, is_last)) = each.answered(index) else { return };
+                        if is_last {
+                            self.links.answered(slot);
+                        }
+                        return self.settled(ended, &path, result.map(|_| ()));
+                    }
+                    _ => {}
                 }
                 let Some(pending) = self.links.answered(slot) else { return };
                 let path = pending.path;
                 match pending.expect {
-                    Expect::Sent { delivery, is_large } => {
-                        self.large_count -= usize::from(is_large);
-                        let result = result.map(|_| ());
-                        self.stored(pending.link, delivery, &path, result);
-                    }
-                    Expect::Settled { token, answer } => {
-                        let result = result.map(|_| ());
-                        self.settled(token, answer, &path, result);
-                    }
                     Expect::Described(attaching) => self.described(*attaching, result),
                     Expect::Seen { number } => self.seen(number, &path, result),
                     Expect::Joined(joining) => self.joined(*joining, &path, result),
                     Expect::Committed(committed) => self.committed(*committed, &path, result),
-                    Expect::Managed(_) | Expect::Apart(_) => {}
+                    Expect::Managed(_)
+                    | Expect::Apart(_)
+                    | Expect::Sent { .. }
+                    | Expect::Settled(_) => {}
                 }
             }
             LinkEvent::Accepted { id, path, result } => {

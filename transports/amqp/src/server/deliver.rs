@@ -43,6 +43,7 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
     let stamps = Stamps {
         delivery_count: facts.delivery_count,
         time_to_live_ms: facts.time_to_live.and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
+        expires_at_ms: facts.expires_at.filter(|at| !at.is_never()).map(Timestamp::unix_ms),
         sequence_number: number(facts.sequence.0),
         // Its own where it was never moved (AMQP-56).
         enqueued_sequence_number: match facts.enqueued_sequence.0 {

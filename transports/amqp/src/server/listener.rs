@@ -5,12 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Listener, Serve, Threads, Tracker};
+use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker};
 use peeklock_tls::Stream;
 
 use super::config::AmqpConfig;
 use super::reception::receive;
 use super::site::Site;
+use super::websocket;
 
 const NAME: &str = "amqp";
 
@@ -37,14 +38,17 @@ impl Transport for AmqpTransport {
         self: Box<Self>,
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
-        let config = self.config;
+        let mut config = self.config;
+        // It leads to the site, which must not keep itself.
+        let entrance = std::mem::take(&mut config.entrance);
         let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
         let socket = listener.bind(&broker)?;
         let threads = Threads {
             name: "peeklock-amqp",
             count: config.workers,
             socket_count_max: config.connection_count_max,
-            tls: config.tls.clone(),
+            admission: Admission { proxies: config.proxies.clone(), tls: config.tls.clone() },
+            entrance,
         };
         listener.serve(socket, threads, Arc::new(Site::new(broker, config)))
     }
@@ -58,5 +62,9 @@ impl Serve for Site {
 
     fn connections(&self) -> &Tracker {
         &self.connections
+    }
+
+    fn takes_upgrade(&self, path: &str) -> bool {
+        websocket::is_served_at(path)
     }
 }

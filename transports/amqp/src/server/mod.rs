@@ -19,6 +19,7 @@ mod conversation;
 mod deliver;
 mod end;
 mod error;
+mod gather;
 mod listener;
 mod login;
 mod node;

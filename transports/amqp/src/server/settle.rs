@@ -13,7 +13,8 @@ use peeklock_core::transaction::TransactionId;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::Scalar;
 
-use super::conversation::{Conversation, Expect, Sent};
+use super::conversation::{Conversation, Ended, Expect, Sent};
+use super::gather::Each;
 use super::transaction::{Book, Part};
 use super::work::Work;
 use crate::codec::value::Map;
@@ -38,6 +39,11 @@ pub(super) struct Settling {
 }
 
 impl Settling {
+    /// Whether its delivery was sent on the link of this number.
+    pub(super) const fn is_of(&self, number: u32) -> bool {
+        self.sent.number == number
+    }
+
     /// The bytes of the properties that it sets.
     pub(super) fn bytes(&self) -> u64 {
         self.settlement.bytes()
@@ -89,37 +95,53 @@ impl Conversation {
         let answer = (!settled).then(|| (id, same_kind(outcome)));
         let session = id.session();
         let settling = Settling { sent, session, settlement, transaction, answer };
-        self.when_room(Work::Settle(settling)).await;
+        match &mut self.gathered {
+            Some(Work::Settle(list)) => list.push(settling),
+            _ if transaction.is_some() => self.when_room(Work::Settle(vec![settling])).await,
+            _ => self.gathered = Some(Work::Settle(vec![settling])),
+        }
     }
 
-    /// Tells the entity of a delivery what is to become of it.
-    pub(super) async fn settle_now(&mut self, settling: Settling, permit: Permit) {
-        let Settling { sent, session, settlement, transaction, answer } = settling;
-        let command = Command::Settle { token: sent.token, settlement };
-        if let Some(transaction) = transaction {
+    /// Tells the entity of deliveries of one link what is to become of them.
+    pub(super) async fn settle_now(&mut self, mut list: Vec<Settling>, permit: Permit) {
+        let Some(first) = list.first() else { return };
+        if let Some(transaction) = first.transaction {
+            // It goes alone.
+            let Some(Settling { sent, session, settlement, answer, .. }) = list.pop() else {
+                return;
+            };
+            let command = Command::Settle { token: sent.token, settlement };
             let entity = sent.entity.clone();
             let of = Part::Settled { sent, answer };
             return self.join(transaction, session, &entity, command, of, permit).await;
         }
-        let Sent { token, number, entity, .. } = sent;
-        let answer = answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome)));
+        let number = first.sent.number;
+        let entity = first.sent.entity.clone();
         let permit = Some(Arc::new(permit));
+        let mut commands = Vec::with_capacity(list.len());
+        let each = Each::new(list.into_iter().map(|settling| {
+            let Settling { sent, settlement, answer, .. } = settling;
+            let token = sent.token;
+            commands.push(Command::Settle { token, settlement });
+            (token, answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome))))
+        }));
         let is_open = self.links.get(number).is_some_and(|link| link.is_open());
-        if is_open {
-            let slot = self.links.ask(number, 0, permit, Expect::Settled { token, answer });
-            self.links.submit(number, command, correlation(slot, 0));
-        } else {
-            let path = entity.path().into();
-            let slot = self.links.ask_of(path, 0, permit, Expect::Settled { token, answer });
-            self.links.submit_to(&entity, command, correlation(slot, 0));
+        let slot = match is_open {
+            true => self.links.ask(number, 0, permit, Expect::Settled(each)),
+            false => self.links.ask_of(entity.path().into(), 0, permit, Expect::Settled(each)),
+        };
+        for (index, command) in commands.into_iter().enumerate() {
+            match is_open {
+                true => drop(self.links.submit(number, command, correlation(slot, index))),
+                false => self.links.submit_to(&entity, command, correlation(slot, index)),
+            }
         }
     }
 
     /// What became of it is durable, or it was refused.
     pub(super) fn settled(
         &mut self,
-        token: LockToken,
-        answer: Option<(SentId, DeliveryState)>,
+        (token, answer): Ended,
         path: &str,
         result: Result<(), Rejection>,
     ) {

@@ -20,6 +20,7 @@ use peeklock_core::transaction::{
 use peeklock_link::pending::correlation;
 
 use super::conversation::{Conversation, Expect, Sent};
+use super::gather::Each;
 use super::work::Work;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
@@ -184,11 +185,13 @@ impl Conversation {
         };
         let Open { is_doomed, forgotten, .. } = open;
         let ending = if is_doomed {
-            self.book.transactions.forget(id);
-            Err(Rejection::new(
-                Condition::TransactionRolledBack,
-                format!("transaction {id} is rolled back: a message that it sent was refused"),
-            ))
+            // One that has timed out was refused its messages for that (TXN-06).
+            self.book.transactions.roll_back(id).and_then(|()| {
+                Err(Rejection::new(
+                    Condition::TransactionRolledBack,
+                    format!("transaction {id} is rolled back: a message that it sent was refused"),
+                ))
+            })
         } else {
             self.book.transactions.commit(id)
         };
@@ -267,7 +270,8 @@ impl Conversation {
     fn take_back(&mut self, forgotten: Vec<Forgotten>) {
         for Forgotten { token, entity } in forgotten {
             let path = entity.path().into();
-            let slot = self.links.ask_of(path, 0, None, Expect::Settled { token, answer: None });
+            let expect = Expect::Settled(Each::new([(token, None)]));
+            let slot = self.links.ask_of(path, 0, None, expect);
             // At once, whatever the retry policy.
             let delay = Some(TimeSpan::ZERO);
             let settlement = Settlement::Abandon { properties: None, delay };

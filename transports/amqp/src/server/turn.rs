@@ -1,14 +1,15 @@
 //! The turns of a connection: what is read and written, what waits for room, what the clock asks for.
 
+use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::{Permit, Room};
+use peeklock_core::permits::{Admission, Permit};
 use peeklock_link::LARGE_BYTES;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -18,8 +19,8 @@ use super::node::Node;
 use super::socket::Socket;
 use crate::error::{AmqpError, condition};
 
-/// What is read at once from a socket.
-const READ_BYTES: usize = 16 << 10;
+/// What is read at once from a socket: as much less as is here already, down to half of it.
+const READ_BYTES: usize = 64 << 10;
 /// What may have arrived and be in no message yet without room that is shared.
 const FREE_BYTES: u64 = 32 << 10;
 /// How much of that room is taken at once.
@@ -32,6 +33,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const PACE_BYTES: u64 = 64 << 10;
 /// Pieces that are written at once.
 const PIECES_MAX: usize = 64;
+
+thread_local! {
+    /// Where sockets of this thread are read into: a connection that is idle holds nothing for it.
+    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
 
 /// What happens next.
 enum Turn {
@@ -60,7 +66,6 @@ impl Conversation {
         let mut stop = pin!(self.site.connections.stop_begun());
         let mut is_stopping = false;
         let mut is_told = false;
-        let mut buffer = vec![0; READ_BYTES];
         let end = loop {
             self.carry_out().await;
             self.collect();
@@ -88,7 +93,7 @@ impl Conversation {
                 biased;
                 grace = &mut stop, if !is_stopping => Turn::Stop(grace),
                 () = needed => break LinkEnd::Broken,
-                turn = poll_fn(|context| self.poll_turn(&mut stream, &mut buffer, context)) => turn,
+                turn = poll_fn(|context| self.poll_turn(&mut stream, context)) => turn,
             };
             match turn {
                 Turn::Read(Ok(0) | Err(_)) | Turn::Wrote(Err(_)) => {
@@ -98,10 +103,7 @@ impl Conversation {
                         _ => LinkEnd::Broken,
                     };
                 }
-                Turn::Read(Ok(count)) => {
-                    self.has_read = true;
-                    self.input.extend_from_slice(buffer.get(..count).unwrap_or_default());
-                }
+                Turn::Read(Ok(_)) => self.has_read = true,
                 Turn::Wrote(Ok(())) | Turn::Mail => {}
                 Turn::Room(permit) => {
                     self.acquiring = None;
@@ -155,12 +157,7 @@ impl Conversation {
         self.large_seat.give_back();
     }
 
-    fn poll_turn<S: Socket>(
-        &mut self,
-        stream: &mut S,
-        buffer: &mut [u8],
-        context: &mut Context<'_>,
-    ) -> Poll<Turn> {
+    fn poll_turn<S: Socket>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<Turn> {
         if let Poll::Ready(wrote) = self.poll_write(stream, context) {
             return Poll::Ready(Turn::Wrote(wrote));
         }
@@ -188,10 +185,8 @@ impl Conversation {
         if self.may_ask() {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
-                    let mut read = ReadBuf::new(buffer);
-                    if let Poll::Ready(done) = Pin::new(&mut *stream).poll_read(context, &mut read)
-                    {
-                        return Poll::Ready(Turn::Read(done.map(|()| read.filled().len())));
+                    if let Poll::Ready(read) = self.poll_read(stream, context) {
+                        return Poll::Ready(Turn::Read(read));
                     }
                 }
                 Poll::Ready(false) => return Poll::Ready(Turn::GiveUp),
@@ -199,6 +194,22 @@ impl Conversation {
             }
         }
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
+    }
+
+    fn poll_read<S: Socket>(
+        &mut self,
+        stream: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        READ.with_borrow_mut(|buffer| {
+            let here = self.assembled_bytes.saturating_add(self.input.len() as u64);
+            let here = usize::try_from(here).unwrap_or(usize::MAX);
+            let most = READ_BYTES - here.min(READ_BYTES / 2);
+            let mut read = ReadBuf::new(buffer.get_mut(..most).unwrap_or_default());
+            ready!(Pin::new(stream).poll_read(context, &mut read))?;
+            self.input.extend_from_slice(read.filled());
+            Poll::Ready(Ok(read.filled().len()))
+        })
     }
 
     fn poll_write<S: Socket>(
@@ -253,10 +264,13 @@ impl Conversation {
     /// for nothing of what it has asked for.
     fn must_yield(&mut self, context: &Context<'_>) -> bool {
         let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
-        let taken_bytes = is_held_up.then_some(self.taken_bytes);
-        let now = Instant::now();
         let held = (&self.account, &self.budget);
-        let must_yield = self.taking.must_yield(taken_bytes, held, now, context);
+        if !is_held_up {
+            self.taking.rest(held);
+            return false;
+        }
+        let now = Instant::now();
+        let must_yield = self.taking.must_yield(self.taken_bytes, held, now, context);
         if let Some(slow_from) = self.taking.slow_from().filter(|slow_from| now < *slow_from) {
             self.look_at(slow_from);
         }
@@ -284,7 +298,9 @@ impl Conversation {
 
     /// Whether more may be read: there is room for what has not arrived whole. False if it is to be given up.
     fn poll_room(&mut self, withheld_bytes: u64, context: &Context<'_>) -> Poll<bool> {
-        let read = withheld_bytes.saturating_add(self.input.len() as u64);
+        let read = withheld_bytes
+            .saturating_add(self.input.len() as u64)
+            .saturating_add(self.behind_bytes());
         let mut unfinished = self.assembled_bytes.saturating_add(read);
         let largest = self.largest_bytes();
         let is_large = largest > LARGE_BYTES;
@@ -303,9 +319,9 @@ impl Conversation {
         if is_large {
             if self.large_seat.held_bytes() == 0 {
                 match self.large_seat.take(1, unfinished, now, context) {
-                    Room::Granted => {}
-                    Room::Yield => return Poll::Ready(false),
-                    Room::Later(at) => {
+                    Admission::Granted => {}
+                    Admission::Yield => return Poll::Ready(false),
+                    Admission::Later(at) => {
                         self.look_at(at);
                         return Poll::Pending;
                     }
@@ -319,9 +335,9 @@ impl Conversation {
         }
         while unfinished > FREE_BYTES.saturating_add(self.seat.held_bytes()) {
             match self.seat.take(STEP_BYTES, unfinished, now, context) {
-                Room::Granted => {}
-                Room::Yield => return Poll::Ready(false),
-                Room::Later(at) => {
+                Admission::Granted => {}
+                Admission::Yield => return Poll::Ready(false),
+                Admission::Later(at) => {
                     self.look_at(at);
                     return Poll::Pending;
                 }

@@ -83,9 +83,7 @@ fn judge(
         Known { transport: "amqp", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
     let host = upgrade::host(request, is_same_name);
     upgrade::check(known, &site.broker, host, request)?;
-    // Python puts a slash of its own before it.
-    let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
-    if !path.trim_matches('/').eq_ignore_ascii_case(PATH) {
+    if !is_served_at(request.uri().path()) {
         return Err(upgrade::refuse(
             StatusCode::NOT_FOUND,
             "this port is for AMQP, and at the path /$servicebus/websocket for AMQP over WebSocket; \
@@ -103,6 +101,13 @@ fn judge(
     };
     response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, name);
     Ok(response)
+}
+
+/// Whether AMQP over WebSocket is served at this path.
+pub(super) fn is_served_at(path: &str) -> bool {
+    // Python puts a slash of its own before it.
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    path.trim_matches('/').eq_ignore_ascii_case(PATH)
 }
 
 /// Whether two hosts have one name. Java writes it into the target with a port and into `Host` without (AMQP-18), so that

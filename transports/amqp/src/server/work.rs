@@ -14,10 +14,10 @@ use super::transaction::Committing;
 
 /// What takes a permit.
 pub(super) enum Work {
-    /// A delivery of a client is handed to its entity.
+    /// Deliveries of a client are handed to their entity.
     Send(Inbound),
-    /// What becomes of a delivery is told to its entity.
-    Settle(Settling),
+    /// What becomes of deliveries of one link is told to their entity.
+    Settle(Vec<Settling>),
     /// A link is opened at its entity.
     Attach(Box<Attaching>),
     /// A transaction is carried out.
@@ -36,7 +36,7 @@ impl Work {
     fn cost(&self) -> (u64, u64) {
         match self {
             Self::Send(inbound) => inbound.cost(),
-            Self::Settle(settling) => (1, settling.bytes()),
+            Self::Settle(list) => (list.len() as u64, list.iter().map(Settling::bytes).sum()),
             Self::Attach(_) | Self::Commit(_) | Self::AskApart(..) => (1, 0),
             Self::Ask(plan) => plan.cost(),
         }
@@ -59,7 +59,7 @@ impl Conversation {
     pub(super) async fn work(&mut self, work: Work, permit: Permit) {
         match work {
             Work::Send(inbound) => self.send(inbound, permit).await,
-            Work::Settle(settling) => self.settle_now(settling, permit).await,
+            Work::Settle(list) => self.settle_now(list, permit).await,
             Work::Attach(attaching) => self.open(*attaching, permit),
             Work::Commit(committing) => self.commit(committing, permit),
             Work::AskApart(asker, asking) => self.ask_apart(asker, asking, permit),

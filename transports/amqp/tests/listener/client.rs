@@ -1,7 +1,10 @@
 //! A client that says what a test wants, and hears what is answered.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr, TcpStream as StdStream};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
 use peeklock_amqp::frame::Frame;
@@ -18,6 +21,20 @@ use tokio::net::TcpStream;
 const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
 const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
 
+thread_local! {
+    /// The sockets of the clients of a test.
+    static SOCKETS: RefCell<Vec<Weak<StdStream>>> = RefCell::default();
+}
+
+/// Ends the sockets of all clients of this test: a listener that is stopped waits for clients that are there still, and
+/// these answer nothing any more.
+pub fn hang_up() {
+    for socket in SOCKETS.take().iter().filter_map(Weak::upgrade) {
+        // Some are closed already.
+        socket.shutdown(Shutdown::Both).ok();
+    }
+}
+
 /// Bytes both ways.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -25,6 +42,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub struct Client {
     stream: Box<dyn Stream>,
+    /// The socket, for [`hang_up`].
+    _socket: Option<Arc<StdStream>>,
     heard: BytesMut,
     next_delivery: u32,
     /// The session that it speaks in.
@@ -60,7 +79,12 @@ impl Client {
     /// Logs in; the code of the outcome comes with it.
     pub async fn log_in(address: SocketAddr, mechanism: &str, response: &[u8]) -> (Self, u8) {
         let stream = TcpStream::connect(address).await.unwrap();
-        Self::log_in_over(Box::new(stream), mechanism, response).await
+        // Frames are written one by one, and none is to wait for the broker's word on the one before.
+        stream.set_nodelay(true).unwrap();
+        let socket = Arc::new(StdStream::from(stream.as_fd().try_clone_to_owned().unwrap()));
+        SOCKETS.with_borrow_mut(|sockets| sockets.push(Arc::downgrade(&socket)));
+        let (client, code) = Self::log_in_over(Box::new(stream), mechanism, response).await;
+        (Self { _socket: Some(socket), ..client }, code)
     }
 
     /// The same over something else than a socket.
@@ -71,6 +95,7 @@ impl Client {
     ) -> (Self, u8) {
         let mut client = Self {
             stream,
+            _socket: None,
             heard: BytesMut::new(),
             next_delivery: 0,
             channel: 0,

@@ -236,6 +236,74 @@ async fn what_nobody_hears_is_not_done() {
     server.stop().await;
 }
 
+/// AMQP-80: a request that has waited for longer than its client does is not carried out, and is told so; the time is
+/// an integer of any type, under either name.
+#[tokio::test]
+async fn what_waited_for_too_long_is_not_done() {
+    let (server, mut client) = managing(&[]).await;
+    let mut other = server.client().await;
+    other.sender(0, "q/$management").await.unwrap();
+    other.receiver(1, "q/$management", LOCKED).await.unwrap();
+    let at = server.broker.now().plus(TimeSpan::from_minutes(5));
+    let long = "com.microsoft:server-timeout";
+    let waits = [
+        (long, Value::U32(9_999), 408),
+        (long, Value::I64(9_999), 408),
+        ("server-timeout", Value::U64(9_999), 408),
+        (long, Value::I32(10_000), 408),
+        ("server-timeout", Value::U64(10_001), 200),
+        // None of these says how long.
+        (long, Value::String("1".into()), 200),
+        (long, Value::U32(0), 200),
+        ("server-timeout", Value::U64(u64::MAX), 200),
+    ];
+    for (name, wait, _) in &waits {
+        let body = map(&[("messages", list(&[scheduled("a", at)]))]);
+        let asked = request(1, "com.microsoft:schedule-message", &[], &body);
+        let mut message = asked.decode().unwrap();
+        message.application_properties.push(((*name).to_owned(), wait.clone()));
+        other.send(0, 0, true, message.encode().as_bytes()).await;
+    }
+    // The answer to this comes when all of that is here, and waits for credit.
+    other.credit(1, 0, 0, true).await;
+    assert!(matches!(other.hear().await, (Performative::Flow(_), _)));
+    server.clock.advance(TimeSpan::from_seconds(10));
+    other.credit(1, 0, 100, false).await;
+    for (name, wait, status) in &waits {
+        let reply = Reply { content: other.message().await.1 };
+        assert_eq!(reply.status(), *status, "{name} {wait:?}");
+        if *status == 408 {
+            assert_eq!(reply.condition(), "com.microsoft:timeout");
+        }
+    }
+    assert_eq!(server.counts().await.scheduled, 4);
+    // Who is answered at once has not waited.
+    let entries = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
+    assert_eq!(client.ask(0, "peek-message", &entries).await.status(), 200);
+    server.stop().await;
+}
+
+/// AMQP-102, MSG-03: a null for the id of a message that is scheduled is none: the broker makes one.
+#[tokio::test]
+async fn a_schedule_may_have_null_for_an_id() {
+    let (server, mut client) = managing(&[]).await;
+    let at = server.broker.now().plus(TimeSpan::from_minutes(5));
+    let message = Message::new("a").with_scheduled_enqueue_time(at).encode();
+    let message = Value::Binary(message.as_bytes().clone());
+    let nulls = ["message-id", "session-id", "partition-key", "via-partition-key"];
+    let mut entries = nulls.map(|name| (name, value(Value::Null))).to_vec();
+    entries.push(("message", value(message)));
+    let body = [("messages", list(&[map(&entries)]))];
+    let reply = client.ask(0, "schedule-message", &body).await;
+    assert_eq!(reply.status(), 200);
+    let entries = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
+    let reply = client.ask(0, "peek-message", &entries).await;
+    let message = reply.messages()[0].decode().unwrap();
+    assert!(message.message_id.is_some_and(|id| id.to_string().len() == 32));
+    assert_eq!(message.session_id, None);
+    server.stop().await;
+}
+
 /// SET-21, SET-24: what was received by number is locked for as long as the connection; when that breaks it is
 /// released, and counted.
 #[tokio::test]
@@ -259,22 +327,21 @@ async fn what_was_received_by_number_ends_with_the_connection() {
     server.stop().await;
 }
 
-/// AMQP-82: messages are settled by the tokens of their locks, in every way; a lock that is gone is 410.
+/// AMQP-82, AMQ-25: messages are settled by the tokens of their locks, in every way; a lock that is gone is 410.
 #[tokio::test]
 async fn messages_are_settled_by_token() {
-    let (server, mut client) = managing(&["a", "b", "c", "d", "e"]).await;
+    let (server, mut client) = managing(&["a", "b", "c", "d", "e", "f"]).await;
     client.receiver(2, "q", LOCKED).await.unwrap();
-    client.credit(2, 0, 5, false).await;
+    client.credit(2, 0, 6, false).await;
     let mut tokens = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..6 {
         tokens.push(token(client.message().await.0.delivery_tag.unwrap().as_slice()));
     }
     let settle = |status: &str, token: u128| {
         [("disposition-status", value(status)), ("lock-tokens", uuids(&[token]))]
     };
-    for (status, token) in
-        ["completed", "abandoned", "defered", "suspended", "unlocked"].into_iter().zip(&tokens)
-    {
+    let statuses = ["completed", "abandoned", "defered", "suspended", "unlocked", "deferred"];
+    for (status, token) in statuses.into_iter().zip(&tokens) {
         let mut entries = settle(status, *token).to_vec();
         if status == "suspended" {
             entries.push(("deadletter-reason", value("bad")));
@@ -283,8 +350,8 @@ async fn messages_are_settled_by_token() {
         assert_eq!(client.ask(0, "update-disposition", &entries).await.status(), 200, "{status}");
     }
     let counts = server.counts().await;
-    assert_eq!((counts.active, counts.dead_letter), (2, 1));
-    assert_eq!(server.total().await, 4, "one deferred, one completed");
+    assert_eq!((counts.active, counts.dead_letter, counts.deferred), (2, 1, 2));
+    assert_eq!(server.total().await, 5, "one completed");
     let dead = server.dead_letters().await;
     assert_eq!(dead[0].application_property("DeadLetterReason"), Some(&Value::from("bad")));
     assert_eq!(dead[0].application_property("more"), Some(&Value::from("x")));

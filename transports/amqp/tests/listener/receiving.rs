@@ -1,10 +1,16 @@
 //! Clients that receive and settle.
 
+use bytes::Bytes;
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::performative::{Attach, Performative, SenderSettleMode, Transfer};
+use peeklock_amqp::performative::{
+    Attach, Disposition, Performative, Role, SenderSettleMode, Transfer,
+};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
-use peeklock_core::message::Value;
+use peeklock_core::clock::Clock as _;
+use peeklock_core::message::{Content, Message, Value};
+use peeklock_core::time::TimeSpan;
+use peeklock_words::amqp::{Reader, Scalar};
 
 use crate::client::Client;
 use crate::server::Server;
@@ -93,7 +99,7 @@ async fn an_abandon_takes_its_delay_from_a_property() {
     assert_eq!((counts.active, counts.delayed), (4, 1));
     // The others are locked still, and this one comes alone.
     client.credit(0, 4, 4, false).await;
-    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(5));
+    server.clock.advance(TimeSpan::from_seconds(5));
     let (_, content) = client.message().await;
     let properties: Vec<_> = content.application_properties().collect();
     assert_eq!(properties, [("tried", Value::Bool(true))]);
@@ -222,5 +228,80 @@ async fn a_delivery_is_settled_once() {
     let unknown = client.settle(8, DeliveryState::accepted()).await;
     assert_eq!(crate::sending::condition(&unknown), "com.microsoft:message-lock-lost");
     assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// AMQP-65: who says nothing of a delivery but that it has forgotten it leaves its lock running: nobody else gets the
+/// message before that ends, which counts.
+#[tokio::test]
+async fn the_lock_of_a_forgotten_delivery_runs_on() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let forgotten = Disposition {
+        role: Role::Receiver,
+        first: id(&transfer),
+        settled: true,
+        ..Disposition::default()
+    };
+    client.say(&Performative::Disposition(forgotten)).await;
+    // A drain comes behind all that there is, and there is nothing.
+    client.credit(0, 1, 1, true).await;
+    assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
+    assert_eq!(server.delivery_counts().await, [0]);
+    server.clock.advance(TimeSpan::from_seconds(59));
+    client.credit(0, 2, 1, true).await;
+    assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
+    client.credit(0, 3, 1, false).await;
+    server.clock.advance(TimeSpan::from_seconds(1));
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// AMQ-12: what a client says of the type of an entity is taken and ignored, whatever it is.
+#[tokio::test]
+async fn the_type_of_an_entity_is_ignored() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    let types = [Value::I32(2), Value::String("topic".into()), Value::Bool(true), Value::Null];
+    for (handle, value) in (0..).zip(types) {
+        let value = Raw::encoded(|bytes| value.encode_to(bytes));
+        let properties = Some(Map::of_symbols([("com.microsoft:entity-type", value)]));
+        let sender = Client::sender_of(2 * handle, "q");
+        let sender = Attach { properties: properties.clone(), ..sender };
+        client.attach_sender(sender).await.unwrap();
+        let receiver = Client::receiver_of(2 * handle + 1, "q", LOCKED);
+        client.attach_receiver(Attach { properties, ..receiver }).await.unwrap();
+    }
+    client.credit(1, 0, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    server.stop().await;
+}
+
+/// AMQ-18, EXP-01: a message that expires says when; that which expires later than its queue lets it says so too.
+#[tokio::test]
+async fn a_delivery_says_when_it_expires() {
+    let (server, mut client) = receiving(&["lasting"]).await;
+    client.sender(1, "q").await.unwrap();
+    let message = Message::new("a").with_time_to_live(TimeSpan::from_seconds(90));
+    client.send(1, 0, true, message.encode().as_bytes()).await;
+    let sent_at = server.clock.now();
+    client.credit(0, 0, 2, false).await;
+    let expiry = |content: &Content| {
+        let properties = Bytes::copy_from_slice(content.sections().properties);
+        let mut reader = Reader::new(&properties);
+        reader.section().unwrap();
+        let (count, mut fields) = reader.list().unwrap();
+        let fields: Vec<_> = (0..count).map(|_| fields.raw().unwrap()).collect();
+        match Reader::new(fields.get(8)?).scalar() {
+            Ok(Scalar::Timestamp(at)) => Some(at),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(expiry(&client.message().await.1), None);
+    let at = sent_at.plus(TimeSpan::from_seconds(90)).unix_ms();
+    assert_eq!(expiry(&client.message().await.1), Some(at));
     server.stop().await;
 }

@@ -4,9 +4,12 @@ use peeklock_amqp::codec::value::Symbols;
 use peeklock_amqp::message::BATCH_FORMAT;
 use peeklock_amqp::performative::{Attach, Performative, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::Message;
+use peeklock_core::rule::{Filter, RuleDescription};
 
 use crate::client::{Client, text};
+use crate::request::map;
 use crate::server::Server;
 
 pub fn condition(state: &DeliveryState) -> String {
@@ -179,5 +182,71 @@ async fn a_live_link_ends_by_force() {
     assert_eq!(client.detached().await, "amqp:link:detach-forced");
     let again = client.receiver(1, "q", SenderSettleMode::Unsettled).await;
     assert_eq!(again, Err("amqp:not-found".to_owned()));
+    server.stop().await;
+}
+
+/// AMQP-102, AMQP-45: an empty user-id and empty sections are taken, and passed on as they came.
+#[tokio::test]
+async fn what_is_empty_is_passed_on() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    let empty_sections = [
+        &b"\x00\x53\x70\x45"[..],
+        b"\x00\x53\x72\xc1\x01\x00",
+        b"\x00\x53\x73\xc0\x06\x02\xa1\x01a\xa0\x00",
+        b"\x00\x53\x74\xc1\x01\x00",
+        b"\x00\x53\x75\xa0\x01x",
+    ];
+    client.send(0, 0, false, &empty_sections.concat()).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    client.receiver(1, "q", SenderSettleMode::Settled).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let (_, content) = client.message().await;
+    assert!(content.as_bytes().ends_with(&empty_sections[2..].concat()));
+    server.stop().await;
+}
+
+/// AMQP-102: a rule sees the value inside a described one; the value is passed on byte for byte.
+#[tokio::test]
+async fn a_rule_sees_what_is_described() {
+    let server = Server::start().await;
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let filter = "due > sent AND short < long AND here = there AND here <> away";
+    let rule = RuleDescription::new("r", Filter::sql(filter), server.broker.now());
+    let subscription = SubscriptionUpdate::default();
+    server.broker.create_subscription("t", "s", subscription, vec![rule]).await.unwrap();
+    let mut client = server.client().await;
+    client.sender(0, "t").await.unwrap();
+    let described = |name: &str, value: &[u8]| {
+        [&[0x00, 0xa3, u8::try_from(name.len()).unwrap()], name.as_bytes(), value].concat()
+    };
+    let long = |value: i64| [&[0x81][..], &value.to_be_bytes()].concat();
+    let uri = |text: &[u8]| [&[0xa1, u8::try_from(text.len()).unwrap()][..], text].concat();
+    let of = |due: i64| {
+        let entries = [
+            ("due", described("com.microsoft:datetime-offset", &long(due))),
+            // 2026 in milliseconds since 1970.
+            ("sent", [&[0x83][..], &1_767_225_600_000_i64.to_be_bytes()].concat()),
+            ("short", described("com.microsoft:timespan", &long(5))),
+            ("long", described("com.microsoft:timespan", &long(6))),
+            ("here", described("com.microsoft:uri", &uri(b"http://h/"))),
+            ("there", described("com.microsoft:uri", &uri(b"http://h/"))),
+            ("away", described("com.microsoft:uri", &uri(b"http://a/"))),
+        ];
+        let properties = [&[0x00, 0x53, 0x74][..], &map(&entries)].concat();
+        (properties.clone(), [&properties[..], b"\x00\x53\x75\xa0\x01x"].concat())
+    };
+    // 2026 in ticks since year 1, and one more.
+    let noon = 639_028_224_000_000_000;
+    let (passed_on, message) = of(noon + 1);
+    client.send(0, 0, true, &of(noon).1).await;
+    client.send(0, 0, false, &message).await;
+    assert_eq!(client.disposed().await, (1, DeliveryState::accepted()));
+    client.receiver(1, "t/subscriptions/s", SenderSettleMode::Settled).await.unwrap();
+    client.credit(1, 0, 2, true).await;
+    let (_, content) = client.message().await;
+    assert_eq!(content.sections().application_properties, passed_on);
+    assert!(matches!(client.hear().await, (Performative::Flow(_), _)), "the other is not selected");
     server.stop().await;
 }

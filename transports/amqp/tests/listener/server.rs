@@ -17,7 +17,7 @@ use peeklock_core::message::{Content, Message};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, BrokerBuilder};
 
-use crate::client::Client;
+use crate::client::{Client, hang_up};
 
 pub struct Server {
     pub broker: Broker,
@@ -161,6 +161,7 @@ impl Server {
     }
 
     pub async fn stop(self) {
+        hang_up();
         self.running.stop(Duration::ZERO).await;
         self.broker.stop(Duration::ZERO).await.unwrap();
     }

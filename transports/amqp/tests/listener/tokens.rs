@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use peeklock_amqp::performative::SenderSettleMode;
+use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
 use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use peeklock_auth_jwt::{JwtAuthorizer, JwtConfig, KeySource, Role};
 use peeklock_core::clock::{Clock as _, ManualClock};
@@ -33,8 +33,8 @@ impl Authorizer for OneToken {
     }
 }
 
-/// Puts a token; what it is answered.
-async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) -> Content {
+/// What puts a token.
+fn request(audience: &str, token: &str, id: MessageId) -> Content {
     let mut body = vec![0x00, 0x53, 0x77];
     Value::String(token.into()).encode_to(&mut body);
     let property = |name: &str, value: &str| (name.to_owned(), Value::String(value.into()));
@@ -49,7 +49,12 @@ async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) ->
         ],
         ..Message::default()
     };
-    client.send(0, 0, true, request.encode().as_bytes()).await;
+    request.encode()
+}
+
+/// Puts a token; what it is answered.
+async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) -> Content {
+    client.send(0, 0, true, request(audience, token, id).as_bytes()).await;
     client.message().await.1
 }
 
@@ -114,4 +119,43 @@ async fn a_link_takes_a_token_of_an_identity_provider() {
     client.receiver(8, "q", settled).await.unwrap();
     server.stop().await;
     std::fs::remove_file(&file).unwrap();
+}
+
+/// AMQP-27: a session with a pair of links at `$cbs` for every put, ended without detaching, leaves nothing: no links,
+/// and nothing of the replies that were never taken.
+#[tokio::test]
+async fn sessions_that_end_at_cbs_leave_nothing() {
+    let server = Server::start_with(Arc::new(OneToken), |config| {
+        config.link_count_max = 4;
+        config.outbound_bytes_max = 4 << 10;
+    })
+    .await;
+    let mut client = server.client().await;
+    for round in 0..200 {
+        client.begin_on(1).await;
+        client.restart_deliveries();
+        client.sender(0, "$cbs").await.unwrap();
+        client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+        if round % 50 == 0 {
+            client.credit(1, 0, 10, false).await;
+            let good = put(&mut client, "amqps://h/q", "q", MessageId::Ulong(7)).await;
+            assert_eq!(status(&good), Value::I32(202));
+        } else {
+            client
+                .send(0, 0, true, request("amqps://h/q", "q", MessageId::Ulong(7)).as_bytes())
+                .await;
+        }
+        client.say(&Performative::End(End::default())).await;
+        assert!(matches!(client.hear().await, (Performative::End(_), _)));
+    }
+    // There is room for messages still.
+    client.on(0);
+    let texts = ["x".repeat(3_000), "y".repeat(3_000)];
+    server.put(&[&texts[0], &texts[1]]).await;
+    client.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
+    client.credit(0, 0, 2, false).await;
+    for text in texts {
+        assert_eq!(client.message().await.1.body_bytes(), text);
+    }
+    server.stop().await;
 }

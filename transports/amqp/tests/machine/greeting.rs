@@ -267,6 +267,23 @@ fn a_silent_client_is_given_up() {
     assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
 }
 
+/// AMQ-06: a link on which nothing happens stays, for as long as its client is heard.
+#[test]
+fn an_idle_link_stays() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let link = client.attach(crate::client::receiver(0));
+    client.say(0, &Performative::Flow(crate::client::credit(0, 0, 1)));
+    client.events();
+    for minute in 1..=60 {
+        client.now = Duration::from_secs(60 * minute);
+        client.say_bytes(&[0, 0, 0, 8, 2, 0, 0, 0]);
+        assert_eq!(client.events(), []);
+        client.connection.tick(client.now);
+        assert_eq!((client.events(), client.hear()), (vec![], vec![]));
+    }
+    assert!(client.connection.can_send(link));
+}
+
 /// Opening takes no longer than it may.
 #[test]
 fn a_client_that_does_not_open_is_given_up() {

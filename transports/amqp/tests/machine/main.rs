@@ -14,3 +14,4 @@ mod mutations;
 mod receiving;
 mod sending;
 mod sessions;
+mod writing;

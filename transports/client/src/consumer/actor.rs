@@ -31,5 +31,5 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> 
 
 /// An actor that panicked, was started anew, or is gone has done nothing with the message.
 fn outcome(answer: Result<Outcome, MailboxError>) -> Outcome {
-    answer.unwrap_or_else(|_| Err(Refusal::Abandon { properties: Vec::new() }))
+    answer.unwrap_or_else(|_| Err(Refusal::abandon()))
 }

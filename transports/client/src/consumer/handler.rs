@@ -3,12 +3,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use peeklock_core::error::BrokerError;
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
 use peeklock_core::time::TimeSpan;
+use tokio::time::error::Elapsed;
 
 use crate::port::Settlement;
-use crate::{Received, SessionReceiver};
+use crate::{BodyError, Received, SessionReceiver};
 
 /// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors
 /// (the feature `actix`).
@@ -87,7 +89,71 @@ pub enum Refusal {
     },
     /// Available again as if it had not been delivered; not counted (SET-32).
     Release,
+    /// Nothing more: the handler has settled it itself, alone or in a transaction. If it has not, the message is
+    /// available again, as with `Release`.
+    AlreadySettled,
 }
+
+impl Refusal {
+    /// Available again, counted as a failed delivery (SET-03).
+    #[must_use]
+    pub const fn abandon() -> Self {
+        Self::Abandon { properties: Vec::new() }
+    }
+
+    /// Available again after so long, counted as a failed delivery (RTY-01).
+    #[must_use]
+    pub const fn retry_after(delay: TimeSpan) -> Self {
+        Self::AbandonWithDelay { delay, properties: Vec::new() }
+    }
+
+    /// Moved to the dead-letter queue (SET-05), with a reason for programs and a description for people.
+    #[must_use]
+    pub fn dead_letter(reason: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::DeadLetter { reason: reason.into(), description: description.into() }
+    }
+}
+
+/// A body that is not what the handler reads never will be: dead-lettered for the reason `BodyNotReadable`.
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
+        Self::dead_letter(BODY_NOT_READABLE, error.to_string())
+    }
+}
+
+/// The same, for who reads the body by himself.
+impl From<serde_json::Error> for Refusal {
+    fn from(error: serde_json::Error) -> Self {
+        Self::dead_letter(BODY_NOT_READABLE, error.to_string())
+    }
+}
+
+/// What a broker refuses may go well at the next attempt: abandoned. MaxDeliveryCount bounds how often.
+impl From<BrokerError> for Refusal {
+    fn from(error: BrokerError) -> Self {
+        tracing::warn!(%error, "a handler gives its message back");
+        Self::abandon()
+    }
+}
+
+/// The same for what a handler has to do with the world.
+impl From<std::io::Error> for Refusal {
+    fn from(error: std::io::Error) -> Self {
+        tracing::warn!(%error, "a handler gives its message back");
+        Self::abandon()
+    }
+}
+
+/// The same for what took too long.
+impl From<Elapsed> for Refusal {
+    fn from(error: Elapsed) -> Self {
+        tracing::warn!(%error, "a handler gives its message back");
+        Self::abandon()
+    }
+}
+
+/// Why a message is dead-lettered whose body its handler cannot read.
+const BODY_NOT_READABLE: &str = "BodyNotReadable";
 
 impl From<Result<(), Refusal>> for Settlement {
     fn from(outcome: Result<(), Refusal>) -> Self {
@@ -106,7 +172,8 @@ impl From<Result<(), Refusal>> for Settlement {
                     properties: Vec::new(),
                 }
             }
-            Err(Refusal::Release) => Self::Release,
+            // Where it is settled, this is refused and changes nothing.
+            Err(Refusal::Release | Refusal::AlreadySettled) => Self::Release,
         }
     }
 }

@@ -13,9 +13,10 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler, Refusal};
-use super::{ConsumerOptions, renewal::Renewal};
+use super::{ConsumerOptions, renewal::Renewal, span};
 use crate::Received;
 use crate::port::{Arrival, Deliveries, Settlement, Verdict};
 
@@ -28,6 +29,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
 ) -> Option<BrokerError> {
     let handler = Arc::new(handler);
     let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
+    let path: Arc<str> = deliveries.link().path().into();
     let mut hand = Hand::new(deliveries, options.renew_locks);
     let mut at_work = FuturesUnordered::new();
     poll_fn(|context| {
@@ -42,7 +44,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while at_work.len() < concurrent_max
                 && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
             {
-                at_work.push(work(Arc::clone(&handler), tag, token, message));
+                at_work.push(work(Arc::clone(&handler), &path, tag, token, message));
             }
             while let Poll::Ready(Some(verdict)) = at_work.poll_next_unpin(context) {
                 hand.renewal.forget(verdict.tag);
@@ -66,12 +68,17 @@ pub(super) async fn run<H: Handler<Delivery>>(
 /// Gives a message to the handler, and says what becomes of it.
 async fn work<H: Handler<Delivery>>(
     handler: Arc<H>,
+    path: &str,
     tag: u64,
     token: LockToken,
     message: Box<ReceivedMessage>,
 ) -> Verdict {
     let settlement = match Received::load(*message).await {
-        Ok(message) => handled(async { handler.handle(Delivery { message }).await }).await,
+        Ok(message) => {
+            let span = span::of(path, &message);
+            let handling = async { handler.handle(Delivery { message }).await };
+            handled(handling).instrument(span).await
+        }
         Err(rejection) => {
             tracing::error!(detail = rejection.detail(), "a message is abandoned");
             Settlement::Abandon { properties: Vec::new(), delay: None }
@@ -85,7 +92,7 @@ pub(super) async fn handled(handling: impl Future<Output = Result<(), Refusal>>)
     let outcome = AssertUnwindSafe(handling).catch_unwind().await;
     let outcome = outcome.unwrap_or_else(|_| {
         tracing::warn!("a handler panicked, its message is abandoned");
-        Err(Refusal::Abandon { properties: Vec::new() })
+        Err(Refusal::abandon())
     });
     outcome.into()
 }

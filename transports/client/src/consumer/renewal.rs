@@ -18,7 +18,7 @@ use crate::sender::each;
 pub(super) struct Renewal {
     link: Arc<dyn Link>,
     is_on: bool,
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, Lock>,
     timer: Option<Pin<Box<Sleep>>>,
     asked: Option<Waiting<'static, Renewed>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Renewal {
 /// What became of each, by its tag.
 type Renewed = Vec<(u64, Result<Timestamp, BrokerError>)>;
 
-struct Held {
+struct Lock {
     token: LockToken,
     until: Timestamp,
     /// When it is to be renewed.
@@ -44,7 +44,7 @@ impl Renewal {
             return;
         }
         let due = Instant::now() + half_of(&*self.link, until);
-        self.held.insert(tag, Held { token, until, due });
+        self.held.insert(tag, Lock { token, until, due });
         if self.timer.is_none() {
             self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
         }

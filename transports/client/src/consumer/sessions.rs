@@ -9,9 +9,11 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
+use tracing::Instrument as _;
 
 use super::handler::{Handler, SessionDelivery};
 use super::queue::handled;
+use super::span;
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver};
 
@@ -155,10 +157,11 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Err(error) => return left_by(error),
             };
             let Some(token) = message.lock_token() else { return Left::Next };
+            let span = span::of(&self.path, &message);
             let delivery = SessionDelivery { message, session: Arc::clone(session) };
             // A message that the handler has is waited for, also when the consumer is being stopped.
             let handling = handled(async { self.handler.handle(delivery).await });
-            let settlement = keeping(session, handling).await;
+            let settlement = keeping(session, handling.instrument(span)).await;
             let settled = session.as_receiver().settle(token, settlement).await;
             if self.handler.is_gone() {
                 return Left::Stop;

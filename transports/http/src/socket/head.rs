@@ -22,6 +22,8 @@ pub(super) enum Head {
     Partial,
     /// It ends after so many bytes, and this follows.
     Whole { bytes: usize, body: Body },
+    /// It ends after so many bytes, and asks for WebSocket at this path.
+    Upgrade { bytes: usize, path: String },
     /// It is none.
     Refused(Fault),
 }
@@ -112,13 +114,22 @@ fn parse(bytes: &[u8]) -> Head {
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Partial) => partial(bytes),
-        Ok(httparse::Status::Complete(length)) => match body(&request) {
-            Ok(body) => Head::Whole { bytes: length, body },
+        Ok(httparse::Status::Complete(bytes)) => match body(&request) {
+            Ok(Body::ToEnd) if request.method == Some("GET") => {
+                Head::Upgrade { bytes, path: path(&request) }
+            }
+            Ok(body) => Head::Whole { bytes, body },
             Err(fault) => Head::Refused(fault),
         },
         Err(httparse::Error::TooManyHeaders) => Head::Refused(Fault::TooManyHeaders),
         Err(error) => Head::Refused(malformed(&error.to_string())),
     }
+}
+
+/// Of a target that was found to be one.
+fn path(request: &httparse::Request<'_, '_>) -> String {
+    let target = Uri::try_from(request.path.unwrap_or_default());
+    target.map_or_else(|_| String::new(), |target| target.path().to_owned())
 }
 
 fn malformed(what: &str) -> Fault {
@@ -244,13 +255,36 @@ mod tests {
             ("POST /a HTTP/1.1\r\nHost: x\r\ncontent-length:  7 \r\n\r\n", length(7)),
             ("POST /a HTTP/1.1\r\nTransfer-Encoding: Chunked\r\nHost: x\r\n\r\n", chunked()),
             ("CONNECT q:443 HTTP/1.1\r\nHost: x\r\n\r\n", Body::ToEnd),
-            ("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", Body::ToEnd),
+            ("PUT / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", Body::ToEnd),
         ] {
             let bytes = head.len();
             let whole = format!("{head}and what follows\r\n\r\n");
             let read = HeadReader::default().read(whole.as_bytes());
             assert_eq!(dripped(whole.as_bytes()).1, bytes, "{head}");
             assert_eq!(read, Head::Whole { bytes, body }, "{head}");
+        }
+    }
+
+    /// LIS-01: a request that asks for WebSocket is told, with its path, and none that only looks like it.
+    #[test]
+    fn an_upgrade_is_told() {
+        let read = |head: &str| HeadReader::default().read(head.as_bytes());
+        for (target, path) in [
+            ("/", "/"),
+            ("/$servicebus/websocket?a=b", "/$servicebus/websocket"),
+            ("http://x/a", "/a"),
+        ] {
+            let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nUpgrade: WebSocket\r\n\r\n");
+            let upgrade = Head::Upgrade { bytes: head.len(), path: path.to_owned() };
+            assert_eq!(read(&head), upgrade, "{target}");
+            assert_eq!(dripped(head.as_bytes()), (upgrade, head.len()), "{target}");
+        }
+        for head in [
+            "GET / HTTP/1.0\r\nUpgrade: websocket\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            assert!(matches!(read(head), Head::Whole { .. }), "{head}");
         }
     }
 

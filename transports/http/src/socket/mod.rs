@@ -15,6 +15,8 @@
 //! - A request is passed on when the answer to the one before was written, so that there is one answer at a
 //!   time for a client, however many requests it sends ahead.
 //! - What was written must be read at a pace; what goes with the answer (locks, room) lives until then.
+//! - A request for WebSocket is not the framework's: on a connection that another listener has accepted it goes back
+//!   there with it, whichever request it is, and for the framework the connection ends.
 //! - A body is not read farther ahead of its reader than a bound.
 
 mod chunks;
@@ -34,9 +36,11 @@ use std::time::{Duration, Instant};
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Room, Seat};
+use peeklock_core::permits::{Admission, Seat};
+use peeklock_listen::Upgrade;
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use crate::error::Refusal;
@@ -64,7 +68,11 @@ const IN_ITS_PLACE: &[u8] =
 
 /// The socket.
 pub(crate) struct Socket {
-    stream: Stream,
+    /// None when it was given back for an upgrade.
+    stream: Option<Stream>,
+    /// Who takes upgrades; none where they are answered as any request.
+    upgrades: Option<oneshot::Sender<Upgrade>>,
+    principal: Principal,
     site: Arc<Site>,
     place: Place,
     connection: Rc<Connection>,
@@ -130,10 +138,17 @@ impl Timer {
 }
 
 impl Socket {
-    pub(crate) fn new(stream: Stream, site: Arc<Site>) -> Self {
+    /// Of a connection whose upgrades somebody takes, if anybody does.
+    pub(crate) fn new(
+        stream: Stream,
+        site: Arc<Site>,
+        upgrades: Option<oneshot::Sender<Upgrade>>,
+    ) -> Self {
         let place = site.places.enter();
         let mut socket = Self {
-            stream,
+            principal: stream.principal(),
+            stream: Some(stream),
+            upgrades,
             seat: site.inbound.seat(),
             site,
             place,
@@ -162,7 +177,7 @@ impl Socket {
 
     /// A client that has shown nothing yet but where it comes from, and its certificate.
     pub(crate) fn principal(&self) -> Principal {
-        self.stream.principal()
+        self.principal.clone()
     }
 
     /// Ends what is read with a refusal.
@@ -189,13 +204,32 @@ impl Socket {
         }
         match self.head.read(&self.input) {
             Head::Partial => {}
-            Head::Whole { bytes, body } => {
-                self.seat.give_back();
-                self.place.is_busy();
-                self.connection.begin();
-                self.phase = Phase::Passing { bytes, then: Box::new(Phase::Body(body)) };
-            }
+            Head::Whole { bytes, body } => self.pass_on(bytes, body),
+            Head::Upgrade { bytes, path } => match self.upgrades.take() {
+                Some(upgrades) => self.upgrade(upgrades, path),
+                None => self.pass_on(bytes, Body::ToEnd),
+            },
             Head::Refused(fault) => self.refuse(refusal(fault)),
+        }
+    }
+
+    /// The head is the framework's.
+    fn pass_on(&mut self, bytes: usize, body: Body) {
+        self.seat.give_back();
+        self.place.is_busy();
+        self.connection.begin();
+        self.phase = Phase::Passing { bytes, then: Box::new(Phase::Body(body)) };
+    }
+
+    /// The connection is somebody else's, with all that was read of the request and behind it.
+    fn upgrade(&mut self, upgrades: oneshot::Sender<Upgrade>, path: String) {
+        self.seat.give_back();
+        self.place.leave();
+        self.phase = Phase::Ended;
+        if let Some(mut stream) = self.stream.take() {
+            stream.give_back(std::mem::take(&mut self.input));
+            // Who waits for it may have been ended.
+            upgrades.send(Upgrade { stream, path }).ok();
         }
     }
 
@@ -251,14 +285,14 @@ impl Socket {
         let held = self.input.len() as u64;
         while held >= FREE_BYTES + self.seat.held_bytes() {
             match self.seat.take(STEP_BYTES, held, Instant::now(), context) {
-                Room::Granted => {}
-                Room::Later(at) => {
+                Admission::Granted => {}
+                Admission::Later(at) => {
                     if self.poll_late(context).is_ready() {
                         break;
                     }
                     ready!(self.timer.poll(at, context));
                 }
-                Room::Yield => {
+                Admission::Yield => {
                     let detail = "the head of the request arrives slowly, and others wait for room";
                     self.refuse(Rejection::server_busy(detail).into());
                     break;
@@ -273,7 +307,10 @@ impl Socket {
         let before = self.input.len();
         self.input.resize(before + READ_BYTES, 0);
         let mut buffer = ReadBuf::new(self.input.get_mut(before..).unwrap_or_default());
-        let polled = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+        let polled = match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+            None => Poll::Ready(Ok(())),
+        };
         let read = buffer.filled().len();
         self.input.truncate(before + read);
         ready!(polled)?;
@@ -386,11 +423,12 @@ enum Passed {
 
 /// Reads at most so much; what is read of a body must not be of what follows it.
 fn read_into(
-    stream: &mut Stream,
+    stream: &mut Option<Stream>,
     bytes_max: usize,
     context: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<usize>> {
+    let Some(stream) = stream else { return Poll::Ready(Ok(0)) };
     let bytes_max = bytes_max.min(buffer.remaining());
     let mut part = ReadBuf::new(buffer.initialize_unfilled_to(bytes_max));
     ready!(Pin::new(stream).poll_read(context, &mut part))?;
@@ -524,7 +562,7 @@ impl AsyncRead for Socket {
                         return Poll::Pending;
                     }
                     this.input.clear();
-                    return Pin::new(&mut this.stream).poll_read(context, buffer);
+                    return read_into(&mut this.stream, usize::MAX, context, buffer).map_ok(drop);
                 }
                 Phase::Ended => return Poll::Ready(Ok(())),
             }
@@ -539,7 +577,10 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        match Pin::new(&mut this.stream).poll_write(context, bytes)? {
+        let Some(stream) = &mut this.stream else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        match Pin::new(stream).poll_write(context, bytes)? {
             Poll::Ready(written) => {
                 if let Some(writing) = &mut this.writing {
                     writing.written_bytes += written as u64;
@@ -554,7 +595,8 @@ impl AsyncWrite for Socket {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         // What TLS has made of the last bytes may be waiting for the peer.
-        if Pin::new(&mut this.stream).poll_flush(context)?.is_pending() {
+        let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
+        if Pin::new(stream).poll_flush(context)?.is_pending() {
             return Poll::Ready(Err(ready!(this.poll_unread(context))));
         }
         this.writing = None;
@@ -565,6 +607,9 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
+        }
     }
 }

@@ -86,6 +86,28 @@ async fn every_filter_and_action_comes_back() {
     server.stop().await;
 }
 
+/// ADM-47: a topic tells how many of its rules are of which kind, over all subscriptions.
+#[tokio::test]
+async fn rules_are_counted_by_kind() {
+    let server = start().await;
+    let sql = "<Filter i:type=\"SqlFilter\"><SqlExpression>a &lt; 3</SqlExpression></Filter>";
+    let correlation =
+        "<Filter i:type=\"CorrelationFilter\"><CorrelationId>i</CorrelationId></Filter>";
+    for (name, rule) in [("a", sql), ("b", sql), ("c", correlation)] {
+        assert_eq!(put(&server, name, rule).await.status, 201);
+    }
+    let counts = async || {
+        let topic = server.ask(&format!("GET /t?{VERSION}"), "").await;
+        ["SqlFilterCount", "CorrelationFilterCount"].map(|name| text(&topic, name))
+    };
+    // `$Default` is not in SQL.
+    assert_eq!(counts().await, ["2", "2"]);
+    let gone = server.ask(&format!("DELETE /t/subscriptions/s/rules/a?{VERSION}"), "").await;
+    assert_eq!(gone.status, 200);
+    assert_eq!(counts().await, ["1", "2"]);
+    server.stop().await;
+}
+
 /// ADM-41: every type of value comes back as it came; an `int` stays one beyond 32 bits.
 #[tokio::test]
 async fn every_type_of_value_comes_back() {

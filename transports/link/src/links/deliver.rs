@@ -9,7 +9,7 @@ use peeklock_core::ids::{LockToken, ReceiverId};
 
 use super::{Engine, Event, Expect, Links};
 use crate::pending::correlation;
-use crate::unsettled::Held;
+use crate::unsettled::Outstanding;
 
 impl<G: Engine, T> Links<G, T> {
     pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
@@ -36,7 +36,7 @@ impl<G: Engine, T> Links<G, T> {
         link.last = link.last.saturating_add(1);
         let delivery = link.last;
         if let Some(lock) = lock {
-            self.unsettled.insert(Held { link: number, number: delivery }, lock);
+            self.unsettled.insert(Outstanding { link: number, number: delivery }, lock);
         }
         Event::Delivered { link: number, number: delivery, message }
     }

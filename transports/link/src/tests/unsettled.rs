@@ -1,12 +1,12 @@
 use super::stand::{at, token};
-use crate::unsettled::{Held, Unsettled};
+use crate::unsettled::{Outstanding, Unsettled};
 use peeklock_core::command::LockGrant;
 
 fn table(deliveries: &[(u32, u32, u64)]) -> Unsettled {
     let mut table = Unsettled::default();
     for (link, number, sequence) in deliveries {
         let lock = LockGrant { token: token(*sequence), until: at(*sequence) };
-        table.insert(Held { link: *link, number: *number }, lock);
+        table.insert(Outstanding { link: *link, number: *number }, lock);
     }
     table
 }
@@ -15,8 +15,8 @@ fn table(deliveries: &[(u32, u32, u64)]) -> Unsettled {
 #[test]
 fn a_delivery_is_found_by_its_lock_on_whatever_link_it_is() {
     let mut table = table(&[(1, 1, 10), (2, 1, 20), (2, 2, 30)]);
-    assert_eq!(table.of_lock(token(20)), Some(Held { link: 2, number: 1 }));
-    assert_eq!(table.settled(token(20)), Some(Held { link: 2, number: 1 }));
+    assert_eq!(table.of_lock(token(20)), Some(Outstanding { link: 2, number: 1 }));
+    assert_eq!(table.settled(token(20)), Some(Outstanding { link: 2, number: 1 }));
     assert_eq!(table.settled(token(20)), None);
     assert_eq!((table.count(1), table.count(2)), (1, 1));
     table.forget(2);

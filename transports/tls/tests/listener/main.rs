@@ -11,5 +11,6 @@ mod authority;
 mod client_certificates;
 mod handshakes;
 mod pair;
+mod pieces;
 mod reload;
 mod trust;

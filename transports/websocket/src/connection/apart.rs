@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::Held;
+use peeklock_core::permits::Room;
 use peeklock_link::{Mail, Pending, Size, WORKING_MAX};
 use tokio::sync::{Semaphore, watch};
 
@@ -28,7 +28,7 @@ pub(super) struct Own {
     size: Size,
     notice: Box<Notice>,
     /// What it takes, and the room for it; none if it needs no room of others.
-    paid: Option<(u64, Held)>,
+    paid: Option<(u64, Room)>,
 }
 
 impl Conversation {

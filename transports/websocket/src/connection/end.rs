@@ -48,7 +48,7 @@ impl Conversation {
         self.calls.close();
         // Commands that wait for room are not carried out: nobody was promised anything.
         self.acquiring = None;
-        self.held = None;
+        self.postponed = None;
         self.apart.clear();
         self.alive = watch::Sender::new(());
         // The room is others' at once.

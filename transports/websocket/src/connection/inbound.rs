@@ -11,7 +11,7 @@ use peeklock_core::time::TimeSpan;
 use peeklock_link::Link;
 use peeklock_link::pending::correlation;
 
-use super::{Conversation, Held};
+use super::{Conversation, Postponed};
 use crate::error::FrameError;
 use crate::frame::{BadRequest, Request};
 use crate::operation::{Expect, Notice, Subject};
@@ -51,7 +51,7 @@ impl Conversation {
     ) {
         while let Some(request) = requests.front() {
             if !self.may_ask(request) {
-                self.held = Some(Held::Requests(requests, permit));
+                self.postponed = Some(Postponed::Requests(requests, permit));
                 return;
             }
             let (id, done) = match requests.pop_front() {

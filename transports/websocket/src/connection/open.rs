@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use super::close;
 use super::serve::payload;
 use super::yielding::Yielding;
-use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Held};
+use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame};
@@ -149,7 +149,7 @@ impl Conversation {
             stop: Some(Box::pin(stop)),
             resume_token,
             grace,
-            held: None,
+            postponed: None,
             acquiring: None,
             seen: 0,
             commits: Vec::new(),
@@ -189,8 +189,8 @@ impl Conversation {
     ) -> Result<(), Ended> {
         let Handover { socket, hello, hello_id, received } = handover;
         // A frame that waited for room was not counted as taken: its client sends it again.
-        if matches!(self.held, Some(Held::Frame(_))) {
-            (self.held, self.acquiring) = (None, None);
+        if matches!(self.postponed, Some(Postponed::Frame(_))) {
+            (self.postponed, self.acquiring) = (None, None);
         }
         let principal = socket.get_ref().principal();
         self.access.renew(principal.with_token_if_any(hello.token.as_deref())).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::SinkExt;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Held;
+use peeklock_core::permits::Room;
 use peeklock_core::request::Released;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Event, Mail, Next};
@@ -129,7 +129,7 @@ impl Conversation {
     }
 
     /// The same for an answer that has its room.
-    pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, room: Held) {
+    pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, room: Room) {
         self.account.hold_paid(bytes, room);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });

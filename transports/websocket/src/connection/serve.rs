@@ -13,7 +13,7 @@ use peeklock_link::FREE_BYTES;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use super::{CLOSE_TIMEOUT, Conversation, Ended, Held};
+use super::{CLOSE_TIMEOUT, Conversation, Ended, Postponed};
 use crate::error::{Close, FrameError, code};
 use crate::frame::{BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Request, announced};
 use crate::operation::{Notice, Operation};
@@ -70,16 +70,16 @@ impl Conversation {
                 Turn::Frame(frame) => self.read(socket, frame).await,
                 Turn::Room(permit) => {
                     self.acquiring = None;
-                    match self.held.take() {
-                        Some(Held::Frame(bytes)) => self.decode(&bytes, permit).await,
+                    match self.postponed.take() {
+                        Some(Postponed::Frame(bytes)) => self.decode(&bytes, permit).await,
                         other => {
-                            self.held = other;
+                            self.postponed = other;
                             Ok(())
                         }
                     }
                 }
                 Turn::GoOn => {
-                    if let Some(Held::Requests(requests, permit)) = self.held.take() {
+                    if let Some(Postponed::Requests(requests, permit)) = self.postponed.take() {
                         self.carry_out(requests, permit).await;
                     }
                     Ok(())
@@ -163,7 +163,7 @@ impl Conversation {
         if self.poll_yield(socket, context).is_ready() {
             return Poll::Ready(Turn::Yield);
         }
-        if let Some(Held::Requests(requests, _)) = &self.held
+        if let Some(Postponed::Requests(requests, _)) = &self.postponed
             && requests.front().is_none_or(|request| self.may_ask(request))
         {
             return Poll::Ready(Turn::GoOn);
@@ -211,7 +211,7 @@ impl Conversation {
     /// Whether another frame may be read: there is room for what it asks for, and the client takes what it
     /// is answered.
     fn may_read(&self) -> bool {
-        self.held.is_none()
+        self.postponed.is_none()
             && self.links.pending_count() < self.command_count_max()
             && self.may_answer()
             && self.pong_bytes < PONG_BYTES_MAX
@@ -328,7 +328,7 @@ impl Conversation {
             return self.decode(&bytes, permit).await;
         }
         let budget = self.budget.clone();
-        self.held = Some(Held::Frame(bytes));
+        self.postponed = Some(Postponed::Frame(bytes));
         self.acquiring = Some(Box::pin(async move { budget.acquire_list(commands, cost).await }));
         Ok(())
     }

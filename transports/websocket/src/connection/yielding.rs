@@ -27,6 +27,10 @@ impl Yielding {
         held: (&Account, &Budget),
         context: &mut Context<'_>,
     ) -> Poll<()> {
+        let Some(taken_bytes) = taken_bytes else {
+            self.taking.rest(held);
+            return Poll::Pending;
+        };
         loop {
             let now = Instant::now();
             if self.taking.must_yield(taken_bytes, held, now, context) {
@@ -34,7 +38,8 @@ impl Yielding {
             }
             let slow_from = self.taking.slow_from().filter(|slow_from| now < *slow_from);
             let Some(at) = slow_from.map(Into::into) else { return Poll::Pending };
-            if self.look.deadline() != at {
+            // A look that is due earlier stays: a client that takes what is written puts the instant off at each turn.
+            if self.look.is_elapsed() || at < self.look.deadline() {
                 self.look.as_mut().reset(at);
             }
             ready!(self.look.as_mut().poll(context));

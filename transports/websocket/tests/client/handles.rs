@@ -359,7 +359,7 @@ fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let concurrent_max = u32::try_from(COUNT).unwrap();
         let options = ConsumerOptions::at_once(concurrent_max).without_renewal();
-        let mut consumer = client
+        let consumer = client
             .consume(
                 "q",
                 move |message: Delivery| {
@@ -373,7 +373,7 @@ fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
         for _ in 0..COUNT {
             let length = tokio::select! {
                 length = told.recv() => length.unwrap(),
-                why = consumer.detached() => panic!("the flow ended: {why:?}"),
+                why = consumer.ended() => panic!("the flow ended: {why:?}"),
             };
             assert_eq!(length, 100);
         }

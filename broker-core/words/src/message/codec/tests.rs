@@ -273,7 +273,8 @@ fn malformed_bytes_are_refused() {
         (b"\x00\x53\x76\x40", ContentError::BadValue("list")),
         (b"\x00\x53\x77\xc0\x02\x01\x57", ContentError::UnknownType(0x57)),
         (b"\x00\x53\x77\xc0\x02\x00\x40", ContentError::BadCount),
-        (b"\x00\x53\x77\xd0\x00\x00\x00\x05\xff\xff\xff\xff\x40", ContentError::Truncated),
+        (b"\x00\x53\x77\xd0\x00\x00\x00\x05\xff\xff\xff\xff\x40", ContentError::TooMany),
+        (b"\x00\x53\x77\xd0\x00\x00\x00\x05\x00\x0f\x42\x40\x40", ContentError::Truncated),
         (b"\x00\x53\x77\xe0\x04\x03\x50\x01\x02", ContentError::Truncated),
         (b"\x00\x53\x77\xe0\x05\x02\x50\x01\x02\x03", ContentError::BadCount),
         (b"\x00\x53\x74\xc1\x03\x01\xa1\x00", ContentError::BadValue("map")),
@@ -311,6 +312,24 @@ fn deep_nesting_is_refused_without_deep_recursion() {
     assert!(parse(&lists(31)).is_ok());
     assert_eq!(parse(&lists(32)), Err(ContentError::TooDeep));
     assert_eq!(parse(&lists(5_000)), Err(ContentError::TooDeep));
+}
+
+/// AMQP-14: a list, map or array has a million items at most, also where they take no bytes.
+#[test]
+fn too_many_items_are_refused() {
+    let body = |code: u8, count: u32, items: &[u8]| {
+        let size = u32::try_from(items.len() + 4).unwrap();
+        let head = [0x00, 0x53, 0x77, code];
+        parse(&[&head[..], &size.to_be_bytes(), &count.to_be_bytes(), items].concat()).map(drop)
+    };
+    let nulls = vec![0x40; 1_000_001];
+    assert_eq!(body(0xd0, 1_000_000, &nulls[1..]), Ok(()));
+    assert_eq!(body(0xd0, 1_000_001, &nulls), Err(ContentError::TooMany));
+    assert_eq!(body(0xd1, 1_000_002, &[&nulls[..], &[0x40]].concat()), Err(ContentError::TooMany));
+    // An array of trues, of which only the constructor is there.
+    assert_eq!(body(0xf0, 1_000_000, &[0x41]), Ok(()));
+    assert_eq!(body(0xf0, 1_000_001, &[0x41]), Err(ContentError::TooMany));
+    assert_eq!(body(0xf0, u32::MAX, &[0x41]), Err(ContentError::TooMany));
 }
 
 /// Reads everything that can be read of content, whatever it is.

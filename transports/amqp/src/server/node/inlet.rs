@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_core::command::InboundMessage;
+use peeklock_core::command::{Command, InboundMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
+use peeklock_core::ids::Ticket;
 use peeklock_core::message::Content;
 use peeklock_core::permits::Permit;
 use peeklock_core::transaction::TransactionId;
@@ -18,6 +19,7 @@ use crate::error::{AmqpError, condition};
 use crate::message::{Assembly, BATCH_FORMAT, BatchError, unpack};
 use crate::server::attach::SENDER_CREDIT;
 use crate::server::conversation::{Conversation, Expect};
+use crate::server::gather::Each;
 use crate::server::transaction::{Book, Part as PartOf};
 use crate::server::work::Work;
 use crate::state::DeliveryState;
@@ -30,38 +32,67 @@ pub(in crate::server) struct Inlet {
     transaction: Option<TransactionId>,
 }
 
-/// A delivery that has arrived whole.
+/// Deliveries on one link that have arrived whole.
 pub(in crate::server) struct Inbound {
     link: LinkId,
     number: u32,
-    /// To be answered; none if it was settled.
-    delivery: Option<ReceivedId>,
     transaction: Option<TransactionId>,
+    /// Each to be answered; none if it was settled.
+    deliveries: Vec<Option<ReceivedId>>,
     messages: Messages,
+    bytes: u64,
 }
 
 enum Messages {
+    /// One in each delivery.
+    Each(Vec<Content>),
+    /// Those of one delivery: all or none.
+    Batch(Vec<Content>),
+}
+
+/// A delivery that has arrived whole.
+struct Arrived {
+    delivery: Option<ReceivedId>,
+    transaction: Option<TransactionId>,
+    messages: Read,
+}
+
+/// What a delivery has.
+enum Read {
     One(Content),
     /// All or none.
     Batch(Vec<Content>),
 }
 
 impl Inbound {
-    /// How many messages it is, and of how many bytes.
+    /// How many messages they are, and of how many bytes.
     pub(in crate::server) fn cost(&self) -> (u64, u64) {
-        let bytes = |content: &Content| content.as_bytes().len() as u64;
-        match &self.messages {
-            Messages::One(content) => (1, bytes(content)),
-            Messages::Batch(contents) => {
-                ((contents.len() as u64).max(1), contents.iter().map(bytes).sum())
-            }
-        }
+        let (Messages::Each(contents) | Messages::Batch(contents)) = &self.messages;
+        ((contents.len() as u64).max(1), self.bytes)
+    }
+
+    /// Whether they came on this link.
+    pub(in crate::server) fn is_of(&self, link: LinkId) -> bool {
+        self.link == link
+    }
+
+    /// Adds one of the same link behind them.
+    fn push(&mut self, delivery: Option<ReceivedId>, content: Content) {
+        self.bytes = self.bytes.saturating_add(content.as_bytes().len() as u64);
+        self.deliveries.push(delivery);
+        let (Messages::Each(contents) | Messages::Batch(contents)) = &mut self.messages;
+        contents.push(content);
     }
 }
 
 impl Inlet {
     pub(in crate::server) fn new(number: u32) -> Self {
         Self { number, assembly: Assembly::default(), transaction: None }
+    }
+
+    /// Whether what comes of this part is one message, and of no transaction.
+    pub(in crate::server) const fn takes_alone(&self, part: &Part) -> bool {
+        part.message_format == 0 && part.state.is_none() && self.transaction.is_none()
     }
 }
 
@@ -99,8 +130,8 @@ impl Conversation {
                 let number = inlet.number;
                 match self.read(part.message_format, whole) {
                     Ok(messages) => {
-                        let inbound = Inbound { link, number, delivery, transaction, messages };
-                        self.when_room(Work::Send(inbound)).await;
+                        let arrived = Arrived { delivery, transaction, messages };
+                        self.gather(link, number, arrived).await;
                     }
                     Err(error) => {
                         if let Some(id) = transaction {
@@ -122,6 +153,28 @@ impl Conversation {
             _ => {}
         }
         self.top_up(link);
+    }
+
+    /// Hands a message over with those that come behind it; what is all or none, and what is of a transaction, goes
+    /// alone.
+    async fn gather(&mut self, link: LinkId, number: u32, arrived: Arrived) {
+        let Arrived { delivery, transaction, messages } = arrived;
+        let is_alone = transaction.is_some() || matches!(messages, Read::Batch(_));
+        let messages = match (&mut self.gathered, messages) {
+            (Some(Work::Send(gathered)), Read::One(content)) => {
+                return gathered.push(delivery, content);
+            }
+            (_, Read::One(content)) => Messages::Each(vec![content]),
+            (_, Read::Batch(contents)) => Messages::Batch(contents),
+        };
+        let (Messages::Each(contents) | Messages::Batch(contents)) = &messages;
+        let bytes = contents.iter().map(|content| content.as_bytes().len() as u64).sum();
+        let deliveries = vec![delivery];
+        let inbound = Inbound { link, number, transaction, deliveries, messages, bytes };
+        match is_alone {
+            true => self.when_room(Work::Send(inbound)).await,
+            false => self.gathered = Some(Work::Send(inbound)),
+        }
     }
 
     /// The transaction that a delivery names, by any of its frames; none of it is kept for the next one.
@@ -164,12 +217,12 @@ impl Conversation {
         }
     }
 
-    fn read(&self, message_format: u32, whole: Bytes) -> Result<Messages, AmqpError> {
+    fn read(&self, message_format: u32, whole: Bytes) -> Result<Read, AmqpError> {
         match message_format {
-            0 => Content::parse(whole).map(Messages::One).map_err(AmqpError::from),
+            0 => Content::parse(whole).map(Read::One).map_err(AmqpError::from),
             BATCH_FORMAT => {
                 let count_max = self.broker.settings().limits.connection_inbound_count_max;
-                let read = unpack(whole, count_max).map(Messages::Batch);
+                let read = unpack(whole, count_max).map(Read::Batch);
                 read.map_err(|error| match error {
                     BatchError::TooMany(_) => {
                         AmqpError::new(condition::MESSAGE_SIZE_EXCEEDED, error.to_string())
@@ -184,39 +237,53 @@ impl Conversation {
         }
     }
 
-    /// Hands a delivery to its entity; it is answered when it is stored.
+    /// Hands deliveries to their entity; each is answered when it is stored.
     pub(in crate::server) async fn send(&mut self, inbound: Inbound, permit: Permit) {
-        let is_large = inbound.cost().1 > LARGE_BYTES;
-        let Inbound { link, number, delivery, transaction, messages } = inbound;
+        let is_large = inbound.bytes > LARGE_BYTES;
+        let Inbound { link, number, transaction, deliveries, messages, .. } = inbound;
         let Some(at) = self.links.get(number).filter(|_| self.nodes.contains_key(&link)) else {
             // Its link is gone, and nobody was promised anything.
             if let Some(id) = transaction {
                 self.doom(id);
             }
-            let error = AmqpError::new(condition::DETACH_FORCED, "the link has ended meanwhile");
-            return self.reject(delivery, error);
+            for delivery in deliveries {
+                let error =
+                    AmqpError::new(condition::DETACH_FORCED, "the link has ended meanwhile");
+                self.reject(delivery, error);
+            }
+            return;
         };
         let take = |content| -> InboundMessage { self.broker.inbound_content(content) };
-        let command = match messages {
-            Messages::One(content) => at.send(take(content)),
+        let mut commands: Vec<Command> = match messages {
+            Messages::Each(contents) => {
+                contents.into_iter().map(|content| at.send(take(content))).collect()
+            }
             Messages::Batch(contents) if contents.is_empty() => {
                 // Empty batches are accepted and store nothing (AMQP-42).
-                if let Some(delivery) = delivery {
+                for delivery in deliveries.into_iter().flatten() {
                     self.amqp.dispose(delivery, DeliveryState::accepted());
                 }
                 return;
             }
-            Messages::Batch(contents) => at.send_batch(contents.into_iter().map(take).collect()),
+            Messages::Batch(contents) => {
+                vec![at.send_batch(contents.into_iter().map(take).collect())]
+            }
         };
         if let Some(id) = transaction {
+            // It goes alone.
             let (entity, session) = (at.entity.clone(), link.session());
-            let of = PartOf::Sent(delivery);
+            let of = PartOf::Sent(deliveries.into_iter().next().flatten());
+            let Some(command) = commands.pop() else { return };
             return self.join(id, session, &entity, command, of, permit).await;
         }
-        let expect = Expect::Sent { delivery, is_large };
         self.large_count += usize::from(is_large);
+        let expect = Expect::Sent { number, deliveries: Each::new(deliveries), is_large };
         let slot = self.links.ask(number, 0, Some(Arc::new(permit)), expect);
-        self.links.submit(number, command, correlation(slot, 0));
+        let mut ticket = self.links.tickets(commands.len() as u64);
+        for (index, command) in commands.into_iter().enumerate() {
+            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            ticket = Ticket(ticket.0 + 1);
+        }
     }
 
     /// What was sent is stored, durably, or refused (AMQP-41).

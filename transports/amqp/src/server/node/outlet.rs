@@ -145,6 +145,8 @@ impl Conversation {
     pub(in crate::server) fn go_on_draining(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         match outlet.drain {
+            // Behind the last frame of what was sent: who drains expects nothing after it.
+            Drain::Done if !self.amqp.is_sent(link) => {}
             Drain::Done => {
                 outlet.drain = Drain::No;
                 self.amqp.drained(link);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use peeklock_core::time::Timestamp;
 use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
@@ -45,6 +46,8 @@ pub(in crate::server) struct Replies {
 pub(in crate::server) struct Asker {
     pub(in crate::server) to: LinkId,
     pub(in crate::server) message_id: Option<Raw>,
+    /// Until when it waits for the answer; as long as it takes, if it does not say.
+    pub(in crate::server) until: Option<Timestamp>,
 }
 
 impl Replies {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Content, Value};
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::TransactionId;
 use peeklock_words::amqp::{Reader, Scalar, descriptor};
 
@@ -22,6 +23,8 @@ use crate::state::DeliveryState;
 const WAITING_MAX: usize = 256;
 /// What such requests of one connection may take.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
+/// The properties by which clients say how many milliseconds they wait for an answer (AMQP-80).
+const TIMEOUTS: [&str; 2] = ["com.microsoft:server-timeout", "server-timeout"];
 
 /// A link on which a client asks.
 pub(in crate::server) struct Requests {
@@ -118,6 +121,8 @@ pub(in crate::server) struct Request {
     pub(in crate::server) reply_to: Option<String>,
     /// The transaction that its transfer names (AMQ-26).
     pub(in crate::server) transaction: Option<TransactionId>,
+    /// Until when its client waits for the answer, if it says so (AMQP-80).
+    until: Option<Timestamp>,
 }
 
 impl Request {
@@ -133,12 +138,25 @@ impl Request {
             Ok(Scalar::Text(text) | Scalar::Symbol(text)) => Some(text.to_owned()),
             _ => None,
         });
-        Ok(Self { message_id: raw(0), reply_to, transaction: None, content })
+        Ok(Self { message_id: raw(0), reply_to, transaction: None, until: None, content })
     }
 
     /// Whom it is answered.
     fn asker(&self, to: LinkId) -> Asker {
-        Asker { to, message_id: self.message_id.clone() }
+        Asker { to, message_id: self.message_id.clone(), until: self.until }
+    }
+
+    /// How long its client waits for the answer; clients say it as integers of several types.
+    fn timeout(&self) -> Option<TimeSpan> {
+        let ms = self.content.application_properties().find_map(|(key, value)| match value {
+            _ if !TIMEOUTS.contains(&key) => None,
+            Value::U32(ms) => Some(i64::from(ms)),
+            Value::I32(ms) => Some(i64::from(ms)),
+            Value::I64(ms) => Some(ms),
+            Value::U64(ms) => i64::try_from(ms).ok(),
+            _ => None,
+        });
+        ms.filter(|ms| *ms > 0).map(TimeSpan::from_ms)
     }
 
     /// An application property that is text.
@@ -173,7 +191,10 @@ impl Conversation {
     ) {
         let bytes = whole.len() as u64;
         let request = match Request::read(whole) {
-            Ok(request) => Request { transaction, ..request },
+            Ok(request) => {
+                let until = request.timeout().map(|wait| self.broker.now().plus(wait));
+                Request { transaction, until, ..request }
+            }
             Err(error) => {
                 self.amqp.detach(link, Some(error));
                 return self.detach(link);

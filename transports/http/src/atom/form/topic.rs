@@ -108,6 +108,8 @@ fn write(xml: &mut Xml, described: &DescribedTopic, policies: &Told) {
     let DescribedTopic { scheduled, transfer, transfer_dead_letter, .. } = *described;
     counts::write(xml, &Counts { scheduled, transfer, transfer_dead_letter, ..Counts::default() });
     xml.leaf("SubscriptionCount", &described.subscription_count.to_string());
+    xml.leaf("SqlFilterCount", &described.sql_rule_count.to_string());
+    xml.leaf("CorrelationFilterCount", &described.correlation_rule_count.to_string());
     xml.leaf("AutoDeleteOnIdle", &topic.auto_delete_on_idle.to_string());
     flag(xml, "EnablePartitioning", topic.enable_partitioning);
     xml.leaf("EntityAvailabilityStatus", "Available");

@@ -26,6 +26,7 @@ pub(in crate::server) struct Told {
 impl Conversation {
     /// Asks something apart, when few others are; until it is answered it counts as asked.
     pub(in crate::server) fn ask_apart(&mut self, asker: Asker, asking: Asking, permit: Permit) {
+        let Some(asker) = self.still_waits(asker) else { return };
         let expect = Expect::Apart(asker);
         let slot = self.links.ask_of("".into(), 0, Some(Arc::new(permit)), expect);
         self.apart.push(Size::Long, (slot, asking));

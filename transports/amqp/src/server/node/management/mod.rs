@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A request is carried out when its reply can be sent, so that none is carried out whose answer nobody
-//! takes, and what waits is requests and not messages. What is no command, such as a list of rules, is
+//! takes, and what waits is requests and not messages. One whose client has given it up meanwhile, by the
+//! time-out that it says, is not carried out. What is no command, such as a list of rules, is
 //! asked beside the connection (`apart`).
 
 mod apart;
@@ -190,6 +191,7 @@ impl Conversation {
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
         let Some(manager) = requests.manager() else { return };
         let path = Arc::clone(&manager.path);
+        let Some(asker) = self.still_waits(asker) else { return };
         match self.plan(link, &path, request).await {
             Ok(Planned::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
@@ -201,6 +203,17 @@ impl Conversation {
             }
             Err(error) => self.answer_managed(asker, Err(error)),
         }
+    }
+
+    /// Who asks, unless it has given up waiting: then it is told so, and nothing is done (AMQP-80).
+    pub(in crate::server) fn still_waits(&mut self, asker: Asker) -> Option<Asker> {
+        if asker.until.is_none_or(|until| self.broker.now() < until) {
+            return Some(asker);
+        }
+        let text = "the request waited for longer than its server-timeout, and was not carried out";
+        let error = self.refuse(Rejection::timeout(text), "");
+        self.answer_managed(asker, Err(error));
+        None
     }
 
     /// What is to be done for a request. One arm for each operation (AMQP-82).
@@ -273,6 +286,7 @@ impl Conversation {
             return self.join_planned(id, session, entity, plan, permit).await;
         }
         let Plan { asker, entity, commands, read, memo, .. } = plan;
+        let Some(asker) = self.still_waits(asker) else { return };
         let count = commands.len();
         let managing = Managing {
             asker,
@@ -303,6 +317,7 @@ impl Conversation {
         permit: Permit,
     ) {
         let Plan { asker, commands, read, memo, .. } = plan;
+        let Some(asker) = self.still_waits(asker) else { return };
         let memo = Memo { is_joined: true, ..memo };
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for command in commands {

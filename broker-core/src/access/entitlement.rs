@@ -22,7 +22,7 @@ const NO_END: i64 = i64::MAX;
 
 /// What one connection may do to one entity. Handles share it, so that a newer token replaces the older
 /// one under links that are open (SEC-15).
-pub struct Held {
+pub struct Entitlement {
     /// Names it among those that may lapse.
     pub(super) key: u64,
     lapses: Arc<Lapses>,
@@ -68,7 +68,7 @@ pub(crate) struct Judgement {
 
 /// A command that leaves something open: a link, or a call that waits.
 pub(crate) struct Tracked {
-    held: Arc<Held>,
+    held: Arc<Entitlement>,
     ticket: Ticket,
     receiver: Option<ReceiverId>,
     waits: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Tracked {
     has_failed: Arc<AtomicBool>,
 }
 
-impl Held {
+impl Entitlement {
     pub(super) fn new(lapses: &Arc<Lapses>) -> Self {
         Self {
             key: lapses.next_key(),
@@ -96,7 +96,7 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds a newer grant from now on. What was begun is looked at by [`Held::enforce`].
+    /// Holds a newer grant from now on. What was begun is looked at by [`Entitlement::enforce`].
     pub(super) fn take(&self, grant: &Grant, widened: Actions) {
         if let Some(epoch) = &grant.epoch {
             epoch.ring(&self.lapses.bell);
@@ -207,7 +207,7 @@ impl Held {
         Err(self.refusal(judgement, action))
     }
 
-    /// As [`Held::check`], for a handle. What takes no right is no reason to tell who has none what there is
+    /// As [`Entitlement::check`], for a handle. What takes no right is no reason to tell who has none what there is
     /// (SEC-08).
     pub(super) fn check_purpose(
         &self,
@@ -374,7 +374,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Entitlement {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.is_registered {

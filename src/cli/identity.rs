@@ -1,0 +1,50 @@
+//! Whom a command trusts over TLS, and who it is there.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use peeklock::tls::{ClientTls, certificates};
+
+use super::Failure;
+
+/// Files of TLS. A variable that is empty is none.
+#[derive(Args, Clone, Default)]
+pub struct TlsFiles {
+    /// Trust the authorities in this file too, besides those of the system; PEEKLOCK_CA does the same
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    ca: Option<PathBuf>,
+    /// Show this certificate to a broker that asks for one; PEEKLOCK_CERTIFICATE does the same
+    #[arg(long, value_name = "FILE", requires = "certificate_key", help_heading = "Connection")]
+    certificate: Option<PathBuf>,
+    /// Private key of that certificate; PEEKLOCK_CERTIFICATE_KEY does the same
+    #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "Connection")]
+    certificate_key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// What they say, with authorities besides. Reads them.
+    pub fn client(&self, authorities: &[PathBuf]) -> Result<ClientTls, Failure> {
+        let variable = |name: &str| {
+            std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
+        let refused = |error: peeklock::tls::FileError| Failure::usage(error.to_string());
+        let mut tls = ClientTls::of_system();
+        let own = self.ca.clone().or_else(|| variable("PEEKLOCK_CA"));
+        for file in authorities.iter().chain(&own) {
+            tls = tls.trusting(certificates(file).map_err(refused)?);
+        }
+        let pair = match (&self.certificate, &self.certificate_key) {
+            (Some(certificate), Some(key)) => [Some(certificate.clone()), Some(key.clone())],
+            _ => ["PEEKLOCK_CERTIFICATE", "PEEKLOCK_CERTIFICATE_KEY"].map(variable),
+        };
+        match pair {
+            [Some(certificate), Some(key)] => {
+                tls.with_identity(&certificate, &key).map_err(refused)
+            }
+            [None, None] => Ok(tls),
+            [Some(_), None] | [None, Some(_)] => Err(Failure::usage(
+                "PEEKLOCK_CERTIFICATE and PEEKLOCK_CERTIFICATE_KEY go together: name both files or none",
+            )),
+        }
+    }
+}

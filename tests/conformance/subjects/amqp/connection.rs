@@ -1,0 +1,363 @@
+//! A connection that any number of operations use at a time: a task reads and writes, and gives each link and
+//! each delivery what is said of it.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use peeklock_amqp::client::{Frames, Outgoing, Session};
+use peeklock_amqp::codec::list::List;
+use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::performative::{
+    Attach, Detach, Disposition, Flow, Open, Performative, Role, Transfer,
+};
+use peeklock_amqp::state::DeliveryState;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+
+use super::message::gone;
+use crate::subject::Answer;
+
+/// The session of all links, and of the coordinator of transactions that may cross entities.
+pub const SHARED: u16 = 0;
+/// The session of the coordinator of those that may not (AMQP-98).
+pub const APART: u16 = 1;
+
+/// What is said of a link.
+pub enum Heard {
+    Attached(Box<Attach>),
+    Flow(Flow),
+    Transfer(Transfer, Bytes),
+    Detached(Option<AmqpError>),
+}
+
+/// A connection with both sessions. When it is dropped its socket is closed, without a word.
+pub struct Connection {
+    shared: Rc<Shared>,
+    task: AbortHandle,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: RefCell<State>,
+    /// There is something to write.
+    said: Notify,
+    /// The broker has said something of windows.
+    windows: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    frames: Frames,
+    opened: Option<Box<Open>>,
+    sessions: Vec<Session>,
+    handles: Handles,
+    links: HashMap<Place, Listener>,
+    /// Links that are detached from here, and not by the broker so far.
+    detaching: HashSet<Place>,
+    /// Numbers links, so that none is taken for an earlier one with its handle.
+    linked: u64,
+    /// Who wants to know what becomes of what was sent, and of what was settled.
+    sent: HashMap<Place, oneshot::Sender<DeliveryState>>,
+    settled: HashMap<Place, oneshot::Sender<DeliveryState>>,
+    is_over: bool,
+}
+
+/// Who listens to a link.
+struct Listener {
+    number: u64,
+    heard: UnboundedSender<Heard>,
+}
+
+/// A link of a connection.
+#[derive(Clone, Copy)]
+pub struct LinkId {
+    pub place: Place,
+    number: u64,
+}
+
+/// A handle or a delivery: its channel and its number there.
+pub type Place = (u16, u32);
+
+/// The numbers of links. One is free again when the broker has detached its link too.
+#[derive(Default)]
+struct Handles {
+    next: u32,
+    free: Vec<u32>,
+}
+
+impl Connection {
+    /// Connects without saying who it is (AMQP-04), and begins both sessions.
+    pub async fn open(address: SocketAddr) -> Answer<Rc<Self>> {
+        let stream = TcpStream::connect(address).await.map_err(|_| gone())?;
+        stream.set_nodelay(true).unwrap();
+        let shared = Rc::new(Shared::default());
+        {
+            let mut state = shared.state.borrow_mut();
+            state.sessions = [SHARED, APART].map(Session::new).into();
+            state.frames.say_header(Protocol::Amqp);
+            state.frames.say(0, &Session::open("conformance"), &[]);
+            for channel in [SHARED, APART] {
+                state.frames.say(channel, &Session::begin(), &[]);
+            }
+        }
+        let (began, begun) = oneshot::channel();
+        let driving = Rc::clone(&shared);
+        let task = tokio::task::spawn_local(async move { driving.drive(stream, began).await });
+        let connection = Rc::new(Self { shared, task: task.abort_handle() });
+        begun.await.map_err(|_| gone())?;
+        Ok(connection)
+    }
+
+    pub fn say<L: List>(&self, channel: u16, body: &L) {
+        self.shared.state.borrow_mut().frames.say(channel, body, &[]);
+        self.shared.said.notify_one();
+    }
+
+    /// A number for a link, and what is said of it.
+    pub fn link(&self, channel: u16) -> Answer<(LinkId, UnboundedReceiver<Heard>)> {
+        let mut state = self.shared.state.borrow_mut();
+        if state.is_over {
+            return Err(gone());
+        }
+        state.linked += 1;
+        let link = LinkId { place: (channel, state.handles.take()), number: state.linked };
+        let (heard, receiver) = unbounded_channel();
+        state.links.insert(link.place, Listener { number: link.number, heard });
+        Ok((link, receiver))
+    }
+
+    /// Detaches a link, unless it is detached already.
+    pub fn detach(&self, link: LinkId) {
+        let (channel, handle) = link.place;
+        let mut state = self.shared.state.borrow_mut();
+        if state.has(link) && state.detaching.insert(link.place) {
+            state.frames.say(channel, &Detach { handle, closed: true, error: None }, &[]);
+            self.shared.said.notify_one();
+        }
+    }
+
+    /// Says that a link takes so many more messages than it has got; nothing if it is detached.
+    pub fn credit(&self, link: LinkId, delivery_count: u32, credit: u32, drain: bool) {
+        let (channel, handle) = link.place;
+        let is_attached = self.shared.state.borrow().has(link);
+        if is_attached {
+            let credit = |session: &Session| session.credit(handle, delivery_count, credit);
+            self.say(channel, &Flow { drain, ..self.session(channel, credit) });
+        }
+    }
+
+    /// Sends a message when there is room for it, and waits for what becomes of it.
+    pub async fn send(&self, channel: u16, outgoing: &Outgoing<'_>) -> Answer<DeliveryState> {
+        loop {
+            let more_room = self.shared.windows.notified();
+            if self.session(channel, |session| session.has_room(outgoing.message.len())) {
+                break;
+            }
+            more_room.await;
+        }
+        let outcome = {
+            let mut state = self.shared.state.borrow_mut();
+            if state.is_over {
+                return Err(gone());
+            }
+            let State { frames, sessions, sent, .. } = &mut *state;
+            let session = &mut sessions[usize::from(channel)];
+            let (sender, outcome) = oneshot::channel();
+            sent.insert((channel, session.transfer(frames, outgoing)), sender);
+            outcome
+        };
+        self.shared.said.notify_one();
+        outcome.await.map_err(|_| gone())
+    }
+
+    /// Says what is to become of a delivery, and waits for the answer.
+    pub async fn settle(
+        &self,
+        (channel, id): Place,
+        decision: DeliveryState,
+    ) -> Answer<DeliveryState> {
+        let outcome = {
+            let mut state = self.shared.state.borrow_mut();
+            if state.is_over {
+                return Err(gone());
+            }
+            let (sender, outcome) = oneshot::channel();
+            state.settled.insert((channel, id), sender);
+            outcome
+        };
+        let role = Role::Receiver;
+        let state = Some(decision);
+        self.say(channel, &Disposition { role, first: id, state, ..Disposition::default() });
+        outcome.await.map_err(|_| gone())
+    }
+
+    fn session<T>(&self, channel: u16, ask: impl FnOnce(&Session) -> T) -> T {
+        ask(&self.shared.state.borrow().sessions[usize::from(channel)])
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    /// Reads and writes until the connection is over.
+    async fn drive(&self, stream: TcpStream, began: oneshot::Sender<()>) {
+        let mut began = Some(began);
+        let mut has_header = false;
+        while self.turn(&stream, &mut has_header, &mut began).is_some() {
+            let interest = match self.state.borrow().frames.output.is_empty() {
+                true => Interest::READABLE,
+                false => Interest::READABLE | Interest::WRITABLE,
+            };
+            tokio::select! {
+                ready = stream.ready(interest) => drop(ready),
+                () = self.said.notified() => {}
+            }
+        }
+        let mut state = self.state.borrow_mut();
+        state.is_over = true;
+        state.links.clear();
+        state.sent.clear();
+        state.settled.clear();
+        drop(state);
+        self.windows.notify_waiters();
+    }
+
+    /// Writes and reads what can be, and hands out what was heard; nothing when the connection is over.
+    fn turn(
+        &self,
+        stream: &TcpStream,
+        has_header: &mut bool,
+        began: &mut Option<oneshot::Sender<()>>,
+    ) -> Option<()> {
+        let mut state = self.state.borrow_mut();
+        while !state.frames.output.is_empty() {
+            match stream.try_write(&state.frames.output) {
+                Ok(written) => drop(state.frames.output.split_to(written)),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(_) => return None,
+            }
+        }
+        let mut is_closed = false;
+        loop {
+            state.frames.input.reserve(64 << 10);
+            match stream.try_read_buf(&mut state.frames.input) {
+                Ok(0) => is_closed = true,
+                Ok(_) => continue,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => is_closed = true,
+            }
+            break;
+        }
+        if !*has_header {
+            match state.frames.hear_header() {
+                Some(header) => assert_eq!(Protocol::read(header), Some(Protocol::Amqp)),
+                None => return (!is_closed).then_some(()),
+            }
+            *has_header = true;
+        }
+        while let Some((channel, performative, payload)) = state.frames.hear().unwrap() {
+            if matches!(performative, Performative::Flow(_)) {
+                self.windows.notify_waiters();
+            }
+            is_closed |= matches!(performative, Performative::Close(_) | Performative::End(_));
+            state.hear(channel, performative, payload, began);
+        }
+        (!is_closed).then_some(())
+    }
+}
+
+impl State {
+    /// Hands out what the broker says.
+    fn hear(
+        &mut self,
+        channel: u16,
+        performative: Performative,
+        payload: Bytes,
+        began: &mut Option<oneshot::Sender<()>>,
+    ) {
+        if let Some(session) = self.sessions.get_mut(usize::from(channel)) {
+            session.heard(&performative);
+        }
+        match performative {
+            Performative::Open(open) => self.opened = Some(open),
+            Performative::Begin(begin) => {
+                assert_eq!(begin.remote_channel, Some(channel), "sessions have the same channels");
+                let open = self.opened.as_ref().expect("open comes first");
+                self.sessions[usize::from(channel)].begun(open, &begin);
+                if channel == APART {
+                    // Who waited may have given up.
+                    began.take().map(|began| began.send(()).ok());
+                }
+            }
+            // The broker calls links what this client calls them.
+            Performative::Attach(attach) => {
+                self.tell((channel, attach.handle), Heard::Attached(attach));
+            }
+            Performative::Flow(flow) => {
+                if let Some(handle) = flow.handle {
+                    self.tell((channel, handle), Heard::Flow(flow));
+                }
+            }
+            Performative::Transfer(transfer) => {
+                self.tell((channel, transfer.handle), Heard::Transfer(transfer, payload));
+            }
+            Performative::Detach(detach) => {
+                let link = (channel, detach.handle);
+                self.tell(link, Heard::Detached(detach.error));
+                self.links.remove(&link);
+                if !self.detaching.remove(&link) {
+                    let detach = Detach { handle: detach.handle, closed: true, error: None };
+                    self.frames.say(channel, &detach, &[]);
+                }
+                self.handles.free.push(detach.handle);
+            }
+            Performative::Disposition(disposition) => self.dispose(channel, &disposition),
+            Performative::End(_) | Performative::Close(_) => {}
+        }
+    }
+
+    /// Who has forgotten a link is told nothing.
+    fn tell(&self, link: Place, heard: Heard) {
+        self.links.get(&link).map(|listener| listener.heard.send(heard).ok());
+    }
+
+    /// Whether a link is attached, or about to be.
+    fn has(&self, link: LinkId) -> bool {
+        self.links.get(&link.place).is_some_and(|listener| listener.number == link.number)
+    }
+
+    fn dispose(&mut self, channel: u16, disposition: &Disposition) {
+        let Disposition { role, first, last, settled, state, .. } = disposition;
+        assert!(settled, "the broker settles what it answers: {disposition:?}");
+        let waiting = match role {
+            Role::Receiver => &mut self.sent,
+            Role::Sender => &mut self.settled,
+        };
+        for id in *first..=last.unwrap_or(*first) {
+            let waiting = waiting.remove(&(channel, id));
+            if let (Some(waiting), Some(state)) = (waiting, state) {
+                waiting.send(state.clone()).ok();
+            }
+        }
+    }
+}
+
+impl Handles {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Transactions (AMQP-95 to AMQP-100), and what a commit has done, of which AMQP tells nothing but that it is
+//! done.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::slice::from_ref;
+
+use bytes::{Bytes, BytesMut};
+use peeklock_amqp::client::link;
+use peeklock_amqp::codec::list::{List, write_list};
+use peeklock_amqp::message::{Declare, Discharge};
+use peeklock_amqp::state::{DeliveryState, Outcome, Transactional};
+use peeklock_core::message::Message;
+
+use super::connection::{APART, Connection, SHARED};
+use super::link::Link;
+use super::message::unexpected;
+use crate::subject::Answer;
+
+/// The state of something that is to be part of a transaction.
+pub fn within(txn_id: &Bytes) -> DeliveryState {
+    let txn_id = txn_id.clone();
+    DeliveryState::Transactional(Box::new(Transactional { txn_id, outcome: None }))
+}
+
+/// A transaction that is open.
+pub struct Open {
+    pub txn_id: Bytes,
+    channel: u16,
+    /// Whether it may cross entities.
+    pub is_across: bool,
+    pub parts: Vec<Part>,
+}
+
+/// What is part of a transaction.
+pub enum Part {
+    Send(String, Message),
+    SendBatch(String, Vec<Message>),
+    /// To another entity, by way of this one.
+    SendOn(String, Message),
+    Settle(String),
+    Renew(String),
+}
+
+impl Part {
+    /// The messages that it sends, and whether they stay with the entity that it is said of.
+    pub fn messages(&self) -> (&[Message], bool) {
+        match self {
+            Self::Send(_, message) => (from_ref(message), true),
+            Self::SendBatch(_, messages) => (messages, true),
+            Self::SendOn(_, message) => (from_ref(message), false),
+            Self::Settle(_) | Self::Renew(_) => (&[], true),
+        }
+    }
+
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Send(path, _)
+            | Self::SendBatch(path, _)
+            | Self::SendOn(path, _)
+            | Self::Settle(path)
+            | Self::Renew(path) => path,
+        }
+    }
+}
+
+/// The coordinators of a connection, and the transactions that were begun there.
+#[derive(Default)]
+pub struct Transactions {
+    coordinators: RefCell<HashMap<u16, Rc<Link>>>,
+    open: RefCell<HashMap<u64, Open>>,
+    begun: Cell<u64>,
+}
+
+impl Transactions {
+    pub async fn begin(&self, connection: &Rc<Connection>, is_across: bool) -> Answer<u64> {
+        let channel = if is_across { SHARED } else { APART };
+        let coordinator = self.coordinator(connection, channel).await?;
+        let Outcome::Declared(declared) = ask(&coordinator, &Declare::default()).await? else {
+            return Err(unexpected("declare is answered by declared"));
+        };
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let open = Open { txn_id: declared.txn_id, channel, is_across, parts: Vec::new() };
+        self.open.borrow_mut().insert(number, open);
+        Ok(number)
+    }
+
+    /// The name of a transaction.
+    pub fn txn_id(&self, number: u64) -> Bytes {
+        self.open.borrow()[&number].txn_id.clone()
+    }
+
+    /// Something has become part of it.
+    pub fn joined(&self, number: u64, part: Part) {
+        self.open.borrow_mut().get_mut(&number).unwrap().parts.push(part);
+    }
+
+    /// Takes one out that is to end.
+    pub fn take(&self, number: u64) -> Open {
+        self.open.borrow_mut().remove(&number).unwrap()
+    }
+
+    /// Ends one.
+    pub async fn discharge(
+        &self,
+        connection: &Rc<Connection>,
+        open: &Open,
+        fail: bool,
+    ) -> Answer<()> {
+        let coordinator = self.coordinator(connection, open.channel).await?;
+        match ask(&coordinator, &Discharge { txn_id: open.txn_id.clone(), fail }).await? {
+            Outcome::Accepted => Ok(()),
+            other => Err(unexpected(&format!("discharge: {other:?}"))),
+        }
+    }
+
+    async fn coordinator(&self, connection: &Rc<Connection>, channel: u16) -> Answer<Rc<Link>> {
+        let attached = self.coordinators.borrow().get(&channel).cloned();
+        if let Some(coordinator) = attached {
+            return Ok(coordinator);
+        }
+        let coordinator = Rc::new(Link::attach(connection, channel, link::coordinator).await?);
+        self.coordinators.borrow_mut().insert(channel, Rc::clone(&coordinator));
+        Ok(coordinator)
+    }
+}
+
+/// Asks a coordinator something.
+async fn ask<L: List>(coordinator: &Link, body: &L) -> Answer<Outcome> {
+    let mut message = BytesMut::from(&[0x00, 0x53, 0x77][..]);
+    write_list(&mut message, body);
+    coordinator.send(0, None, &message).await
+}

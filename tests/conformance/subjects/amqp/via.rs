@@ -1,0 +1,73 @@
+//! A sender by way of another entity; and the numbers of what was sent, of which AMQP tells none.
+
+use std::rc::Rc;
+
+use async_trait::async_trait;
+use peeklock_amqp::message::BATCH_FORMAT;
+use peeklock_core::message::{Message, MessageId};
+use peeklock_core::time::Timestamp;
+
+use super::link::Link;
+use super::message::{batch, encoded};
+use crate::subject::{Answer, Subject as _, Topics as _, Via};
+use crate::subjects::handles::Handles;
+
+/// The highest number that a queue or topic has given; none of anything else.
+pub async fn last_number(in_process: &Handles, path: &str) -> u64 {
+    if let Ok(queue) = in_process.describe(path).await {
+        return queue.last_sequence.0;
+    }
+    in_process.topic(path).await.map_or(0, |topic| topic.last_sequence.0)
+}
+
+/// The numbers that messages were given since the highest was this, 0 for a dropped duplicate (DUP-02).
+pub async fn numbers_since(
+    in_process: &Handles,
+    path: &str,
+    before: u64,
+    messages: &[Message],
+) -> Vec<u64> {
+    let after = last_number(in_process, path).await;
+    let all = before + 1..=before + messages.len() as u64;
+    if after == *all.end() {
+        return all.collect();
+    }
+    let stored = in_process.peek(path, before + 1, 250).await.unwrap_or_default();
+    let mut ids = stored.iter().map(|seen| &seen.message.message_id).peekable();
+    let mut next = before;
+    let mut number = |id: &Option<MessageId>| {
+        if id.is_some() && ids.peek() != Some(&id) {
+            return 0;
+        }
+        ids.next();
+        next += 1;
+        next
+    };
+    messages.iter().map(|message| number(&message.message_id)).collect()
+}
+
+/// A link that stays attached.
+pub struct SenderVia {
+    pub via: String,
+    pub link: Link,
+    pub in_process: Rc<Handles>,
+}
+
+#[async_trait(?Send)]
+impl Via for SenderVia {
+    async fn send(&self, message: Message) -> Answer<u64> {
+        let before = last_number(&self.in_process, &self.via).await;
+        self.link.send(0, None, &encoded(&message)).await?;
+        Ok(numbers_since(&self.in_process, &self.via, before, &[message]).await[0])
+    }
+
+    async fn send_batch(&self, messages: Vec<Message>) -> Answer<Vec<u64>> {
+        let before = last_number(&self.in_process, &self.via).await;
+        self.link.send(BATCH_FORMAT, None, &batch(&messages)).await?;
+        Ok(numbers_since(&self.in_process, &self.via, before, &messages).await)
+    }
+
+    async fn schedule(&self, message: Message, at: Timestamp) -> Answer<u64> {
+        self.send(message.with_scheduled_enqueue_time(at)).await
+    }
+}

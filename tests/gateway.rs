@@ -1,0 +1,321 @@
+//! Is everything served on one port as it is on the ports of its own?
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use peeklock::Broker;
+use peeklock::amqp::{AmqpConfig, AmqpTransport};
+use peeklock::contract::{RunningTransport, Transport};
+use peeklock::http::{HttpConfig, HttpTransport};
+use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
+use peeklock::tls::authority::Authority;
+use peeklock::tls::{Acceptor, ClientTls, Protocol, Tls, certificates};
+use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// A test that takes longer than this hangs.
+const TEST_TIME_MAX: Duration = Duration::from_secs(30);
+const HEADER: &[u8; 8] = b"AMQP\0\x01\0\0";
+const SASL: &[u8; 8] = b"AMQP\x03\x01\0\0";
+
+/// A broker with all its listeners.
+struct World {
+    broker: Broker,
+    gateway: SocketAddr,
+    amqp: SocketAddr,
+    running: Vec<Box<dyn RunningTransport>>,
+}
+
+/// What a test changes.
+struct Settings {
+    http: HttpConfig,
+    websocket: WebSocketConfig,
+    amqp: AmqpConfig,
+    tls: Option<Acceptor>,
+    opening_timeout: Duration,
+}
+
+impl World {
+    async fn start(adjust: impl FnOnce(&mut Settings)) -> Self {
+        let broker = Broker::builder().arbiters(1).start().await.unwrap();
+        let entrances = Entrances::default();
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut settings = Settings {
+            http: HttpConfig::at(at),
+            websocket: WebSocketConfig::at(at),
+            amqp: AmqpConfig::at(at),
+            tls: None,
+            opening_timeout: Duration::from_secs(20),
+        };
+        adjust(&mut settings);
+        let Settings { mut http, mut websocket, mut amqp, tls, opening_timeout } = settings;
+        http.entrance = entrances.http.clone();
+        websocket.entrance = entrances.websocket.clone();
+        amqp.entrance = entrances.amqp.clone();
+        let gateway = GatewayConfig {
+            address: at,
+            workers: 2,
+            connection_count_max: 1_000,
+            opening_timeout,
+            admission: Admission { tls, ..Admission::default() },
+            i_know: false,
+            entrances,
+        };
+        let transports: [Box<dyn Transport>; 4] = [
+            Box::new(HttpTransport::new(http)),
+            Box::new(WebSocketTransport::new(websocket)),
+            Box::new(AmqpTransport::new(amqp)),
+            Box::new(Gateway::new(gateway)),
+        ];
+        let mut running = Vec::new();
+        for transport in transports {
+            running.push(transport.start(broker.clone()).await.unwrap());
+        }
+        let [amqp, gateway] = [2, 3].map(|place: usize| running[place].local_address());
+        Self { broker, gateway, amqp, running }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.gateway).await.unwrap()
+    }
+
+    async fn stop(self) {
+        let mut stopping = tokio::task::JoinSet::new();
+        for transport in self.running {
+            stopping.spawn(transport.stop(Duration::ZERO));
+        }
+        while let Some(stopped) = stopping.join_next().await {
+            stopped.unwrap();
+        }
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+fn run(body: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
+}
+
+async fn say(stream: &mut (impl AsyncWrite + Unpin), bytes: impl AsRef<[u8]>) {
+    stream.write_all(bytes.as_ref()).await.unwrap();
+    stream.flush().await.unwrap();
+}
+
+/// The head of an answer, and its body by the length that it names.
+async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> (u16, String) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.unwrap();
+    (status, head)
+}
+
+fn get(path: &str, host: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+fn upgrade(path: &str, host: &str, subprotocol: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: {subprotocol}\r\n\r\n"
+    )
+}
+
+/// A binary frame of a client, masked with zeros.
+fn frame(payload: &[u8]) -> Vec<u8> {
+    let bytes = u8::try_from(payload.len()).unwrap();
+    [&[0x82, 0x80 | bytes, 0, 0, 0, 0], payload].concat()
+}
+
+async fn is_closed(stream: &mut (impl AsyncRead + Unpin)) -> bool {
+    stream.read_u8().await.is_err()
+}
+
+/// Speaks everything; each stream is a new connection.
+async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) {
+    for header in [HEADER, SASL] {
+        let mut stream = connect().await;
+        for byte in header {
+            say(&mut stream, [*byte]).await;
+        }
+        let mut heard = [0; 8];
+        stream.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, header);
+    }
+    // An ingress keeps its connections: any request of one may be an upgrade, also one sent ahead.
+    let mut stream = connect().await;
+    say(&mut stream, get("/livez", "localhost")).await;
+    assert_eq!(answer(&mut stream).await.0, 200);
+    let ahead = get("/livez", "localhost") + &upgrade("/", "localhost", "peeklock.v1.json");
+    say(&mut stream, ahead).await;
+    assert_eq!(answer(&mut stream).await.0, 200);
+    let (status, head) = answer(&mut stream).await;
+    assert_eq!(status, 101, "{head}");
+    assert!(head.contains("peeklock.v1.json"), "{head}");
+    for path in ["/$servicebus/websocket", "/$servicebus/websocket/", "//%24SERVICEBUS/websocket"] {
+        let mut stream = connect().await;
+        say(&mut stream, upgrade(path, "localhost", "AMQPWSB10")).await;
+        let (status, head) = answer(&mut stream).await;
+        assert_eq!(status, 101, "{path}: {head}");
+        say(&mut stream, frame(HEADER)).await;
+        let mut heard = [0; 10];
+        stream.read_exact(&mut heard).await.unwrap();
+        assert_eq!(heard[..2], [0x82, 8]);
+        assert_eq!(&heard[2..], HEADER);
+    }
+    let mut stream = connect().await;
+    say(&mut stream, upgrade("/elsewhere", "localhost", "peeklock.v1.json")).await;
+    assert_eq!(answer(&mut stream).await.0, 404);
+    let mut stream = connect().await;
+    say(&mut stream, "AMQX is none of it\r\n\r\n").await;
+    assert_eq!(answer(&mut stream).await.0, 400);
+}
+
+/// LIS-01: AMQP, HTTP, WebSocket and AMQP over WebSocket are told apart, however their bytes arrive.
+#[test]
+fn everything_is_spoken_on_one_port() {
+    run(async {
+        let world = World::start(|_| {}).await;
+        speak(async || world.connect().await).await;
+        let mut secret = world.connect().await;
+        say(&mut secret, [22, 3, 1, 0, 5]).await;
+        assert!(is_closed(&mut secret).await, "no TLS is spoken here");
+        world.stop().await;
+    });
+}
+
+/// LIS-01, TLS-01: the same within TLS, and nothing without it.
+#[test]
+fn everything_is_spoken_within_tls() {
+    run(async {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gateway-tls");
+        let authority = Authority::at(directory);
+        authority.prepare(&[]).unwrap();
+        let tls = Tls::open(authority.config()).unwrap();
+        let world = World::start(|settings| {
+            settings.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
+        })
+        .await;
+        let trusted = certificates(&authority.authority_file()).unwrap();
+        let client = ClientTls::of_system().trusting(trusted);
+        speak(async || client.connect("localhost", world.connect().await).await.unwrap()).await;
+        let mut plain = world.connect().await;
+        say(&mut plain, get("/livez", "localhost")).await;
+        assert_eq!(answer(&mut plain).await.0, 400);
+        let mut plain = world.connect().await;
+        say(&mut plain, HEADER).await;
+        assert!(is_closed(&mut plain).await);
+        world.stop().await;
+    });
+}
+
+/// LIS-02: names and numbers are those of what is spoken, and connections count among those of its own port.
+#[test]
+fn what_is_spoken_has_the_bounds_of_its_listener() {
+    run(async {
+        let world = World::start(|settings| {
+            settings.http.allowed_hosts = vec!["http.test".to_owned()];
+            settings.websocket.allowed_hosts = vec!["ws.test".to_owned()];
+            settings.amqp.allowed_hosts = vec!["amqp.test".to_owned()];
+            settings.amqp.connection_count_max = 1;
+        })
+        .await;
+        for host in ["http.test", "ws.test", "amqp.test"] {
+            for (of, request, good) in [
+                ("http.test", get("/livez", host), 200),
+                ("ws.test", upgrade("/", host, "peeklock.v1.json"), 101),
+                ("amqp.test", upgrade("/$servicebus/websocket", host, "amqp"), 101),
+            ] {
+                let mut stream = world.connect().await;
+                say(&mut stream, request).await;
+                let expected = if of == host { good } else { 421 };
+                assert_eq!(answer(&mut stream).await.0, expected, "{of} asked for {host}");
+            }
+        }
+        // The one place of AMQP is taken at its own port; who comes by the gateway waits for it.
+        let mut own = TcpStream::connect(world.amqp).await.unwrap();
+        let mut heard = [0; 8];
+        say(&mut own, HEADER).await;
+        own.read_exact(&mut heard).await.unwrap();
+        let mut other = world.connect().await;
+        say(&mut other, HEADER).await;
+        let early = tokio::time::timeout(Duration::from_millis(50), other.read_u8()).await;
+        assert!(early.is_err(), "there is one place");
+        drop(own);
+        other.read_exact(&mut heard).await.unwrap();
+        world.stop().await;
+        // An idle connection of HTTP makes room for the next, whichever way it came.
+        let world = World::start(|settings| settings.http.connection_count_max = 1).await;
+        let mut idle = world.connect().await;
+        say(&mut idle, get("/livez", "localhost")).await;
+        assert_eq!(answer(&mut idle).await.0, 200);
+        let mut next = world.connect().await;
+        say(&mut next, get("/livez", "localhost")).await;
+        assert_eq!(answer(&mut next).await.0, 200);
+        assert!(is_closed(&mut idle).await);
+        world.stop().await;
+    });
+}
+
+/// LIS-03: who does not say what it speaks is closed in time, and the oldest such when there are many.
+#[test]
+fn silence_is_ended() {
+    run(async {
+        let world = World::start(|settings| {
+            settings.opening_timeout = Duration::from_millis(50);
+            settings.http.head_timeout = Duration::from_millis(50);
+        })
+        .await;
+        for begun in ["", "A", "AMQ"] {
+            let mut stream = world.connect().await;
+            say(&mut stream, begun).await;
+            assert!(is_closed(&mut stream).await, "{begun}");
+        }
+        let mut half = world.connect().await;
+        say(&mut half, "GET / HT").await;
+        assert_eq!(answer(&mut half).await.0, 408, "from here on it is the time of HTTP");
+        world.stop().await;
+        let world = World::start(|_| {}).await;
+        let mut silent = Vec::new();
+        for _ in 0..300 {
+            silent.push(world.connect().await);
+        }
+        assert!(is_closed(&mut silent[0]).await, "it is not among the last 256");
+        let mut stream = world.connect().await;
+        say(&mut stream, get("/livez", "localhost")).await;
+        assert_eq!(answer(&mut stream).await.0, 200);
+        world.stop().await;
+    });
+}
+
+/// LIS-01: a gateway is a way into transports that are there.
+#[test]
+fn a_gateway_without_transports_does_not_start() {
+    run(async {
+        let broker = Broker::builder().arbiters(1).start().await.unwrap();
+        let gateway = GatewayConfig {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            workers: 1,
+            connection_count_max: 1,
+            opening_timeout: Duration::from_secs(1),
+            admission: Admission::default(),
+            i_know: false,
+            entrances: Entrances::default(),
+        };
+        let Err(error) = Box::new(Gateway::new(gateway)).start(broker.clone()).await else {
+            panic!("it has started")
+        };
+        assert!(error.to_string().contains("has not started"), "{error}");
+        broker.stop(Duration::ZERO).await.unwrap();
+    });
+}

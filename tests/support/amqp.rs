@@ -1,0 +1,155 @@
+//! A client over AMQP in blocking reads and writes: a connection with a session on channel 0.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+
+use bytes::Bytes;
+use peeklock_amqp::client::{Frames, Outgoing, Session};
+use peeklock_amqp::codec::list::List;
+use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::performative::{Attach, Begin, Flow, Performative};
+use peeklock_amqp::sasl::{Init, mechanism};
+
+/// A connection with a session.
+pub struct Amqp {
+    pub stream: TcpStream,
+    frames: Frames,
+    pub session: Session,
+}
+
+/// Says who it is, which is nobody.
+pub fn log_in(frames: &mut Frames) {
+    frames.say_header(Protocol::Sasl);
+    frames.say_sasl(&Init { mechanism: mechanism::ANONYMOUS.into(), ..Init::default() });
+}
+
+impl Amqp {
+    /// Logs in and begins a session that takes so many frames.
+    ///
+    /// # Errors
+    /// When the broker does not let it in.
+    pub fn open(stream: TcpStream, incoming_window: u32) -> io::Result<Self> {
+        let (frames, session) = (Frames::default(), Session::new(0));
+        let mut client = Self { stream, frames, session };
+        log_in(&mut client.frames);
+        client.write()?;
+        client.header(Protocol::Sasl)?;
+        // What is offered, and how it ended.
+        client.body()?;
+        let outcome = client.body()?;
+        if outcome.get(..3) != Some(&[0x00, 0x53, 0x44]) || outcome.last() != Some(&0) {
+            return Err(io::Error::other("not let in"));
+        }
+        client.frames.say_header(Protocol::Amqp);
+        client.frames.say(0, &Session::open("client"), &[]);
+        client.say(&Begin { incoming_window, ..Session::begin() })?;
+        client.header(Protocol::Amqp)?;
+        let mut opened = None;
+        loop {
+            match client.hear()?.0 {
+                Performative::Open(open) => opened = Some(open),
+                Performative::Begin(begun) => {
+                    client.session.begun(&opened.unwrap_or_default(), &begun);
+                    return Ok(client);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Attaches a link, and waits for the answer.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn attach(&mut self, attach: &Attach) -> io::Result<()> {
+        self.say(attach)?;
+        loop {
+            match self.hear()?.0 {
+                Performative::Attach(answer)
+                    if answer.source.is_some() && answer.target.is_some() =>
+                {
+                    return Ok(());
+                }
+                Performative::Detach(detach) => return Err(refused(detach.error)),
+                Performative::End(end) => return Err(refused(end.error)),
+                Performative::Close(close) => return Err(refused(close.error)),
+                _ => {}
+            }
+        }
+    }
+
+    pub fn say<L: List>(&mut self, body: &L) -> io::Result<()> {
+        self.frames.say(0, body, &[]);
+        self.write()
+    }
+
+    /// What is said next; empty frames are left out.
+    pub fn hear(&mut self) -> io::Result<(Performative, Bytes)> {
+        loop {
+            if let Some((_, performative, payload)) =
+                self.frames.hear().map_err(io::Error::other)?
+            {
+                self.session.heard(&performative);
+                return Ok((performative, payload));
+            }
+            self.read()?;
+        }
+    }
+
+    /// Sends bytes as one delivery; returns its number.
+    pub fn send(&mut self, handle: u32, format: u32, message: &[u8]) -> io::Result<u32> {
+        let outgoing = Outgoing { handle, format, settled: false, state: None, message };
+        let id = self.session.transfer(&mut self.frames, &outgoing);
+        self.write()?;
+        Ok(id)
+    }
+
+    /// Asks for so many messages if they are there, where so many were delivered before.
+    pub fn drain(&mut self, handle: u32, delivery_count: u32, credit: u32) -> io::Result<()> {
+        let flow = Flow { drain: true, ..self.session.credit(handle, delivery_count, credit) };
+        self.say(&flow)
+    }
+
+    fn header(&mut self, expected: Protocol) -> io::Result<()> {
+        loop {
+            if let Some(header) = self.frames.hear_header() {
+                let is_expected = Protocol::read(header) == Some(expected);
+                return if is_expected { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) };
+            }
+            self.read()?;
+        }
+    }
+
+    fn body(&mut self) -> io::Result<Bytes> {
+        loop {
+            if let Some(frame) = self.frames.hear_frame().map_err(io::Error::other)? {
+                return Ok(frame.body);
+            }
+            self.read()?;
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let bytes = self.frames.output.split();
+        self.stream.write_all(&bytes)
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut more = [0; 16 << 10];
+        match self.stream.read(&mut more)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                self.frames.input.extend_from_slice(&more[..read]);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn refused(error: Option<AmqpError>) -> io::Error {
+    match error {
+        Some(error) => io::Error::other(error),
+        None => io::Error::other("refused without a reason"),
+    }
+}

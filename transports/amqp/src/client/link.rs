@@ -1,0 +1,46 @@
+//! What attaches links of a client.
+
+use crate::codec::value::Symbols;
+use crate::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode};
+use crate::terminus::{Coordinator, Source, Target};
+
+/// The end that the client has.
+const OWN_END: &str = "client";
+
+/// Attaches a link on which to send to an address.
+#[must_use]
+pub fn sender(name: &str, handle: u32, address: &str) -> Attach {
+    Attach {
+        name: name.into(),
+        handle,
+        role: Role::Sender,
+        snd_settle_mode: Some(SenderSettleMode::Mixed),
+        source: Some(Source::at(OWN_END)),
+        target: Some(Target::at(address)),
+        initial_delivery_count: Some(0),
+        ..Attach::default()
+    }
+}
+
+/// Attaches a link on which to receive from one, under lock; settlements are answered.
+#[must_use]
+pub fn receiver(name: &str, handle: u32, address: &str) -> Attach {
+    Attach {
+        name: name.into(),
+        handle,
+        role: Role::Receiver,
+        snd_settle_mode: Some(SenderSettleMode::Unsettled),
+        rcv_settle_mode: Some(ReceiverSettleMode::Second),
+        source: Some(Source::at(address)),
+        target: Some(Target::at(OWN_END)),
+        ..Attach::default()
+    }
+}
+
+/// Attaches a link to the coordinator of transactions (AMQP-97).
+#[must_use]
+pub fn coordinator(name: &str, handle: u32) -> Attach {
+    let capabilities = Some(Symbols::new(&["amqp:local-transactions"]));
+    let target = Some(Target::Coordinator(Coordinator { capabilities }));
+    Attach { target, ..sender(name, handle, "") }
+}

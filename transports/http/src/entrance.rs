@@ -1,0 +1,77 @@
+//! Connections that another listener has accepted (LIS-01).
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix_http::error::DispatchError;
+use actix_service::{Service, ServiceFactory as _};
+use futures_util::future::LocalBoxFuture;
+use peeklock_listen::{Attend, Enter, Upgrade};
+use peeklock_tls::Stream;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::listener::SPARE_SOCKETS;
+use crate::service::http;
+use crate::site::Site;
+use crate::socket::Socket;
+
+/// The way in.
+pub(crate) struct Entry {
+    site: Arc<Site>,
+    /// Beside the connections there may be there are sockets for those that are told so.
+    sockets: Arc<Semaphore>,
+}
+
+/// What serves in one thread.
+struct Attendant<S> {
+    site: Arc<Site>,
+    sockets: Arc<Semaphore>,
+    service: Rc<S>,
+}
+
+impl Entry {
+    pub(crate) fn new(site: Arc<Site>) -> Self {
+        let count_max = site.config.connection_count_max.saturating_add(SPARE_SOCKETS);
+        let sockets = Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)));
+        Self { site, sockets }
+    }
+}
+
+impl Enter for Entry {
+    fn open(&self) -> LocalBoxFuture<'static, io::Result<Rc<dyn Attend>>> {
+        let (site, sockets) = (Arc::clone(&self.site), Arc::clone(&self.sockets));
+        Box::pin(async move {
+            let service = http(&site).new_service(()).await;
+            let service = service.map_err(|()| io::Error::other("the framework does not start"))?;
+            let here: Rc<dyn Attend> =
+                Rc::new(Attendant { site, sockets, service: Rc::new(service) });
+            Ok(here)
+        })
+    }
+
+    fn takes_upgrade(&self, _: &str) -> bool {
+        false
+    }
+}
+
+impl<S> Attend for Attendant<S>
+where
+    S: Service<(Socket, Option<SocketAddr>), Response = (), Error = DispatchError> + 'static,
+{
+    fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>> {
+        let (site, service) = (Arc::clone(&self.site), Rc::clone(&self.service));
+        let sockets = Arc::clone(&self.sockets);
+        Box::pin(async move {
+            // Connections beyond the bound are told so; who is beyond those too is not served.
+            let socket = sockets.try_acquire_owned().ok()?;
+            let peer = stream.peer();
+            let (upgrades, mut upgraded) = oneshot::channel();
+            // How a connection ends is for its client to know.
+            service.call((Socket::new(stream, site, Some(upgrades)), peer)).await.ok();
+            drop(socket);
+            upgraded.try_recv().ok()
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! Accepts, as long as there are places and nobody says to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// After an error of accept, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Hands each socket on, which may wait, with its place, until it is told to stop. Of sockets beyond the places one waits
+/// here, and the others in the system.
+pub(crate) async fn accept<F: Future<Output = ()>>(
+    socket: TcpListener,
+    places: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+    mut hand_on: impl FnMut(std::net::TcpStream, OwnedSemaphorePermit) -> F,
+) {
+    let next = async {
+        loop {
+            let stream = match socket.accept().await {
+                Ok((stream, _)) => stream.into_std(),
+                Err(error) => Err(error),
+            };
+            let Ok(stream) = stream else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            // Not before: who waits for sockets would keep a place from those that come another way.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            hand_on(stream, place).await;
+        }
+    };
+    tokio::select! {
+        () = next => {}
+        _ = stop.wait_for(|accepting| !accepting) => {}
+    }
+}
+
+/// So many, as far as there can be.
+pub(crate) fn places(count_max: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)))
+}

@@ -1,0 +1,114 @@
+//! Ways into transports for connections that another listener has accepted and told apart. A transport opens its own when
+//! it starts, and knows nobody else's.
+
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::LocalBoxFuture;
+use peeklock_tls::{Handshakes, Stream};
+use tokio::sync::Semaphore;
+
+use crate::serve::Serve;
+
+/// How long a connection may wait for a place among those of its transport.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many may wait for one. For a further one the oldest ends, so that they leave the sockets to other transports.
+const WAITING_COUNT_MAX: usize = 256;
+
+/// A way into a transport; clones are the same one. Closed until the transport has started.
+#[derive(Clone, Default)]
+pub struct Entrance(Arc<OnceLock<Arc<dyn Enter>>>);
+
+/// A transport that is entered.
+pub trait Enter: Send + Sync {
+    /// What serves in the thread of the caller, which runs a `LocalSet`. Asked for once in each.
+    fn open(&self) -> LocalBoxFuture<'static, io::Result<Rc<dyn Attend>>>;
+
+    /// Whether an upgrade to WebSocket at this path is for it.
+    fn takes_upgrade(&self, path: &str) -> bool;
+}
+
+/// What serves connections in one thread.
+pub trait Attend {
+    /// Serves one to its end, or until its client asks for an upgrade that somebody else may take.
+    fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>>;
+}
+
+/// A connection whose client asks for WebSocket.
+pub struct Upgrade {
+    /// The connection, with the request to be read again.
+    pub stream: Stream,
+    /// The path of the request.
+    pub path: String,
+}
+
+impl Entrance {
+    /// Lets connections in.
+    pub fn open(&self, enter: impl Enter + 'static) {
+        // A transport starts once.
+        self.0.set(Arc::new(enter)).ok();
+    }
+
+    pub(crate) fn get(&self) -> Option<&dyn Enter> {
+        self.0.get().map(|enter| &**enter)
+    }
+}
+
+impl fmt::Debug for Entrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entrance").field("is_open", &self.0.get().is_some()).finish()
+    }
+}
+
+/// A site whose connections are served in any thread.
+pub(crate) struct Shared<S> {
+    site: Arc<S>,
+    places: Arc<Semaphore>,
+    waiting: Arc<Handshakes>,
+}
+
+impl<S> Shared<S> {
+    pub(crate) fn new(site: Arc<S>, places: Arc<Semaphore>) -> Self {
+        Self { site, places, waiting: Handshakes::new(WAITING_COUNT_MAX) }
+    }
+}
+
+impl<S> Clone for Shared<S> {
+    fn clone(&self) -> Self {
+        let Self { site, places, waiting } = self;
+        Self { site: Arc::clone(site), places: Arc::clone(places), waiting: Arc::clone(waiting) }
+    }
+}
+
+impl<S: Serve> Enter for Shared<S> {
+    fn open(&self) -> LocalBoxFuture<'static, io::Result<Rc<dyn Attend>>> {
+        let here: Rc<dyn Attend> = Rc::new(self.clone());
+        Box::pin(async { Ok(here) })
+    }
+
+    fn takes_upgrade(&self, path: &str) -> bool {
+        self.site.takes_upgrade(path)
+    }
+}
+
+impl<S: Serve> Attend for Shared<S> {
+    fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>> {
+        let Self { site, places, waiting } = self.clone();
+        Box::pin(async move {
+            let waiting = waiting.enter();
+            let place = tokio::select! {
+                biased;
+                () = waiting.needed() => return None,
+                place = tokio::time::timeout(PLACE_TIMEOUT, places.acquire_owned()) => place,
+            };
+            drop(waiting);
+            if let Ok(Ok(_place)) = place {
+                site.serve(stream).await;
+            }
+            None
+        })
+    }
+}

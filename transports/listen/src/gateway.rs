@@ -1,0 +1,268 @@
+//! One port for everything (LIS-01): tells what a connection speaks and hands it to the transport that serves it, with its
+//! first bytes given back.
+//!
+//! ```text
+//!  socket ─► proxy? ─► TLS? ─► first bytes ─┬─ AMQP ──────────────────────────► amqp
+//!                                           └─ any other ─► http ─► answers, or upgrade ─► amqp, websocket
+//! ```
+//!
+//! A connection stays with the thread that has accepted it, whoever serves it: what TLS has begun cannot be moved. Its
+//! bounds are those of its transport, beside the connections that came there by themselves (LIS-02). What is bounded here
+//! is the time until it has said what it speaks (LIS-03).
+//!
+//! Absent on purpose: what is said on a connection. A gateway parses nothing, and transports do not know that there is one.
+
+mod opening;
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use peeklock_core::Broker;
+use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_tls::{Handshakes, Stream};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::spawn_local;
+
+use crate::accept::{accept, places};
+use crate::admission::Admission;
+use crate::entrance::{Attend, Enter, Entrance, Upgrade};
+use crate::listener::Listener;
+use crate::serve::{admitted, end};
+use crate::tracker::Tracker;
+use crate::workers::Workers;
+use opening::{Spoken, tell};
+
+const NAME: &str = "gateway";
+/// Connections that have not said what they speak. For a further one the oldest ends.
+const OPENING_COUNT_MAX: usize = 256;
+/// Sockets that a thread has not looked at yet.
+const SOCKETS_AHEAD: usize = 16;
+
+/// The settings of the gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// `gateway.address`: where to listen.
+    pub address: SocketAddr,
+    /// `gateway.workers`: threads that serve connections.
+    pub workers: usize,
+    /// As many as all transports together have room for; beyond, and beyond those that have said nothing, sockets wait
+    /// in the system.
+    pub connection_count_max: usize,
+    /// `gateway.opening_timeout`: time until a connection has said what it speaks.
+    pub opening_timeout: Duration,
+    /// How a socket becomes a stream.
+    pub admission: Admission,
+    /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
+    pub i_know: bool,
+    /// The transports behind it, which start before it.
+    pub entrances: Entrances,
+}
+
+/// The ways to the transports behind a gateway.
+#[derive(Clone, Default, Debug)]
+pub struct Entrances {
+    /// For what begins as AMQP, and for upgrades that it takes.
+    pub amqp: Entrance,
+    /// For everything else.
+    pub http: Entrance,
+    /// For the upgrades that it takes.
+    pub websocket: Entrance,
+}
+
+/// The gateway.
+pub struct Gateway {
+    config: GatewayConfig,
+}
+
+impl Gateway {
+    /// A gateway with these settings, to be started by the host.
+    #[must_use]
+    pub const fn new(config: GatewayConfig) -> Self {
+        Self { config }
+    }
+}
+
+/// What all threads share.
+struct Site {
+    config: GatewayConfig,
+    openings: Arc<Handshakes>,
+    connections: Tracker,
+}
+
+/// What one thread has.
+struct Thread {
+    site: Arc<Site>,
+    amqp: Rc<dyn Attend>,
+    http: Rc<dyn Attend>,
+    websocket: Rc<dyn Attend>,
+}
+
+type Socket = (std::net::TcpStream, OwnedSemaphorePermit);
+
+struct Running {
+    listener: Listener,
+    address: SocketAddr,
+    site: Arc<Site>,
+    accepting: watch::Sender<bool>,
+    workers: Workers,
+}
+
+#[async_trait]
+impl Transport for Gateway {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn start(
+        self: Box<Self>,
+        broker: Broker,
+    ) -> Result<Box<dyn RunningTransport>, TransportError> {
+        let config = self.config;
+        let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
+        let failed = |error| listener.failed(error);
+        let Entrances { amqp, http, websocket } = &config.entrances;
+        if [amqp, http, websocket].iter().any(|entrance| entrance.get().is_none()) {
+            return Err(failed(io::Error::other("a transport behind the gateway has not started")));
+        }
+        let socket = listener.bind(&broker)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let (count, places) = (
+            config.workers.max(1),
+            places(config.connection_count_max.saturating_add(OPENING_COUNT_MAX)),
+        );
+        let site = Arc::new(Site {
+            openings: Handshakes::new(OPENING_COUNT_MAX),
+            connections: Tracker::default(),
+            config,
+        });
+        let (senders, mains): (Vec<_>, Vec<_>) = (0..count)
+            .map(|_| {
+                let (sender, sockets) = mpsc::channel(SOCKETS_AHEAD);
+                let site = Arc::clone(&site);
+                (sender, move || run(site, sockets))
+            })
+            .unzip();
+        let workers = Workers::running("peeklock-gate", mains).map_err(failed)?;
+        let (accepting, stop) = watch::channel(true);
+        if let Some(first) = workers.handles().first() {
+            let _runtime = first.enter();
+            let socket = TcpListener::from_std(socket).map_err(failed)?;
+            let mut turn = 0;
+            first.spawn(accept(socket, places, stop, move |stream, place| {
+                turn = (turn + 1) % senders.len();
+                let sender = senders.get(turn).cloned();
+                async move {
+                    if let Some(sender) = sender {
+                        // A thread that has ended serves nobody.
+                        sender.send((stream, place)).await.ok();
+                    }
+                }
+            }));
+        }
+        tracing::info!(transport = NAME, %address, "listening");
+        Ok(Box::new(Running { listener, address, site, accepting, workers }))
+    }
+}
+
+/// What a thread does.
+async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
+    let thread = match Thread::open(site).await {
+        Ok(thread) => Rc::new(thread),
+        Err(error) => {
+            tracing::error!(transport = NAME, %error, "a thread of the gateway has ended");
+            return;
+        }
+    };
+    while let Some((socket, place)) = sockets.recv().await {
+        let thread = Rc::clone(&thread);
+        spawn_local(async move {
+            let _tracked = thread.site.connections.track();
+            thread.conduct(socket).await;
+            drop(place);
+        });
+    }
+}
+
+impl Thread {
+    async fn open(site: Arc<Site>) -> io::Result<Self> {
+        let Entrances { amqp, http, websocket } = &site.config.entrances;
+        let (amqp, http, websocket) = (at(amqp).await?, at(http).await?, at(websocket).await?);
+        Ok(Self { site, amqp, http, websocket })
+    }
+
+    /// Takes a socket to who serves it, and stays until it is served.
+    async fn conduct(&self, socket: std::net::TcpStream) {
+        // Who is served is told by its transport.
+        let opened = tokio::select! {
+            biased;
+            _ = self.site.connections.stop_begun() => return,
+            opened = Box::pin(self.opened(socket)) => opened,
+        };
+        match opened {
+            Ok((stream, Spoken::Amqp)) => {
+                self.amqp.attend(stream).await;
+            }
+            Ok((stream, Spoken::Http)) => {
+                if let Some(upgrade) = self.http.attend(stream).await {
+                    self.upgrade(upgrade).await;
+                }
+            }
+            Ok((stream, Spoken::Tls)) => {
+                let peer = stream.peer();
+                tracing::debug!(?peer, "no connection: the client speaks TLS where none is spoken");
+            }
+            Err(error) => tracing::debug!(%error, "no connection"),
+        }
+    }
+
+    async fn upgrade(&self, Upgrade { stream, path }: Upgrade) {
+        let Entrances { amqp, websocket, .. } = &self.site.config.entrances;
+        let takers = [(amqp, &self.amqp), (websocket, &self.websocket)];
+        let takes = |entrance: &Entrance| entrance.get().is_some_and(|it| it.takes_upgrade(&path));
+        if let Some((_, taker)) = takers.into_iter().find(|(entrance, _)| takes(entrance)) {
+            taker.attend(stream).await;
+        }
+    }
+
+    async fn opened(&self, socket: std::net::TcpStream) -> io::Result<(Stream, Spoken)> {
+        let Site { config, openings, .. } = &*self.site;
+        let mut stream = admitted(socket, &config.admission).await?;
+        let place = openings.enter();
+        let ended = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        let spoken = tokio::select! {
+            biased;
+            () = place.needed() => return ended("it was the oldest that had said nothing, and others waited"),
+            spoken = tokio::time::timeout(config.opening_timeout, tell(&mut stream)) => spoken,
+        };
+        match spoken {
+            Ok(spoken) => Ok((stream, spoken?)),
+            Err(_) => ended("nothing was said within `gateway.opening_timeout`"),
+        }
+    }
+}
+
+/// What serves here behind an entrance.
+async fn at(entrance: &Entrance) -> io::Result<Rc<dyn Attend>> {
+    let closed = || io::Error::other("a transport behind the gateway has not started");
+    let opening: &dyn Enter = entrance.get().ok_or_else(closed)?;
+    opening.open().await
+}
+
+#[async_trait]
+impl RunningTransport for Running {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn stop(self: Box<Self>, grace: Duration) {
+        self.accepting.send_replace(false);
+        let transport = self.listener.transport;
+        end(transport, self.address, &self.site.connections, grace, self.workers).await;
+    }
+}

@@ -1,0 +1,200 @@
+//! The bytes of a header: PROXY protocol version 2, section 2.2 of its specification.
+//!
+//! ```text
+//!  signature, 12 bytes │ version, command │ family, protocol │ length, 2 bytes ┃ addresses │ TLVs
+//!  ◄────────────────────────── fixed, 16 bytes ──────────────────────────────► ◄──── length ────►
+//! ```
+//!
+//! The TLVs are walked and passed over: a client's certificate is what TLS here says of it, and nothing else in them
+//! has a meaning for a broker. Absent on purpose: version 1, whose end has to be looked for.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What comes first, whatever follows.
+pub(super) const FIXED_BYTES: usize = 16;
+/// The most that may follow it. Proxies send addresses and a few TLVs, which are some hundred bytes.
+pub(super) const REST_BYTES_MAX: usize = 4 << 10;
+
+const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// Each TLV begins with a type and a length.
+const TLV_HEAD_BYTES: usize = 3;
+
+/// The first part of a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fixed {
+    says: Says,
+    rest_bytes: u16,
+}
+
+/// What the rest of a header has to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Says {
+    /// The proxy speaks for itself, or does not say for whom.
+    Nobody,
+    Inet,
+    Inet6,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("it does not begin with the signature of version 2")]
+    Signature,
+    #[error("its version is not 2, or its command neither LOCAL nor PROXY")]
+    Command,
+    #[error("the client does not come over TCP and IP")]
+    Family,
+    #[error("it is longer than {REST_BYTES_MAX} bytes, or too short for its addresses")]
+    Length,
+    #[error("its TLVs do not end where it ends")]
+    Tlv,
+}
+
+impl Fixed {
+    pub(super) fn read(bytes: [u8; FIXED_BYTES]) -> Result<Self, Fault> {
+        let [signature @ .., command, family, high, low] = bytes;
+        if signature != SIGNATURE {
+            return Err(Fault::Signature);
+        }
+        let says = match (command, family) {
+            // What a health check of the proxy itself says; the family means nothing then.
+            (0x20, _) => Says::Nobody,
+            (0x21, 0x00) => Says::Nobody,
+            (0x21, 0x11) => Says::Inet,
+            (0x21, 0x21) => Says::Inet6,
+            (0x21, _) => return Err(Fault::Family),
+            _ => return Err(Fault::Command),
+        };
+        let rest_bytes = u16::from_be_bytes([high, low]);
+        if usize::from(rest_bytes) > REST_BYTES_MAX || usize::from(rest_bytes) < says.bytes() {
+            return Err(Fault::Length);
+        }
+        Ok(Self { says, rest_bytes })
+    }
+
+    pub(super) fn rest_bytes(self) -> usize {
+        usize::from(self.rest_bytes)
+    }
+
+    /// Where the client comes from, if the proxy says that.
+    pub(super) fn client(self, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
+        let (addresses, tlvs) = rest.split_at_checked(self.says.bytes()).ok_or(Fault::Length)?;
+        let client = match self.says {
+            // What follows is told by nobody, whatever it is.
+            Says::Nobody => return Ok(None),
+            Says::Inet => read_client(addresses, |ip: [u8; 4]| Ipv4Addr::from(ip).into()),
+            Says::Inet6 => read_client(addresses, |ip: [u8; 16]| Ipv6Addr::from(ip).into()),
+        };
+        walk(tlvs)?;
+        client.map(Some).ok_or(Fault::Length)
+    }
+}
+
+impl Says {
+    /// Two addresses, two ports.
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Nobody => 0,
+            Self::Inet => 2 * (4 + 2),
+            Self::Inet6 => 2 * (16 + 2),
+        }
+    }
+}
+
+/// Address and port of the source; those of the destination stand between and behind them.
+fn read_client<const N: usize>(addresses: &[u8], ip: fn([u8; N]) -> IpAddr) -> Option<SocketAddr> {
+    let source = addresses.first_chunk::<N>()?;
+    let port = addresses.get(2 * N..)?.first_chunk::<2>()?;
+    Some(SocketAddr::new(ip(*source), u16::from_be_bytes(*port)))
+}
+
+/// Each TLV has to end within the header.
+fn walk(mut tlvs: &[u8]) -> Result<(), Fault> {
+    while !tlvs.is_empty() {
+        let [_, high, low] = *tlvs.first_chunk::<TLV_HEAD_BYTES>().ok_or(Fault::Tlv)?;
+        let bytes = TLV_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        tlvs = tlvs.get(bytes..).ok_or(Fault::Tlv)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INET: [u8; 12] = [192, 0, 2, 7, 10, 0, 0, 1, 0x12, 0x34, 0, 80];
+
+    fn read(command: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
+        let mut fixed = [0; FIXED_BYTES];
+        fixed[..12].copy_from_slice(&SIGNATURE);
+        let bytes = u16::try_from(rest.len()).unwrap().to_be_bytes();
+        fixed[12..].copy_from_slice(&[command, family, bytes[0], bytes[1]]);
+        let fixed = Fixed::read(fixed)?;
+        assert_eq!(fixed.rest_bytes(), rest.len());
+        fixed.client(rest)
+    }
+
+    fn with(tlvs: &[u8]) -> Vec<u8> {
+        [&INET[..], tlvs].concat()
+    }
+
+    /// LIS-04: the address of the client is the source of the header.
+    #[test]
+    fn a_header_says_where_the_client_comes_from() {
+        let client = "192.0.2.7:4660".parse().unwrap();
+        assert_eq!(read(0x21, 0x11, &INET), Ok(Some(client)));
+        assert_eq!(read(0x21, 0x11, &with(&[4, 0, 2, 9, 9, 2, 0, 0])), Ok(Some(client)));
+        let mut inet6 = [0; 36];
+        inet6[..16].copy_from_slice(&"2001:db8::7".parse::<Ipv6Addr>().unwrap().octets());
+        inet6[32..34].copy_from_slice(&[0x12, 0x34]);
+        assert_eq!(read(0x21, 0x21, &inet6), Ok("[2001:db8::7]:4660".parse().ok()));
+        for (command, family) in [(0x20, 0), (0x20, 0x11), (0x20, 0xff), (0x21, 0)] {
+            assert_eq!(read(command, family, &INET), Ok(None), "{command:x} {family:x}");
+            assert_eq!(read(command, family, &[]), Ok(None), "{command:x} {family:x}");
+        }
+    }
+
+    /// LIS-04: nothing else is a header.
+    #[test]
+    fn what_is_no_header_is_refused() {
+        assert_eq!(Fixed::read(*b"GET / HTTP/1.1\r\n"), Err(Fault::Signature));
+        assert_eq!(Fixed::read(*b"PROXY TCP4 1.2.3"), Err(Fault::Signature));
+        for command in [0x11, 0x22, 0x2f, 0x31, 0] {
+            assert_eq!(read(command, 0x11, &INET), Err(Fault::Command), "{command:x}");
+        }
+        for family in [0x12, 0x22, 0x31, 0x32, 0x10, 0x01, 0xff] {
+            assert_eq!(read(0x21, family, &[0; 216]), Err(Fault::Family), "{family:x}");
+        }
+        assert_eq!(read(0x21, 0x11, &INET[..11]), Err(Fault::Length));
+        assert_eq!(read(0x21, 0x21, &[0; 35]), Err(Fault::Length));
+        assert_eq!(read(0x21, 0x11, &[0; REST_BYTES_MAX + 1]), Err(Fault::Length));
+        assert_eq!(read(0x20, 0, &[0; REST_BYTES_MAX + 1]), Err(Fault::Length));
+        for tlvs in [&[4][..], &[4, 0], &[4, 0, 1], &[4, 0xff, 0xff, 0], &[4, 0, 0, 1]] {
+            assert_eq!(read(0x21, 0x11, &with(tlvs)), Err(Fault::Tlv), "{tlvs:?}");
+        }
+    }
+
+    /// LIS-04: whatever byte is another one, the bytes are judged, and are a header only with the whole signature.
+    #[test]
+    fn any_byte_may_be_another() {
+        let good = with(&[4, 0, 2, 9, 9]);
+        let mut fixed = [0; FIXED_BYTES];
+        fixed[..12].copy_from_slice(&SIGNATURE);
+        fixed[12..].copy_from_slice(&[0x21, 0x11, 0, 17]);
+        for place in 0..FIXED_BYTES + good.len() {
+            for value in 0..=u8::MAX {
+                let (is_same, mut fixed, mut rest) =
+                    (fixed.get(place) == Some(&value), fixed, good.clone());
+                match place.checked_sub(FIXED_BYTES) {
+                    None => fixed[place] = value,
+                    Some(place) => rest[place] = value,
+                }
+                let Ok(fixed) = Fixed::read(fixed) else { continue };
+                rest.resize(fixed.rest_bytes(), 0);
+                if fixed.client(&rest).is_ok() {
+                    assert!(is_same || place >= SIGNATURE.len(), "byte {place} is {value}");
+                }
+            }
+        }
+    }
+}
