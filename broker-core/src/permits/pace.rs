@@ -14,6 +14,8 @@ const PASSES_SECONDS: u64 = 8;
 pub struct Pace {
     /// So long it may stand still.
     grace: Duration,
+    /// So much passes in a second at least, or it is slow.
+    least_bytes: u64,
     slow_from: Instant,
     passed_bytes: u64,
 }
@@ -22,7 +24,13 @@ impl Pace {
     /// Of something that begins or goes on at that instant, of which so much has passed.
     #[must_use]
     pub fn begin(at: Instant, passed_bytes: u64, grace: Duration) -> Self {
-        Self { grace, slow_from: at + grace, passed_bytes }
+        Self { grace, least_bytes: PACE_BYTES, slow_from: at + grace, passed_bytes }
+    }
+
+    /// Judged by another least number of bytes a second.
+    #[must_use]
+    pub const fn at_least(self, bytes: u64) -> Self {
+        Self { least_bytes: bytes, ..self }
     }
 
     /// So much has passed by now in all, of one who holds so much.
@@ -33,7 +41,7 @@ impl Pace {
         if more == 0 {
             return;
         }
-        let pace = PACE_BYTES.max(held_bytes / PASSES_SECONDS);
+        let pace = self.least_bytes.max(held_bytes / PASSES_SECONDS).max(1);
         // Neither is haste saved up for a rest, nor is a rest held against who hurries now.
         let earned =
             Duration::from_micros(more.saturating_mul(1_000_000) / pace).min(2 * self.grace);
@@ -66,6 +74,20 @@ mod tests {
         assert_eq!(pace.slow_from(), start + GRACE);
         pace.pass(4_096 * KIB, 4_096 * KIB, start + ms(100));
         assert_eq!(pace.slow_from(), start + ms(100) + GRACE);
+    }
+
+    /// Another least number of bytes a second is another pace.
+    #[test]
+    fn a_pace_is_what_it_is_set_to() {
+        let start = Instant::now();
+        let mut paces = [KIB, 4 * KIB].map(|bytes| Pace::begin(start, 0, GRACE).at_least(bytes));
+        for step in 1..100 {
+            for pace in &mut paces {
+                pace.pass(step * 100, 0, start + ms(50 * step));
+            }
+        }
+        let [slow, fast] = paces.map(|pace| pace.slow_from() < start + ms(50 * 99));
+        assert!(!slow && fast);
     }
 
     /// Bytes that drip do not put it off; who passes enough is never slow, and after a rest soon not any more.

@@ -11,7 +11,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Bytes, BytesMut};
 use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Seat;
+use peeklock_core::permits::{Pace, Seat};
 use serde::de::DeserializeOwned;
 
 use crate::error::Refusal;
@@ -51,9 +51,7 @@ struct Arriving<'a> {
     what: &'a str,
     bytes_max: u64,
     bytes: u64,
-    began: Instant,
-    /// How long the client was not read, for want of room.
-    waited: Duration,
+    pace: Pace,
 }
 
 /// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken as it arrives: what is
@@ -114,16 +112,15 @@ impl<'a> Arriving<'a> {
         bytes_max: u64,
     ) -> Self {
         let Exchange { site, request, .. } = exchange;
-        let (began, waited) = (Instant::now(), Duration::ZERO);
         let connection = request.conn_data();
-        Self { site, connection, payload, what, bytes_max, bytes: 0, began, waited }
+        let pace = begin(site, 0);
+        Self { site, connection, payload, what, bytes_max, bytes: 0, pace }
     }
 
     /// The next piece; none at the end.
     async fn next(&mut self, mut seat: Option<&mut Seat>) -> Result<Option<Bytes>, Refusal> {
         let patience = self.site.config.body_timeout;
-        let paced = Duration::from_millis(self.bytes.saturating_mul(1_000) / PACE_BYTES);
-        let late = self.began + patience + paced + self.waited;
+        let late = self.pace.slow_from();
         let (payload, here_bytes) = (&mut *self.payload, self.bytes);
         let mut timer = None;
         let chunk = poll_fn(|context| {
@@ -141,6 +138,7 @@ impl<'a> Arriving<'a> {
         let Some(chunk) = chunk.await? else { return Ok(None) };
         let chunk = chunk.map_err(|_| broken())?;
         self.bytes += chunk.len() as u64;
+        self.pace.pass(self.bytes, 0, Instant::now());
         if self.bytes > self.bytes_max {
             let rejection = Rejection::message_size_exceeded(self.what, self.bytes, self.bytes_max);
             return Err(Refusal::from(rejection).closing());
@@ -152,10 +150,10 @@ impl<'a> Arriving<'a> {
     async fn have_room(&mut self, seat: &mut Seat) -> Result<(), Refusal> {
         let most = self.site.inbound.bytes_max();
         while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
-            let asked = Instant::now();
             let step = STEP_BYTES.min(most - seat.held_bytes());
-            match take(seat, step, self.bytes, asked + ROOM_PATIENCE).await {
-                Taken::Granted => self.waited += asked.elapsed(),
+            match take(seat, step, self.bytes, Instant::now() + ROOM_PATIENCE).await {
+                // Meanwhile it was not read: nobody can say that it is slow.
+                Taken::Granted => self.pace = begin(self.site, self.bytes),
                 Taken::Yield => return Err(yielded()),
                 Taken::Late => return Err(no_room().closing()),
             }
@@ -284,6 +282,11 @@ fn refuse_encoding(request: &HttpRequest) -> Result<(), Refusal> {
 
 fn broken() -> Refusal {
     Refusal::argument("the request's body is malformed or incomplete").closing()
+}
+
+/// The pace of a body of which so much is here.
+fn begin(site: &Site, bytes: u64) -> Pace {
+    Pace::begin(Instant::now(), bytes, site.config.body_timeout).at_least(PACE_BYTES)
 }
 
 fn too_slow(patience: Duration) -> Refusal {

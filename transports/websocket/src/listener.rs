@@ -90,7 +90,7 @@ impl Serve for Site {
 
 /// A socket that agreed on an encoding. Refused and late ones end here.
 async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)> {
-    let metered = Metered::new(stream, site.inbound.seat());
+    let metered = Metered::new(stream, site.inbound.seat(), site.config.frame_timeout);
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
-use peeklock_core::permits::{Admission, Seat};
+use peeklock_core::permits::{Admission, Pace, Seat};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -18,16 +18,18 @@ use tokio::time::Sleep;
 const FREE_BYTES: u64 = 16 << 10;
 /// How much room is taken at once.
 const STEP_BYTES: u64 = 64 << 10;
-/// A frame that has begun arrives at no less than so many bytes a second, after a while.
+/// A frame that has begun arrives at no less than so many bytes a second, or after a while is given up.
 const PACE_BYTES: u64 = 16 << 10;
 
 /// The socket.
 pub(crate) struct Metered {
     stream: Stream,
     seat: Seat,
+    /// How long a frame may stand still.
+    patience: Duration,
     unfinished_bytes: u64,
-    /// When the frame began that has not arrived whole.
-    began: Option<Instant>,
+    /// Of the frame that has not arrived whole.
+    pace: Option<Pace>,
     /// When room is asked for again.
     again: Option<Pin<Box<Sleep>>>,
     written_bytes: u64,
@@ -36,12 +38,13 @@ pub(crate) struct Metered {
 }
 
 impl Metered {
-    pub(crate) const fn new(stream: Stream, seat: Seat) -> Self {
+    pub(crate) const fn new(stream: Stream, seat: Seat, patience: Duration) -> Self {
         Self {
             stream,
             seat,
+            patience,
             unfinished_bytes: 0,
-            began: None,
+            pace: None,
             again: None,
             written_bytes: 0,
             by_proxy: false,
@@ -56,16 +59,14 @@ impl Metered {
     /// A frame has arrived whole: its room is given back, the reader has its own bounds.
     pub(crate) fn frame_taken(&mut self) {
         self.unfinished_bytes = 0;
-        self.began = None;
+        self.pace = None;
         self.again = None;
         self.seat.give_back();
     }
 
-    /// Whether a frame has begun and should have arrived by now: after so long, at its pace.
-    pub(crate) fn is_late(&self, patience: Duration) -> bool {
-        let Some(began) = self.began else { return false };
-        let paced = Duration::from_millis(self.unfinished_bytes.saturating_mul(1_000) / PACE_BYTES);
-        began.elapsed() > patience + paced
+    /// Whether a frame has begun and does not arrive at its pace.
+    pub(crate) fn is_late(&self) -> bool {
+        self.pace.is_some_and(|pace| pace.slow_from() <= Instant::now())
     }
 
     /// Whether it has to give up what has arrived.
@@ -75,7 +76,11 @@ impl Metered {
 
     /// Nothing was read for a while: a frame that has begun is judged from now on.
     pub(crate) fn begin_anew(&mut self) {
-        self.began = self.began.map(|_| Instant::now());
+        self.pace = self.pace.map(|_| self.begin());
+    }
+
+    fn begin(&self) -> Pace {
+        Pace::begin(Instant::now(), self.unfinished_bytes, self.patience).at_least(PACE_BYTES)
     }
 
     /// Bytes that the system has taken, in all.
@@ -135,10 +140,12 @@ impl AsyncRead for Metered {
             return Poll::Pending;
         }
         let read = (buffer.filled().len() - before) as u64;
-        if read > 0 && this.began.is_none() {
-            this.began = Some(Instant::now());
-        }
         this.unfinished_bytes += read;
+        if let Some(pace) = &mut this.pace {
+            pace.pass(this.unfinished_bytes, 0, Instant::now());
+        } else if read > 0 {
+            this.pace = Some(this.begin());
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Admission, Seat};
+use peeklock_core::permits::{Admission, Pace, Seat};
 use peeklock_listen::Upgrade;
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -56,7 +56,7 @@ const FREE_BYTES: u64 = 16 << 10;
 const STEP_BYTES: u64 = 32 << 10;
 /// How much is read of further requests before the answer to the one at hand was written.
 const EARLY_BYTES_MAX: usize = 8 << 10;
-/// An answer is read at no less than so many bytes a second, after a while.
+/// An answer is read at no less than so many bytes a second, or after a while is given up.
 const WRITE_PACE_BYTES: u64 = 4 << 10;
 /// How often a write that waits is looked at.
 const WRITE_LOOK: Duration = Duration::from_millis(250);
@@ -111,7 +111,7 @@ enum Phase {
 
 /// Something was written that the peer has not taken.
 struct Writing {
-    began: Instant,
+    pace: Pace,
     written_bytes: u64,
     timer: Timer,
 }
@@ -398,13 +398,14 @@ impl Socket {
     /// Whether the peer takes too long to read what was written.
     fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let now = Instant::now();
-        let connection = &self.connection;
+        let (connection, patience) = (&self.connection, self.site.config.write_timeout);
         let writing = self.writing.get_or_insert_with(|| {
             connection.write_begins(now);
-            Writing { began: now, written_bytes: 0, timer: Timer::default() }
+            let pace = Pace::begin(now, 0, patience).at_least(WRITE_PACE_BYTES);
+            Writing { pace, written_bytes: 0, timer: Timer::default() }
         });
-        let paced = Duration::from_millis(writing.written_bytes * 1_000 / WRITE_PACE_BYTES);
-        let late = writing.began + self.site.config.write_timeout + paced;
+        writing.pace.pass(writing.written_bytes, 0, now);
+        let late = writing.pace.slow_from();
         if now >= late || connection.must_yield(writing.written_bytes, context) {
             return Poll::Ready(slow_reader());
         }

@@ -45,7 +45,8 @@ async fn ask(server: &Server, client: &ClientTls, head: &str, body: &[u8]) -> St
     let head = format!("{head}\nConnection: close");
     stream.write_all(&server.request(&head, body)).await.unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    // What was cut off is seen by its length.
+    stream.read_to_end(&mut answer).await.ok();
     String::from_utf8(answer).unwrap()
 }
 
@@ -135,7 +136,7 @@ async fn the_authorizer_is_told_the_subject() {
     server.stop().await;
 }
 
-/// RCV-14: over TLS too, what was locked for a reader that does not read is released, uncounted, when its time is over.
+/// RCV-14: over TLS too, what was locked for a reader that reads no more is released, uncounted, when its time is over.
 #[tokio::test]
 async fn an_answer_that_is_not_read_gives_its_lock_back() {
     let authority = Authority::at(directory("unread"));
@@ -148,14 +149,15 @@ async fn an_answer_that_is_not_read_gives_its_lock_back() {
     let mut stuck = connect(&server, &client).await;
     let receive = server.request("POST /q/messages/head?timeout=0", "");
     stuck.write_all(&receive).await.unwrap();
+    stuck.read_exact(&mut vec![0; LARGE / 2]).await.unwrap();
     let answer = loop {
         let answer = ask(&server, &client, "POST /q/messages/head?timeout=60", b"").await;
-        if answer.starts_with("HTTP/1.1 201 ") {
+        if answer.len() > LARGE {
             break answer;
         }
     };
-    assert!(answer.len() > LARGE);
-    assert!(answer.contains("\"DeliveryCount\":1"), "its release is not counted");
+    assert!(answer.starts_with("HTTP/1.1 201 "));
+    assert!(answer.contains("\"DeliveryCount\":1,"), "its release is not counted");
     drop(stuck);
     server.stop().await;
 }

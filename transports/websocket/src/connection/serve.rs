@@ -360,7 +360,7 @@ impl Conversation {
         if !self.may_read() {
             // It is not the client who is slow.
             socket.get_mut().begin_anew();
-        } else if socket.get_mut().is_late(patience) {
+        } else if socket.get_mut().is_late() {
             let reason = "a frame has begun and did not arrive in time";
             return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
