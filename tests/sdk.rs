@@ -90,13 +90,13 @@ fn celery_works_unchanged() {
     scenarios(&mut command, 17);
 }
 
-/// AMQP-04, AMQP-30, AMQP-36, AMQP-41, AMQP-50, AMQP-51, AMQP-60, AMQP-95: Qpid Proton for Python, turned by hand, does what the SDKs for Azure never
+/// AMQP-04, AMQP-30, AMQP-36, AMQP-41, AMQP-50, AMQP-51, AMQP-60, AMQP-95, SND-18: Qpid Proton for Python, turned by hand, does what the SDKs for Azure never
 /// do: sends that are settled before, in pieces, or aborted; credit one by one; drains; windows of one frame; links that are refused; frames that make no sense.
 #[test]
 fn qpid_proton_works_unchanged() {
     let mut command = Command::new(python());
     command.arg(folder().join("proton/run.py")).arg(env!("CARGO_BIN_EXE_peeklock"));
-    scenarios(&mut command, 41);
+    scenarios(&mut command, 42);
 }
 
 /// Runs the scenarios of an administration client, behind TLS.

@@ -24,6 +24,8 @@ pub const DEAD_LETTERED: &str = "peeklock_messages_dead_lettered_total";
 pub const MATERIALISED: &str = "peeklock_messages_materialised_total";
 /// Messages that were received and deleted, and written to nobody.
 pub const UNDELIVERED: &str = "peeklock_messages_undelivered_total";
+/// Messages that were sent settled and could not be stored (SND-18).
+pub const DROPPED: &str = "peeklock_messages_dropped_total";
 /// Rejections and failures answered, by `condition`.
 pub const REJECTED: &str = "peeklock_rejections_total";
 /// Tokens that were refused, by `cause`.
@@ -43,6 +45,7 @@ pub fn describe() {
     describe_counter!(DEAD_LETTERED, "Messages dead-lettered, by cause");
     describe_counter!(MATERIALISED, "Scheduled messages enqueued");
     describe_counter!(UNDELIVERED, "Messages received and deleted, and written to nobody");
+    describe_counter!(DROPPED, "Messages sent settled that could not be stored");
     describe_counter!(REJECTED, "Rejections and failures answered, by condition");
     describe_counter!(UNAUTHORIZED, "Tokens refused, by cause");
     describe_counter!(HANDSHAKES_REFUSED, "TLS handshakes that came to nothing, by cause");
@@ -93,6 +96,11 @@ impl Telemetry {
 /// Counts messages that left their entity for good and were written to nobody (RCV-02).
 pub fn count_undelivered(count: u64) {
     counter!(UNDELIVERED).increment(count);
+}
+
+/// Counts one message that its sender takes for stored and that is not (SND-18).
+pub fn count_dropped() {
+    counter!(DROPPED).increment(1);
 }
 
 /// Counts one answer that was an error.

@@ -36,7 +36,6 @@ const WITH_LINKS: &[Transport] = &[Inproc, WebSocket, WebSocketJson, Amqp];
 const BESIDE_AMQP: &[Transport] = &[Inproc, Http, WebSocket, WebSocketJson];
 const LINKS_BESIDE_AMQP: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
 const DOOMED: &str = "over AMQP a message that is refused dooms its transaction (AMQP-100)";
-const SIZE: &str = "over AMQP a link refuses what is larger than its entity took when it was attached, before that is asked, and without a tracking id (AMQP-43)";
 const BY_WAY: &str = "sends by way of an entity, for which HTTP has no operation";
 
 #[rustfmt::skip]
@@ -44,16 +43,9 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "handles", face: Only(&[Inproc]), why: "handles of this process that are dropped or closed" },
     Exception { what: "send::many_sends_in_flight_are_each_answered_with_their_own_number", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
     Exception { what: "receive::a_receive_for_no_message_is_refused", face: Only(BESIDE_AMQP), why: "over AMQP credit for no message asks for nothing" },
-    Exception { what: "send::a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger", face: Only(BESIDE_AMQP), why: SIZE },
-    Exception { what: "send::the_first_failing_check_decides_the_error", face: Only(BESIDE_AMQP), why: SIZE },
-    Exception { what: "send::a_batch_may_have_a_mebibyte_in_all", face: Only(BESIDE_AMQP), why: SIZE },
-    Exception { what: "entity::a_basic_namespace_lacks_features_and_bounds_the_time_to_live", face: Only(BESIDE_AMQP), why: SIZE },
-    Exception { what: "errors::every_error_has_its_name_its_mark_and_a_tracking_id", face: Only(BESIDE_AMQP), why: SIZE },
-    Exception { what: "via::what_cannot_be_sent_on_rests_at_the_topic", face: Only(BESIDE_AMQP), why: SIZE },
     Exception { what: "expire::a_long_time_to_live_is_kept_exactly", face: Only(BESIDE_AMQP), why: "over AMQP the time to live of a delivery has 32 bits of milliseconds" },
     Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
     Exception { what: "topics::duplicates_are_dropped_at_the_topic_and_never_in_a_subscription", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
-    Exception { what: "topics::a_schedule_that_an_action_sets_has_no_effect_in_the_subscription", face: Only(BESIDE_AMQP), why: "over AMQP a delivery tells the instant that its sender set" },
     Exception { what: "sessions::operations_of_sessions_are_refused_where_there_are_none", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
     Exception { what: "requests", face: Only(&[Http]), why: "REST, and connections that are cut" },
     Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },

@@ -90,6 +90,9 @@ macro_rules! scenarios {
 scenarios! {
     send: [
         a_message_waits_for_a_receiver_that_comes_later,
+        a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger,
+        the_first_failing_check_decides_the_error,
+        a_batch_may_have_a_mebibyte_in_all,
         a_send_is_answered_when_its_message_is_stored_with_its_number,
         a_rejected_send_carries_condition_text_and_a_tracking_id_of_its_own,
         a_rejected_send_takes_no_number_and_stores_nothing,
@@ -271,6 +274,7 @@ scenarios! {
     ],
     entity: [
         a_queue_with_only_a_name_has_exactly_the_defaults,
+        a_basic_namespace_lacks_features_and_bounds_the_time_to_live with basic,
         what_is_given_at_creation_is_what_the_description_tells,
         values_are_taken_at_their_bounds_and_refused_beyond,
         a_path_is_taken_once_and_absent_ones_are_not_found,
@@ -329,10 +333,12 @@ scenarios! {
     ],
     errors: [
         a_full_store_refuses_sends_and_nothing_else with small_store,
+        every_error_has_its_name_its_mark_and_a_tracking_id,
     ],
     topics: [
         a_published_message_is_in_every_subscription_when_it_is_acknowledged,
         rules_without_action_give_one_copy_and_each_action_one_more,
+        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
         a_message_that_nobody_selects_is_accepted_and_dropped,
         rules_are_created_listed_replaced_and_deleted_by_name,
         a_subscription_with_an_invalid_rule_is_not_created,
@@ -441,22 +447,11 @@ macro_rules! beside_amqp {
 }
 
 beside_amqp! {
-    send: [
-        many_sends_in_flight_are_each_answered_with_their_own_number,
-        a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger,
-        the_first_failing_check_decides_the_error,
-        a_batch_may_have_a_mebibyte_in_all,
-    ],
+    send: [many_sends_in_flight_are_each_answered_with_their_own_number],
     receive: [a_receive_for_no_message_is_refused],
     expire: [a_long_time_to_live_is_kept_exactly],
     duplicate: [a_repeated_schedule_gives_the_number_of_the_message_still_scheduled],
-    entity: [a_basic_namespace_lacks_features_and_bounds_the_time_to_live with basic],
-    errors: [every_error_has_its_name_its_mark_and_a_tracking_id],
-    topics: [
-        duplicates_are_dropped_at_the_topic_and_never_in_a_subscription,
-        a_schedule_that_an_action_sets_has_no_effect_in_the_subscription,
-    ],
-    via: [what_cannot_be_sent_on_rests_at_the_topic],
+    topics: [duplicates_are_dropped_at_the_topic_and_never_in_a_subscription],
 }
 
 scenarios_of! { inproc_handles, Inproc, handles: [
@@ -590,6 +585,7 @@ via! {
     websocket_json_via on WebSocketJson,
     amqp_via on Amqp: [
     a_message_can_be_sent_by_way_of_a_topic,
+    what_cannot_be_sent_on_rests_at_the_topic,
     the_transfer_dead_letter_queue_of_a_topic_is_one_like_others,
     what_cannot_be_sent_on_has_one_place_at_a_topic with into_the_dead_letter_queue,
     a_receiver_waits_for_what_cannot_be_sent_on,

@@ -146,6 +146,22 @@ def a_message_above_the_limit_is_rejected_and_the_link_goes_on(w):
     check(w.count(queue), 1)
 
 
+@scenario("SND-16", "SND-18")
+def what_is_sent_settled_and_cannot_be_stored_is_counted_and_logged(w):
+    queue, client = w.queue(), w.client()
+    link = client.sender(queue, mode=SETTLED)
+    dropped = w.broker.metric("peeklock_messages_dropped_total")
+    too_large = client.send(link, b"x" * (link.remote_max_message_size * 2))
+    wrong = client.send(link, Message(body=b"wrong", group_id="s" * 129, inferred=True))
+    client.send(link, b"small")
+    w.until(lambda: w.count(queue) == 1, client)
+    check([too_large.remote_state, wrong.remote_state, bool(link.state & Endpoint.REMOTE_ACTIVE)], [0, 0, True])
+    counted = w.broker.metric("peeklock_messages_dropped_total") - dropped
+    that(counted >= 2, f"{counted} were counted")
+    told = [line for line in (w.broker.directory / "log").read_text().splitlines() if queue in line]
+    that(len(told) == 1 and "TrackingId:" in told[0], f"an operator reads {told}")
+
+
 @scenario("AMQP-14", "AMQP-41")
 def what_is_no_message_is_rejected(w):
     queue, client = w.queue(), w.client()

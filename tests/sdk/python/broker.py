@@ -92,8 +92,18 @@ class Broker:
 
     def ask(self, method, path, body=None):
         """A request of the JSON API; raises for what is refused."""
+        text = self.request(method, f"$api/v1/{path}", body)
+        return json.loads(text) if text else None
+
+    def metric(self, name):
+        """The sum of a counter, as it is scraped."""
+        lines = self.request("GET", "metrics").decode().splitlines()
+        found = [line.rsplit(" ", 1) for line in lines if line.partition("{")[0].partition(" ")[0] == name]
+        return sum(float(value) for _, value in found)
+
+    def request(self, method, path, body=None):
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.ports['http']}/$api/v1/{path}",
+            f"http://127.0.0.1:{self.ports['http']}/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={
@@ -103,7 +113,6 @@ class Broker:
         )
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
-                text = answer.read()
-                return json.loads(text) if text else None
+                return answer.read()
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{method} {path}: {error.code} {error.read().decode()}") from None

@@ -59,8 +59,10 @@ pub enum Fate {
     More,
     /// Nothing: it is whole.
     Whole,
-    /// Nothing, and what came of it is void: it was aborted, or is too large and was rejected (AMQP-43).
+    /// Nothing that counts: it was aborted, or is too large. What came of it is void, what comes is passed over.
     Void,
+    /// Nothing: it is too large, has so many bytes, and all have come. It is to be rejected (AMQP-43).
+    TooLarge(u64),
 }
 
 /// A part of a message that a client sends.

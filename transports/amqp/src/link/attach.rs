@@ -22,6 +22,8 @@ pub struct Answer {
     pub target: Option<Target>,
     /// The largest message that the client may send; without meaning where it receives.
     pub message_bytes_max: Option<NonZero<u64>>,
+    /// So much larger ones are taken all the same, for whoever judges them by more than their size.
+    pub leeway_bytes: u64,
     /// What the broker can do beyond the standard.
     pub offered_capabilities: Option<Symbols>,
     /// Anything else (AMQP-37, AMQP-38).
@@ -96,7 +98,7 @@ impl Connection {
             },
             credit: 0,
             drain: false,
-            message_bytes_max: 0,
+            taken_bytes_max: 0,
             assembly: None,
             under_way: None,
         };
@@ -142,7 +144,7 @@ impl Connection {
         link.stage = Stage::Attached;
         let client_sends = link.role == Role::Sender;
         let message_bytes_max = answer.message_bytes_max.unwrap_or(config_max).get();
-        link.message_bytes_max = message_bytes_max;
+        link.taken_bytes_max = message_bytes_max.saturating_add(answer.leeway_bytes);
         let reply = Attach {
             name: link.name.clone(),
             handle: id.handle,
@@ -198,6 +200,15 @@ impl Connection {
         if leaving {
             self.remove_link(id);
         }
+    }
+
+    /// The largest message that is taken of a client on a link; 0 if there is none.
+    #[must_use]
+    pub fn message_bytes_max(&self, id: LinkId) -> u64 {
+        let session = self.sessions.get(&id.session.channel);
+        let link = session.and_then(|session| session.links.get(&id.handle));
+        link.filter(|link| link.id(id.session, id.handle) == id)
+            .map_or(0, |link| link.taken_bytes_max)
     }
 
     /// A link of a session that has not ended.

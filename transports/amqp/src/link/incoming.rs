@@ -9,7 +9,6 @@ use super::{Link, Stage};
 use crate::connection::{Connection, Event, Fate, Fault, Part, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{DeliveryTag, Role, Transfer};
-use crate::state::DeliveryState;
 
 /// A message of which not all frames came.
 #[derive(Debug)]
@@ -54,17 +53,14 @@ impl Connection {
         }
         let id = link.id(session_id, handle);
         let piece = link.piece(&transfer, payload).map_err(|error| Fault::Link(handle, error))?;
-        let awaits = piece.fate == Fate::Whole && !piece.settled;
-        session.incoming.unanswered += u32::from(awaits || piece.rejected.is_some());
+        let ends = matches!(piece.fate, Fate::Whole | Fate::TooLarge(_));
+        session.incoming.unanswered += u32::from(ends && !piece.settled);
         let delivery = ReceivedId { session: session_id, id: piece.id };
         if !piece.silent {
             let Piece { tag, message_format, settled, payload, fate, .. } = piece;
             let state = transfer.state;
             let part = Part { delivery, tag, message_format, settled, state, payload, fate };
             self.events.push_back(Event::Received { link: id, part });
-        }
-        if let Some(error) = piece.rejected {
-            self.dispose(delivery, DeliveryState::rejected(error));
         }
         self.open_window(channel);
         Ok(())
@@ -81,8 +77,6 @@ struct Piece {
     fate: Fate,
     /// That it is void was told before.
     silent: bool,
-    /// Why the message is rejected, all of which has come: it is too large (AMQP-43).
-    rejected: Option<AmqpError>,
 }
 
 impl Link {
@@ -106,29 +100,22 @@ impl Link {
         assembly.settled |= transfer.settled.unwrap_or(false);
         assembly.bytes = assembly.bytes.saturating_add(payload.len() as u64);
         let was_oversized = assembly.oversized;
-        assembly.oversized |= assembly.bytes > self.message_bytes_max;
+        assembly.oversized |= assembly.bytes > self.taken_bytes_max;
         let Assembly { id, tag, message_format, settled, bytes, oversized } = assembly;
         let ends = transfer.aborted || !transfer.more;
-        let fate = match (transfer.aborted || oversized, transfer.more) {
-            (true, _) => Fate::Void,
-            (false, true) => Fate::More,
-            (false, false) => Fate::Whole,
+        let fate = match (oversized, ends) {
+            _ if transfer.aborted => Fate::Void,
+            (true, true) => Fate::TooLarge(bytes),
+            (true, false) => Fate::Void,
+            (false, false) => Fate::More,
+            (false, true) => Fate::Whole,
         };
-        let rejected = (oversized && ends && !transfer.aborted && !settled).then(|| {
-            let limit = self.message_bytes_max;
-            AmqpError::new(
-                condition::MESSAGE_SIZE_EXCEEDED,
-                format!(
-                    "message has {bytes} bytes, at most {limit} are allowed: send less at once"
-                ),
-            )
-        });
         if !ends {
             self.assembly = Some(assembly);
         }
-        let payload = if fate == Fate::Void { Bytes::new() } else { payload };
-        let silent = was_oversized;
-        Ok(Piece { id, tag, message_format, settled, payload, fate, silent, rejected })
+        let payload = if oversized || transfer.aborted { Bytes::new() } else { payload };
+        let silent = was_oversized && fate == Fate::Void;
+        Ok(Piece { id, tag, message_format, settled, payload, fate, silent })
     }
 }
 

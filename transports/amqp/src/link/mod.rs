@@ -47,8 +47,8 @@ pub(crate) struct Link {
     pub(crate) credit: u32,
     /// The client wants its credit used up.
     pub(crate) drain: bool,
-    /// The largest message that the client may send.
-    pub(crate) message_bytes_max: u64,
+    /// The largest message that is taken of the client.
+    pub(crate) taken_bytes_max: u64,
     /// A message of which not all frames came.
     pub(crate) assembly: Option<Assembly>,
     /// A message of which not all frames were sent.

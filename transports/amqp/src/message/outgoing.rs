@@ -24,8 +24,6 @@ pub struct Stamps<'a> {
     pub locked_until_ms: Option<i64>,
     /// 0 active, 1 deferred, 2 scheduled.
     pub state: i32,
-    /// When it is due, if that was changed since it was sent.
-    pub scheduled_at_ms: Option<i64>,
     /// Until when it is delayed.
     pub delayed_until_ms: Option<i64>,
     /// Where it was dead-lettered before it was forwarded.
@@ -203,6 +201,7 @@ fn header(head: &mut Vec<u8>, kept: &[u8], stamps: &Stamps<'_>) {
 
 fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &Stamps<'_>) {
     let partition_key = changed(overlays, SettableProperty::PartitionKey);
+    let scheduled = changed(overlays, SettableProperty::ScheduledEnqueueTimeUtc);
     section(head, descriptor::MESSAGE_ANNOTATIONS, |items| {
         let mut count = 0;
         for (key, value) in entries_of(kept) {
@@ -211,7 +210,7 @@ fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &S
                 _ => "",
             };
             let replaced = OWNED.contains(&name)
-                || (name == SCHEDULED && stamps.scheduled_at_ms.is_some())
+                || (name == SCHEDULED && scheduled.is_some())
                 || (name == PARTITION_KEY && partition_key.is_some());
             // Some clients fall over a null where they look for a value.
             let void = is_null(value) && name.starts_with("x-opt-");
@@ -224,6 +223,11 @@ fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &S
         if let Some(ValueRef::String(key)) = partition_key {
             write::symbol(items, PARTITION_KEY);
             write::text(items, key);
+            count += 2;
+        }
+        if let Some(ValueRef::Timestamp(at_ms)) = scheduled {
+            write::symbol(items, SCHEDULED);
+            write::timestamp(items, at_ms);
             count += 2;
         }
         count + stamp(items, stamps)
@@ -247,9 +251,6 @@ fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
     put("x-opt-enqueued-time", &instant(stamps.enqueued_at_ms));
     if let Some(until) = stamps.locked_until_ms {
         put("x-opt-locked-until", &instant(until));
-    }
-    if let Some(at) = stamps.scheduled_at_ms {
-        put(SCHEDULED, &instant(at));
     }
     if let Some(until) = stamps.delayed_until_ms {
         put(DELAYED, &instant(until));

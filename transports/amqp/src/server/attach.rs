@@ -32,6 +32,9 @@ use crate::terminus::Target;
 
 /// Credit of a client's sender (AMQP-40).
 pub(super) const SENDER_CREDIT: u32 = 1_000;
+/// So much beside its messages the envelope of a batch may have, and so much too large a message may be to be
+/// refused by its entity, which judges first whether it takes any (SND-19).
+const LEEWAY_BYTES: u64 = 128 << 10;
 /// Credit of a client that asks something.
 pub(super) const REQUEST_CREDIT: u32 = 50;
 /// The property by which a message is sent by way of the link's entity to another (AMQP-96).
@@ -279,8 +282,12 @@ impl Conversation {
             write::fixed(bytes, peeklock_words::amqp::code::LONG, batch_max.to_be_bytes());
         });
         let properties = Map::of_symbols([("com.microsoft:max-message-batch-size", batch_max)]);
-        let answer =
-            Answer { message_bytes_max: Some(bytes_max), properties: Some(properties), ..answer };
+        let answer = Answer {
+            message_bytes_max: Some(bytes_max),
+            leeway_bytes: if of_entity <= most { LEEWAY_BYTES } else { 0 },
+            properties: Some(properties),
+            ..answer
+        };
         if !self.amqp.accept(link, answer) {
             return;
         }

@@ -166,6 +166,8 @@ pub(super) struct Conversation {
     pub(super) deadline: Option<Instant>,
     /// How it ended, when it has.
     pub(super) closed: Option<Option<AmqpError>>,
+    /// Whether what comes is not even split into frames any more.
+    pub(super) is_deaf: bool,
 }
 
 impl Conversation {
@@ -221,6 +223,7 @@ impl Conversation {
             has_read: false,
             deadline: None,
             closed: None,
+            is_deaf: false,
             broker,
             site,
         }
@@ -239,6 +242,12 @@ impl Conversation {
 
     pub(super) fn refuse(&self, rejection: Rejection, path: &str) -> AmqpError {
         super::error::of(&self.broker.refuse(rejection, path))
+    }
+
+    /// The same with a condition of the standard, for what the broker has no word for.
+    pub(super) fn refuse_as(&self, condition: &'static str, text: String, path: &str) -> AmqpError {
+        let error = self.broker.refuse(Rejection::argument(text), path);
+        AmqpError::new(condition, error.to_string())
     }
 
     /// Carries out what came, as far as there is room.
@@ -261,6 +270,17 @@ impl Conversation {
         }
         self.hand_over_gathered().await;
         self.links.hand_over();
+        if self.closed.is_some() {
+            self.pass_over(now);
+        }
+    }
+
+    /// Of what comes behind an end only the client's own end counts.
+    fn pass_over(&mut self, now: Duration) {
+        if self.is_deaf {
+            return self.input.clear();
+        }
+        while self.amqp.next_event(&mut self.input, now).is_some() {}
     }
 
     /// What came, is no part of a message yet, and waits for what came before it.

@@ -58,7 +58,6 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
             MessageState::Deferred => 1,
             MessageState::Scheduled => 2,
         },
-        scheduled_at_ms: None,
         delayed_until_ms: facts.delayed_until.map(Timestamp::unix_ms),
         dead_letter_source: Overlay::source_of(overlays.iter()),
         lock_token: lock_token.filter(|_| shown == Shown::WithToken),

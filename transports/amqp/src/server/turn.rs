@@ -147,6 +147,8 @@ impl Conversation {
         let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
         self.amqp.close(Some(error.clone()), self.began.elapsed());
         self.closed = Some(Some(error));
+        // Half a frame is gone.
+        self.is_deaf = true;
         self.input.clear();
         for node in self.nodes.values_mut() {
             node.forget_arriving();
@@ -181,8 +183,8 @@ impl Conversation {
             // It is not the client who is slow.
             self.seat.rest();
         }
-        // What is here and was not carried out goes first.
-        if self.may_ask() {
+        // What is here and was not carried out goes first. Behind an end the client's own is waited for.
+        if self.may_ask() || self.closed.is_some() {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
                     if let Poll::Ready(read) = self.poll_read(stream, context) {

@@ -93,6 +93,21 @@ async fn a_silent_client_is_closed() {
     server.stop().await;
 }
 
+/// AMQP-90: a client whose connection ends for a mistake of its own is told, and is let go as soon as it has closed too.
+#[tokio::test]
+async fn a_client_that_has_closed_too_is_let_go() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.say(&Performative::Open(Box::default())).await;
+    let (Performative::Close(close), _) = client.hear().await else { panic!() };
+    assert_eq!(close.error.unwrap().condition(), "amqp:illegal-state");
+    client.say(&Performative::Close(peeklock_amqp::performative::Close { error: None })).await;
+    // Long before the clock looks.
+    let closed = tokio::time::timeout(Duration::from_secs(3), client.is_closed()).await;
+    assert_eq!(closed, Ok(true));
+    server.stop().await;
+}
+
 /// SET-31, AMQP-69: `end` and `close` in order leave locks as they are; nothing is counted.
 #[tokio::test]
 async fn an_orderly_close_leaves_locks() {

@@ -12,6 +12,16 @@ use crate::client::{Client, text};
 use crate::request::map;
 use crate::server::Server;
 
+/// What people read of a rejection.
+fn error(state: &DeliveryState) -> &str {
+    match state {
+        DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
+            rejected.error.as_ref().unwrap().description()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 pub fn condition(state: &DeliveryState) -> String {
     match state {
         DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
@@ -66,18 +76,23 @@ async fn a_batch_is_taken_apart() {
     server.stop().await;
 }
 
-/// AMQP-43: a message that is too large is rejected, and the link stays.
+/// AMQP-43, AMQP-90, SND-06: a message that is too large is rejected, with a tracking id and the name of its entity
+/// whoever sees it first, and the link stays.
 #[tokio::test]
 async fn a_message_that_is_too_large_is_rejected() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.sender(0, "q").await.unwrap();
-    let large = Message::new(vec![7; 1 << 20]).encode();
-    client.send(0, 0, false, large.as_bytes()).await;
-    let (_, state) = client.disposed().await;
-    assert_eq!(condition(&state), "amqp:link:message-size-exceeded");
+    for bytes in [1 << 20, 2 << 20] {
+        let large = Message::new(vec![7; bytes]).encode();
+        client.send(0, 0, false, large.as_bytes()).await;
+        let (_, state) = client.disposed().await;
+        assert_eq!(condition(&state), "amqp:link:message-size-exceeded");
+        let error = error(&state);
+        assert!(error.contains("TrackingId:") && error.contains("Entity:q,"), "{error}");
+    }
     client.send(0, 0, false, &text("m")).await;
-    assert_eq!(client.disposed().await, (1, DeliveryState::accepted()));
+    assert_eq!(client.disposed().await, (2, DeliveryState::accepted()));
     server.stop().await;
 }
 
@@ -109,7 +124,9 @@ async fn an_error_of_one_message_keeps_the_link() {
     assert_eq!(id, 1);
     assert!(condition(&state).starts_with("com.microsoft:argument"), "{state:?}");
     client.send(0, 0, false, b"\x00\x53\x99").await;
-    assert_eq!(condition(&client.disposed().await.1), "amqp:decode-error");
+    let (_, state) = client.disposed().await;
+    assert_eq!(condition(&state), "amqp:decode-error");
+    assert!(error(&state).contains("TrackingId:"), "{state:?}");
     client.send(0, 0, false, &text("m")).await;
     assert_eq!(client.disposed().await, (3, DeliveryState::accepted()));
     assert_eq!(server.total().await, 1);

@@ -181,7 +181,7 @@ async fn a_send_that_never_was_dooms_its_transaction() {
     let most = usize::try_from(answer.max_message_size.unwrap()).unwrap();
     let id = client.declare().await;
     client.send_within(0, &id, &text("a")).await;
-    let refused = client.send_within(0, &id, &vec![0; most + 1]).await;
+    let refused = client.send_within(0, &id, &vec![0; 2 * most]).await;
     assert_eq!(condition(&refused), "amqp:link:message-size-exceeded");
     let answer = client.discharge(&id, false).await;
     assert_eq!(condition(&answer), "amqp:transaction:rollback");

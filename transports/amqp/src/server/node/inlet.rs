@@ -9,6 +9,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::Ticket;
 use peeklock_core::message::Content;
 use peeklock_core::permits::Permit;
+use peeklock_core::telemetry;
 use peeklock_core::transaction::TransactionId;
 use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
@@ -30,6 +31,8 @@ pub(in crate::server) struct Inlet {
     pub(in crate::server) assembly: Assembly,
     /// The transaction that the delivery names of which not all frames came.
     transaction: Option<TransactionId>,
+    /// Whether a message was lost that was sent settled.
+    has_dropped: bool,
 }
 
 /// Deliveries on one link that have arrived whole.
@@ -87,7 +90,7 @@ impl Inbound {
 
 impl Inlet {
     pub(in crate::server) fn new(number: u32) -> Self {
-        Self { number, assembly: Assembly::default(), transaction: None }
+        Self { number, assembly: Assembly::default(), transaction: None, has_dropped: false }
     }
 
     /// Whether what comes of this part is one message, and of no transaction.
@@ -106,11 +109,20 @@ impl Conversation {
             Some(Node::Outlet(_) | Node::Browser(_) | Node::Replies(_)) | None => return,
         };
         let before = assembly.len() as u64;
-        if part.fate == Fate::Void {
+        if matches!(part.fate, Fate::Void | Fate::TooLarge(_)) {
             *assembly = Assembly::default();
             self.assembled_bytes -= before;
             if let Some(id) = self.transaction_of(link, part.state, true) {
                 self.doom(id);
+            }
+            if let Fate::TooLarge(bytes) = part.fate {
+                let rejection = Rejection::message_size_exceeded(
+                    "message",
+                    bytes,
+                    self.amqp.message_bytes_max(link),
+                );
+                let error = self.refuse(rejection, &self.path_of(link));
+                self.reject(Some(link), (!part.settled).then_some(part.delivery), error);
             }
             return self.top_up(link);
         }
@@ -128,7 +140,7 @@ impl Conversation {
         match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => {
                 let number = inlet.number;
-                match self.read(part.message_format, whole) {
+                match self.read(link, part.message_format, whole) {
                     Ok(messages) => {
                         let arrived = Arrived { delivery, transaction, messages };
                         self.gather(link, number, arrived).await;
@@ -137,7 +149,7 @@ impl Conversation {
                         if let Some(id) = transaction {
                             self.doom(id);
                         }
-                        self.reject(delivery, error);
+                        self.reject(Some(link), delivery, error);
                     }
                 }
             }
@@ -147,7 +159,7 @@ impl Conversation {
                     .map(|content| content.as_bytes().slice_ref(content.sections().body));
                 match body {
                     Ok(body) => self.coordinate(link, delivery, &body).await,
-                    Err(error) => self.reject(delivery, error.into()),
+                    Err(error) => self.reject(Some(link), delivery, error.into()),
                 }
             }
             _ => {}
@@ -198,11 +210,30 @@ impl Conversation {
         transaction
     }
 
-    fn reject(&mut self, delivery: Option<ReceivedId>, error: AmqpError) {
-        match delivery {
-            Some(delivery) => self.amqp.dispose(delivery, DeliveryState::rejected(error)),
-            None => tracing::debug!(%error, "a message that was sent settled is lost"),
+    /// Tells that a delivery is not taken; of one that was settled its sender is told nothing (SND-18).
+    fn reject(&mut self, link: Option<LinkId>, delivery: Option<ReceivedId>, error: AmqpError) {
+        if let Some(delivery) = delivery {
+            return self.amqp.dispose(delivery, DeliveryState::rejected(error));
         }
+        telemetry::count_dropped();
+        let said = match link.and_then(|link| self.nodes.get_mut(&link)) {
+            Some(Node::Inlet(inlet)) => std::mem::replace(&mut inlet.has_dropped, true),
+            _ => false,
+        };
+        // An operator is told of the first of a link: who loses one may lose a million.
+        match said {
+            false => tracing::warn!(%error, "a message that was sent settled is not stored"),
+            true => tracing::debug!(%error, "a message that was sent settled is not stored"),
+        }
+    }
+
+    /// The path of the entity of a link; empty for one of none.
+    fn path_of(&self, link: LinkId) -> Box<str> {
+        let at = match self.nodes.get(&link) {
+            Some(Node::Inlet(inlet)) => self.links.get(inlet.number),
+            _ => None,
+        };
+        at.map(|at| at.entity.path().into()).unwrap_or_default()
     }
 
     /// Grants credit anew when half of it is used up (AMQP-40).
@@ -217,22 +248,29 @@ impl Conversation {
         }
     }
 
-    fn read(&self, message_format: u32, whole: Bytes) -> Result<Read, AmqpError> {
+    fn read(&self, link: LinkId, message_format: u32, whole: Bytes) -> Result<Read, AmqpError> {
+        let refused =
+            |condition, text: String| Err(self.refuse_as(condition, text, &self.path_of(link)));
         match message_format {
-            0 => Content::parse(whole).map(Read::One).map_err(AmqpError::from),
+            0 => match Content::parse(whole) {
+                Ok(content) => Ok(Read::One(content)),
+                Err(error) => refused(condition::DECODE_ERROR, error.to_string()),
+            },
             BATCH_FORMAT => {
                 let count_max = self.broker.settings().limits.connection_inbound_count_max;
-                let read = unpack(whole, count_max).map(Read::Batch);
-                read.map_err(|error| match error {
-                    BatchError::TooMany(_) => {
-                        AmqpError::new(condition::MESSAGE_SIZE_EXCEEDED, error.to_string())
-                    }
-                    other => AmqpError::new(condition::DECODE_ERROR, other.to_string()),
+                unpack(whole, count_max).map(Read::Batch).or_else(|error| {
+                    let condition = match error {
+                        BatchError::TooMany(_) => condition::MESSAGE_SIZE_EXCEEDED,
+                        BatchError::Envelope(_) | BatchError::Message(..) => {
+                            condition::DECODE_ERROR
+                        }
+                    };
+                    refused(condition, error.to_string())
                 })
             }
             other => {
                 let text = format!("message-format 0x{other:x} is not offered");
-                Err(AmqpError::new(condition::NOT_IMPLEMENTED, text))
+                refused(condition::NOT_IMPLEMENTED, text)
             }
         }
     }
@@ -249,7 +287,7 @@ impl Conversation {
             for delivery in deliveries {
                 let error =
                     AmqpError::new(condition::DETACH_FORCED, "the link has ended meanwhile");
-                self.reject(delivery, error);
+                self.reject(Some(link), delivery, error);
             }
             return;
         };
@@ -257,13 +295,6 @@ impl Conversation {
         let mut commands: Vec<Command> = match messages {
             Messages::Each(contents) => {
                 contents.into_iter().map(|content| at.send(take(content))).collect()
-            }
-            Messages::Batch(contents) if contents.is_empty() => {
-                // Empty batches are accepted and store nothing (AMQP-42).
-                for delivery in deliveries.into_iter().flatten() {
-                    self.amqp.dispose(delivery, DeliveryState::accepted());
-                }
-                return;
             }
             Messages::Batch(contents) => {
                 vec![at.send_batch(contents.into_iter().map(take).collect())]
@@ -299,7 +330,7 @@ impl Conversation {
             (Some(delivery), Ok(())) => self.amqp.dispose(delivery, DeliveryState::accepted()),
             (delivery, Err(rejection)) => {
                 let error = self.refuse(rejection.clone(), path);
-                self.reject(delivery, error);
+                self.reject(self.numbers.get(&number).copied(), delivery, error);
                 if rejection.condition() == Condition::EntityNotFound {
                     self.stopped(number, path, rejection);
                 }
