@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use crate::load::{Figures, Load, Tally};
 use crate::redis_streams::Style;
 use crate::server::{Directory, Server, own_cpu};
-use crate::{beanstalkd, nats, peeklock, rabbitmq, redis_streams};
+use crate::{amqp, beanstalkd, nats, peeklock, rabbitmq, redis_streams};
 
 /// How long completions that are not acknowledged may take.
 const EMPTY_TIME_MAX: Duration = Duration::from_secs(30);
@@ -19,22 +19,28 @@ const EMPTY_TIME_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Contender {
     Peeklock,
+    /// Over AMQP 1.0, by the client that drives `rabbitmq-amqp` too
+    PeeklockAmqp,
     /// Many commands by hand in one pipeline
     Redis,
     /// One command for each message
     RedisSingle,
     Nats,
     Rabbitmq,
+    /// Over AMQP 1.0, by its plugin
+    RabbitmqAmqp,
     Beanstalkd,
 }
 
 impl Contender {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Peeklock,
+        Self::PeeklockAmqp,
         Self::Redis,
         Self::RedisSingle,
         Self::Nats,
         Self::Rabbitmq,
+        Self::RabbitmqAmqp,
         Self::Beanstalkd,
     ];
 
@@ -42,10 +48,12 @@ impl Contender {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Peeklock => "Peeklock, WebSocket binary",
+            Self::PeeklockAmqp => "Peeklock, AMQP 1.0",
             Self::Redis => "Redis streams, pipelines of 128 by hand",
             Self::RedisSingle => "Redis streams, a command for each message",
             Self::Nats => "NATS JetStream, work queue, double ack",
             Self::Rabbitmq => "RabbitMQ quorum queue, confirms",
+            Self::RabbitmqAmqp => "RabbitMQ quorum queue, AMQP 1.0 by its plugin",
             Self::Beanstalkd => "beanstalkd, pipelined puts, one reserve at a time",
         }
     }
@@ -54,14 +62,14 @@ impl Contender {
     pub const fn durability(self, load: Load) -> Option<&'static str> {
         let is_memory = matches!(load, Load::Memory);
         Some(match (self, is_memory) {
-            (Self::Peeklock, false) => "synced",
+            (Self::Peeklock | Self::PeeklockAmqp, false) => "synced",
             (Self::Redis | Self::RedisSingle, false) => "synced (`appendfsync always`)",
             (Self::Nats, false) => "written, not synced (file storage, default)",
-            (Self::Rabbitmq, false) => "synced (its log)",
+            (Self::Rabbitmq | Self::RabbitmqAmqp, false) => "synced (its log)",
             (Self::Beanstalkd, false) => "synced (`-f0`)",
             // A quorum queue is always on disk.
-            (Self::Rabbitmq, true) => return None,
-            (Self::Peeklock, true) => "none (`--ephemeral`)",
+            (Self::Rabbitmq | Self::RabbitmqAmqp, true) => return None,
+            (Self::Peeklock | Self::PeeklockAmqp, true) => "none (`--ephemeral`)",
             (Self::Redis | Self::RedisSingle, true) => "none (`appendonly no`)",
             (Self::Nats, true) => "none (memory storage)",
             (Self::Beanstalkd, true) => "none (no `-b`)",
@@ -79,16 +87,18 @@ impl Contender {
     /// The version that is installed.
     pub fn version(self, peeklock: &Path) -> Result<String> {
         let mut command = match self {
-            Self::Peeklock => Command::new(peeklock),
+            Self::Peeklock | Self::PeeklockAmqp => Command::new(peeklock),
             Self::Redis | Self::RedisSingle => Command::new("redis-server"),
             Self::Nats => Command::new("nats-server"),
-            Self::Rabbitmq => Command::new("dpkg-query"),
+            Self::Rabbitmq | Self::RabbitmqAmqp => Command::new("dpkg-query"),
             Self::Beanstalkd => Command::new("beanstalkd"),
         };
         match self {
-            Self::Rabbitmq => command.args(["-W", "-f", "rabbitmq ${Version}", "rabbitmq-server"]),
+            Self::Rabbitmq | Self::RabbitmqAmqp => {
+                command.args(["-W", "-f", "rabbitmq ${Version}", "rabbitmq-server"])
+            }
             Self::Beanstalkd => command.arg("-v"),
-            Self::Peeklock | Self::Redis | Self::RedisSingle | Self::Nats => {
+            Self::Peeklock | Self::PeeklockAmqp | Self::Redis | Self::RedisSingle | Self::Nats => {
                 command.arg("--version")
             }
         };
@@ -122,15 +132,17 @@ impl Contender {
             Self::Peeklock | Self::Redis | Self::RedisSingle => {
                 one(redis_streams::start(&directory, is_durable).await?)
             }
+            Self::PeeklockAmqp => one(peeklock::start(program, &directory, is_durable).await?),
             Self::Nats => one(nats::start(&directory).await?),
-            Self::Rabbitmq => rabbitmq::start(&directory).await?,
+            Self::Rabbitmq | Self::RabbitmqAmqp => rabbitmq::start(&directory).await?,
             Self::Beanstalkd => one(beanstalkd::start(&directory, is_durable).await?),
         };
         match self {
             Self::Peeklock | Self::Beanstalkd => {}
             Self::Redis | Self::RedisSingle => redis_streams::prepare(port).await?,
+            Self::PeeklockAmqp => peeklock::prepare(port).await?,
             Self::Nats => nats::prepare(port, is_durable).await?,
-            Self::Rabbitmq => rabbitmq::prepare(port).await?,
+            Self::Rabbitmq | Self::RabbitmqAmqp => rabbitmq::prepare(port).await?,
         }
         self.phase(&servers, port, load, (messages / 10).clamp(1, 20_000)).await?;
         self.is_empty(port).await?;
@@ -147,8 +159,9 @@ impl Contender {
                 Self::Peeklock | Self::Redis | Self::RedisSingle => {
                     redis_streams::left(port).await?
                 }
+                Self::PeeklockAmqp => peeklock::left(port).await?,
                 Self::Nats => nats::left(port).await?,
-                Self::Rabbitmq => rabbitmq::left(port).await?,
+                Self::Rabbitmq | Self::RabbitmqAmqp => rabbitmq::left(port).await?,
                 Self::Beanstalkd => beanstalkd::left(port).await?,
             };
             if left == 0 {
@@ -177,6 +190,8 @@ impl Contender {
                     redis_streams::receive(port, name, style, tally).await
                 }
                 Self::Nats => nats::receive(port, tally).await,
+                Self::PeeklockAmqp => amqp::receive(peeklock::place(port), tally).await,
+                Self::RabbitmqAmqp => amqp::receive(rabbitmq::place(port), tally).await,
                 Self::Rabbitmq => rabbitmq::receive(port, name, tally).await,
                 Self::Beanstalkd => beanstalkd::receive(port, tally).await,
             }
@@ -187,6 +202,8 @@ impl Contender {
                     redis_streams::send(port, style, tally).await
                 }
                 Self::Nats => nats::send(port, tally).await,
+                Self::PeeklockAmqp => amqp::send(peeklock::place(port), tally).await,
+                Self::RabbitmqAmqp => amqp::send(rabbitmq::place(port), tally).await,
                 Self::Rabbitmq => rabbitmq::send(port, tally).await,
                 Self::Beanstalkd => beanstalkd::send(port, tally).await,
             }

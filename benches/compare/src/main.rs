@@ -5,6 +5,7 @@
 //! the protocol can, with the usual client crate where there is one, on one thread, which shares the
 //! machine with the server as the load of Peeklock does. How each is used stands at the top of its file.
 
+mod amqp;
 mod beanstalkd;
 mod contender;
 mod load;

@@ -1,4 +1,5 @@
-//! Peeklock, by the program itself: `peeklock bench` starts a broker of its own.
+//! Peeklock, by the program itself: `peeklock bench` starts a broker of its own. Over AMQP it is driven by the same
+//! client as others, [`crate::amqp`].
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,8 +7,62 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use crate::amqp::Place;
 use crate::load::{Figures, Load};
-use crate::server::Directory;
+use crate::server::{Directory, Server, free_port};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// The queue, as the JSON API names it.
+const QUEUE: &str = "/$api/v1/queues/compare";
+
+/// A broker with everything on one port.
+pub async fn start(
+    program: &Path,
+    directory: &Directory,
+    is_durable: bool,
+) -> Result<(Server, u16)> {
+    let port = free_port()?;
+    let mut command = Command::new(program.canonicalize()?);
+    command.args(["serve", "--quiet", "--gateway", &format!("127.0.0.1:{port}")]);
+    if is_durable {
+        command.arg("--data-dir").arg(directory.0.join("journal"));
+    } else {
+        command.arg("--ephemeral");
+    }
+    let mut server = Server::start("peeklock", &mut command, directory)?;
+    server.listens(port, directory).await?;
+    Ok((server, port))
+}
+
+/// Where it is over AMQP 1.0.
+pub const fn place(port: u16) -> Place {
+    Place { port, address: "compare", password: None }
+}
+
+pub async fn prepare(port: u16) -> Result<()> {
+    ask(port, "PUT").await.map(drop)
+}
+
+pub async fn left(port: u16) -> Result<u64> {
+    let queue = ask(port, "GET").await?;
+    let count = queue.pointer("/runtime/totalMessageCount").and_then(Value::as_u64);
+    count.with_context(|| format!("no count in {queue}"))
+}
+
+async fn ask(port: u16, method: &str) -> Result<Value> {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!(
+        "{method} {QUEUE} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+    );
+    socket.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    ensure!(head.starts_with("HTTP/1.1 20"), "{method}: {answer}");
+    Ok(serde_json::from_str(body)?)
+}
 
 /// A bench that is told to end if nobody waits for it any more, so that it ends its broker.
 struct Bench(Child);

@@ -1,5 +1,6 @@
 //! RabbitMQ: a quorum queue on one node, publisher confirms, manual acknowledgement with a prefetch of
-//! the window. The protocol has no acknowledgement of an acknowledgement: it counts when it is sent.
+//! the window. The protocol has no acknowledgement of an acknowledgement: it counts when it is sent. Its plugin
+//! `rabbitmq_amqp1_0` translates AMQP 1.0 into that, which [`crate::amqp`] speaks with it.
 
 use std::fs;
 use std::process::Command;
@@ -15,6 +16,7 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
+use crate::amqp::Place;
 use crate::load::Tally;
 use crate::server::{Directory, Server, free_port};
 
@@ -24,7 +26,7 @@ const QUEUE: &str = "compare";
 /// A node listens a moment before it takes connections.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long acknowledgements may take to reach the queue.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
+pub const SETTLE_TIME: Duration = Duration::from_secs(3);
 const PERSISTENT: u8 = 2;
 
 /// The node and its port mapper; both end with it.
@@ -36,7 +38,7 @@ pub async fn start(directory: &Directory) -> Result<(Vec<Server>, u16)> {
         Command::new("epmd").args(["-address", "127.0.0.1", "-port", &mapper_port.to_string()]),
         directory,
     )?;
-    fs::write(place.join("plugins"), "[].\n")?;
+    fs::write(place.join("plugins"), "[rabbitmq_amqp1_0].\n")?;
     fs::write(place.join("rabbitmq.conf"), format!("listeners.tcp.1 = 127.0.0.1:{port}\n"))?;
     let mut command = Command::new(SCRIPT);
     command
@@ -61,6 +63,11 @@ pub async fn start(directory: &Directory) -> Result<(Vec<Server>, u16)> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok((vec![server, mapper], port))
+}
+
+/// Where it is over AMQP 1.0.
+pub const fn place(port: u16) -> Place {
+    Place { port, address: "/amq/queue/compare", password: Some(b"\0guest\0guest") }
 }
 
 async fn connect(port: u16) -> Result<(Connection, Channel)> {
