@@ -99,6 +99,15 @@ fn qpid_proton_works_unchanged() {
     scenarios(&mut command, 42);
 }
 
+/// AMQP-01, AMQP-54, AMQP-55: the crate azservicebus for Rust, whose AMQP nobody here wrote, works unchanged: locks and sessions that are renewed, deferred
+/// messages, rules, what is received for good.
+#[test]
+fn azservicebus_for_rust_works_unchanged() {
+    let mut command = Command::new(set_up("rust/setup").expect("Rust is never left out"));
+    command.arg(env!("CARGO_BIN_EXE_peeklock"));
+    scenarios(&mut command, 24);
+}
+
 /// Runs the scenarios of an administration client, behind TLS.
 fn administer(arguments: &[&str]) {
     let mut command = Command::new(python());

@@ -28,7 +28,7 @@ pub struct Stamps<'a> {
     pub delayed_until_ms: Option<i64>,
     /// Where it was dead-lettered before it was forwarded.
     pub dead_letter_source: Option<&'a str>,
-    /// The token of its lock, for clients that look for it here alone (AMQP-93).
+    /// The token of its lock, for clients that look for it here (AMQP-54, AMQP-93).
     pub lock_token: Option<u128>,
 }
 

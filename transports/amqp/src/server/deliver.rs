@@ -19,8 +19,6 @@ use crate::performative::DeliveryTag;
 pub(super) enum Shown {
     /// All of it.
     Whole,
-    /// With the token of its lock beside it, for clients that look for it nowhere else (AMQP-93).
-    WithToken,
     /// What stands before its body.
     WithoutBody,
 }
@@ -29,7 +27,7 @@ pub(super) enum Shown {
 pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Bytes>> {
     let content = Content::parse(message.content.loaded()?.clone()).ok()?;
     let content = match shown {
-        Shown::Whole | Shown::WithToken => content,
+        Shown::Whole => content,
         Shown::WithoutBody => without_body(&content)?,
     };
     let overlays = message
@@ -38,7 +36,6 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         .map(|overlay| Some(Overlay::from_bytes(overlay.loaded()?.clone())))
         .collect::<Option<Vec<_>>>()?;
     let facts = &message.facts;
-    let lock_token = facts.lock.map(|lock| lock.token.0);
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let stamps = Stamps {
         delivery_count: facts.delivery_count,
@@ -60,7 +57,8 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         },
         delayed_until_ms: facts.delayed_until.map(Timestamp::unix_ms),
         dead_letter_source: Overlay::source_of(overlays.iter()),
-        lock_token: lock_token.filter(|_| shown == Shown::WithToken),
+        // Some clients look for it here first, some only (AMQP-54, AMQP-93).
+        lock_token: facts.lock.map(|lock| lock.token.0),
     };
     Some(encode(&content, &overlays, &stamps))
 }
@@ -94,11 +92,9 @@ impl Conversation {
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
         let payload = encoded(&message, Shown::Whole);
-        let sequence = message.facts.sequence.0.to_be_bytes();
-        let tag = match lock {
-            Some(lock) => DeliveryTag::new(&tag(lock.token)),
-            None => DeliveryTag::new(&sequence),
-        };
+        // As long as that of a lock, which some clients insist on (AMQP-55).
+        let sequence = u128::from(message.facts.sequence.0).to_be_bytes();
+        let tag = DeliveryTag::new(&lock.map_or(sequence, |lock| tag(lock.token)));
         let link = self.numbers.get(&number).copied();
         let node = link.and_then(|link| self.nodes.get_mut(&link));
         let (Some(payload), Some(tag), Some(Node::Outlet(outlet))) = (payload, tag, node) else {

@@ -38,8 +38,12 @@ pub fn token(tag: &[u8]) -> u128 {
 async fn locked(client: &mut Client) -> u128 {
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit(2, 0, 1, false).await;
-    let (transfer, _) = client.message().await;
-    token(transfer.delivery_tag.unwrap().as_slice())
+    let (Performative::Transfer(transfer), message) = client.hear().await else { panic!() };
+    let token = token(transfer.delivery_tag.unwrap().as_slice());
+    let delivery = section(&message, descriptor::DELIVERY_ANNOTATIONS);
+    let shown = annotation_of(delivery, "x-opt-lock-token").unwrap();
+    assert_eq!(shown.scalar(), Ok(Scalar::Uuid(token)));
+    token
 }
 
 fn annotation(content: &Content, name: &str) -> Option<Raw> {
@@ -67,7 +71,7 @@ fn annotation_of(section: &[u8], name: &str) -> Option<Raw> {
     peeklock_amqp::codec::value::Map::from_raw(raw).unwrap().get(name)
 }
 
-/// AMQP-15, AMQP-82, SET-18, AMQ-09: a lock is prolonged, whose token is the tag of its delivery; the reply has a real array of timestamps.
+/// AMQP-15, AMQP-54, AMQP-82, SET-18, AMQ-09: a lock is prolonged, whose token is the tag of its delivery, and beside it in plain order; the reply has a real array of timestamps.
 #[tokio::test]
 async fn a_lock_is_renewed() {
     let (server, mut client) = managing(&["a"]).await;

@@ -161,6 +161,7 @@ async fn received_for_good_is_gone() {
     client.credit(0, 0, 1, false).await;
     let (transfer, content) = client.message().await;
     assert_eq!((transfer.settled, &content.body_bytes()[..]), (Some(true), &b"a"[..]));
+    assert_eq!(transfer.delivery_tag.unwrap().as_slice().len(), 16);
     assert_eq!(server.counts().await.active, 0);
     server.stop().await;
 }

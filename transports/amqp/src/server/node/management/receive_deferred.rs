@@ -97,7 +97,7 @@ impl Conversation {
         };
         let (mut list, count) = (Pieces::default(), messages.len());
         for message in &messages {
-            let Some(pieces) = encoded(message, Shown::WithToken) else {
+            let Some(pieces) = encoded(message, Shown::Whole) else {
                 let locks = messages.iter().filter_map(|message| message.facts.lock);
                 let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
                 self.lost_count += (messages.len() - tokens.len()) as u64;
