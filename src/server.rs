@@ -376,6 +376,8 @@ fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running], is_new: bool)
         data_dir: &loaded.config.server.data_dir.0,
         tls: banner_tls(loaded),
         is_new,
+        // Where nothing is kept there is no file with a key.
+        wants_token: is_durable && !broker.allows_anonymous(),
         colours: crate::telemetry::colours(&io::stdout()),
     };
     let mut out = io::stdout().lock();

@@ -42,6 +42,8 @@ pub struct Banner<'a> {
     pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
     pub is_new: bool,
+    /// Whether clients have to show a token.
+    pub wants_token: bool,
     /// Whether to colour it.
     pub colours: bool,
 }
@@ -92,26 +94,38 @@ impl fmt::Display for Banner<'_> {
         writeln!(
             f,
             "\n{bold}What to try next{plain}\n\n{}",
-            Steps(http.address, self.is_new, &self.tls)
+            Steps { http: http.address, banner: self }
         )
     }
 }
 
 /// The first steps, to be copied into a shell.
-struct Steps<'a>(SocketAddr, bool, &'a BannerTls);
+struct Steps<'a> {
+    http: SocketAddr,
+    banner: &'a Banner<'a>,
+}
 
 impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut url = self.0;
+        let Banner { tls, is_new, wants_token, data_dir, .. } = self.banner;
+        let mut url = self.http;
         if url.ip().is_unspecified() {
             url.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
-        let s = self.2.secure();
-        let curl = match self.2 {
+        let s = tls.secure();
+        let mut curl = match tls {
             BannerTls::Development(file) => format!("curl --cacert '{file}'"),
             BannerTls::Off | BannerTls::Files => "curl".to_owned(),
         };
-        if self.1 {
+        if *wants_token {
+            curl += " -H \"Authorization: $TOKEN\"";
+            let token = format!("TOKEN=$(peeklock token --data-dir '{data_dir}')");
+            write!(
+                f,
+                "  # an hour's right to do everything; policies give less (peeklock policy --help)\n  {token}\n"
+            )?;
+        }
+        if *is_new {
             let create = format!("{curl} -X PUT 'http{s}://{url}/$api/v1/queues/{QUEUE}'");
             write!(f, "  # create a queue\n  {create}\n")?;
         }
@@ -143,6 +157,7 @@ mod tests {
             data_dir: "./data",
             tls: BannerTls::Off,
             is_new: true,
+            wants_token: false,
             colours,
         }
         .to_string()
@@ -153,6 +168,24 @@ mod tests {
         let durable = banner(true, false);
         assert!(durable.contains("store     journal in ./data, durable at acknowledgement"));
         assert!(banner(false, false).contains("store     memory, nothing survives this process"));
+    }
+
+    /// SEC-25: where a token is wanted, the first steps show how to come by one.
+    #[test]
+    fn the_first_steps_show_a_token_where_one_is_wanted() {
+        let listener = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
+        let banner = |wants_token| {
+            let listeners = vec![Listener { name: listener.name, address: listener.address }];
+            let (store, data_dir, tls) = ("journal", "./data", BannerTls::Off);
+            let (is_durable, is_new, colours) = (true, true, false);
+            Banner { listeners, store, is_durable, data_dir, tls, is_new, wants_token, colours }
+                .to_string()
+        };
+        let (open, closed) = (banner(false), banner(true));
+        assert!(!open.contains("Authorization"));
+        assert!(closed.contains("TOKEN=$(peeklock token --data-dir './data')"));
+        let commands = |text: &str, part: &str| text.matches(part).count();
+        assert_eq!(commands(&closed, "-H \"Authorization: $TOKEN\""), commands(&open, "curl"));
     }
 
     #[test]

@@ -43,6 +43,10 @@ fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     let key = first.split_once(';').unwrap().1;
     assert_eq!(of_sdk(&[]), format!("Endpoint=sb://127.0.0.1;{key}"), "SDKs look at 5672");
     assert_eq!(of_sdk(&["--port", "7"]), format!("Endpoint=sb://127.0.0.1:7;{key}"));
+    let named = of_sdk(&["--host", "bus.example.com"]);
+    assert_eq!(named, format!("Endpoint=sb://bus.example.com;{key}"));
+    let refused = with_string(&first, &["connection-string", "--host", "bus.example.com:80"]);
+    assert!(refused.code == 2 && refused.log.contains("--port"), "{}", refused.log);
     let (_, log) = broker.ends(1, &["policy", "list"]);
     assert!(log.contains("--data-dir"), "{log}");
     let root = |code: i32, arguments: &[&str]| {
