@@ -66,13 +66,13 @@ impl Queue {
                 Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
         }
-        if let Some(lane) = self.transfers.lane_mut(&exit) {
+        if let Some(gate) = self.transfers.gate_mut(&exit) {
             if !has_failed {
-                lane.failures = 0;
+                gate.failures = 0;
             }
-            lane.halvings = if is_cut { HALVINGS } else { lane.halvings.saturating_sub(1) };
+            gate.halvings = if is_cut { HALVINGS } else { gate.halvings.saturating_sub(1) };
             if let Some(span) = wait {
-                lane.not_before = ctx.now.plus(span);
+                gate.not_before = ctx.now.plus(span);
             }
         }
         if let Exit::Pending(destination) = &exit {
@@ -87,11 +87,11 @@ impl Queue {
 
     fn take_list(&mut self, number: ListNumber) -> Option<(Exit, List)> {
         let under_way = |exit: &Exit| {
-            let list = self.transfers.lane(exit).and_then(|lane| lane.list.as_ref());
+            let list = self.transfers.gate(exit).and_then(|gate| gate.list.as_ref());
             list.is_some_and(|list| list.number == number)
         };
         let exit = self.transfers.exits().find(under_way)?;
-        let list = self.transfers.lane_mut(&exit)?.list.take()?;
+        let list = self.transfers.gate_mut(&exit)?.list.take()?;
         Some((exit, list))
     }
 
@@ -232,9 +232,9 @@ impl Queue {
         let change = Change::Counted { sequence, delivery_count, delayed_until: None };
         self.change(change, Durability::Lazy, ctx, step);
         self.transfers.settle_in(exit, ctx.stage);
-        let failures = self.transfers.lane_mut(exit).map_or(0, |lane| {
-            lane.failures = lane.failures.saturating_add(1);
-            lane.failures
+        let failures = self.transfers.gate_mut(exit).map_or(0, |gate| {
+            gate.failures = gate.failures.saturating_add(1);
+            gate.failures
         });
         let doubled = 1i64 << failures.saturating_sub(1).min(6);
         let back_off = TimeSpan::from_seconds(doubled).min(BACK_OFF_MAX);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Exit, Lane, List};
+use super::{Exit, Gate, List};
 use crate::change::{Change, Durability};
 use crate::effect::Effect;
 use crate::ids::SequenceNumber;
@@ -16,7 +16,7 @@ use crate::{Ctx, Step};
 const LIST_COUNT_MAX: usize = 256;
 const LIST_BYTES_MAX: u64 = 4 << 20;
 
-impl Lane {
+impl Gate {
     /// Whether there is a list to be handed over, as soon as it is time.
     fn can_have_list(&self) -> bool {
         self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
@@ -44,10 +44,10 @@ impl Queue {
         if self.transfers.proving.is_some() {
             return;
         }
-        let mut lanes = self.transfers.exits().filter_map(|exit| self.transfers.lane(&exit));
-        let waits = |lane: &Lane| lane.waiting.first().is_some_and(|first| !self.may_leave(first));
-        if lanes.any(waits) {
-            drop(lanes);
+        let mut gates = self.transfers.exits().filter_map(|exit| self.transfers.gate(&exit));
+        let waits = |gate: &Gate| gate.waiting.first().is_some_and(|first| !self.may_leave(first));
+        if gates.any(waits) {
+            drop(gates);
             let change = Change::Numbered { last: self.last_sequence };
             self.change(change, Durability::Sync, ctx, step);
         }
@@ -60,13 +60,13 @@ impl Queue {
     }
 
     fn is_ready(&self, exit: &Exit, now: Timestamp) -> bool {
-        self.is_open(exit) && self.transfers.lane(exit).is_some_and(|lane| lane.is_ready(now))
+        self.is_open(exit) && self.transfers.gate(exit).is_some_and(|gate| gate.is_ready(now))
     }
 
     /// Whether messages may leave by an exit as far as description and status say (ENT-27). What a
     /// sender has entrusted to this queue leaves whatever its status is.
     fn is_open(&self, exit: &Exit) -> bool {
-        let first = self.transfers.lane(exit).and_then(|lane| lane.waiting.first());
+        let first = self.transfers.gate(exit).and_then(|gate| gate.waiting.first());
         let settled =
             self.transfers.unsettled.is_none() && first.is_none_or(|first| self.may_leave(first));
         match exit {
@@ -95,20 +95,20 @@ impl Queue {
         self.transfers
             .exits()
             .filter(|exit| self.is_open(exit))
-            .filter_map(|exit| self.transfers.lane(&exit).map(|lane| (exit, lane)))
-            .filter(|(_, lane)| lane.can_have_list())
-            .map(|(_, lane)| lane.not_before)
+            .filter_map(|exit| self.transfers.gate(&exit).map(|gate| (exit, gate)))
+            .filter(|(_, gate)| gate.can_have_list())
+            .map(|(_, gate)| gate.not_before)
             .min()
     }
 
     fn hand_over_at(&mut self, exit: &Exit, ctx: &Ctx<'_>, step: &mut Step) {
         let Some(destination) = self.destination(exit) else { return };
-        let halvings = self.transfers.lane(exit).map_or(0, |lane| lane.halvings);
+        let halvings = self.transfers.gate(exit).map_or(0, |gate| gate.halvings);
         let count_max = LIST_COUNT_MAX >> halvings;
         let mut messages = Vec::new();
         let mut bytes = 0u64;
         for _ in 0..MOVES_PER_STEP {
-            let first = self.transfers.lane(exit).and_then(|lane| lane.waiting.first());
+            let first = self.transfers.gate(exit).and_then(|gate| gate.waiting.first());
             let Some(sequence) = first.filter(|first| self.may_leave(*first)) else { break };
             let Some(slot) = self.slots.get(sequence).copied() else { break };
             // An expired one is behind the budget of this step; the next removes it (FWD-06).
@@ -125,8 +125,8 @@ impl Queue {
                 break;
             }
             bytes += u64::from(slot.size);
-            if let Some(lane) = self.transfers.lane_mut(exit) {
-                lane.waiting.remove(sequence);
+            if let Some(gate) = self.transfers.gate_mut(exit) {
+                gate.waiting.remove(sequence);
             }
             self.freeze(sequence);
             let facts = self.facts(sequence, &slot, Shown::Received);
@@ -144,8 +144,8 @@ impl Queue {
         self.transfers.last_list = number;
         let sequences: Vec<SequenceNumber> =
             messages.iter().map(|message| message.facts.sequence).collect();
-        if let Some(lane) = self.transfers.lane_mut(exit) {
-            lane.list = Some(List { number, sequences });
+        if let Some(gate) = self.transfers.gate_mut(exit) {
+            gate.list = Some(List { number, sequences });
         }
         step.effects.push(Effect::HandOver(Box::new(HandOver {
             list: number,

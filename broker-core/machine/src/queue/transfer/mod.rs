@@ -7,7 +7,7 @@
 //!                                  └─── Kept, Failed ──┘       └──────► transfer dead-letter queue
 //! ```
 //!
-//! Each way out is a lane with at most one list under way. So messages of one source arrive at one
+//! Each way out is a gate with at most one list under way. So messages of one source arrive at one
 //! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
 //! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
 //! lists begin with 16 messages, and double.
@@ -50,7 +50,7 @@ enum Exit {
 /// What waits at one exit. That of a destination which a sender named begins with the first message that
 /// waits at it, and ends when nothing would be forgotten with it ([`Transfers::forget_idle`]).
 #[derive(Debug, Default)]
-struct Lane {
+struct Gate {
     /// Durable, unlocked, and under way to nobody.
     waiting: SequenceSet,
     /// The list that is under way.
@@ -69,7 +69,7 @@ struct Lane {
     settled_in: Option<StageNumber>,
 }
 
-impl Lane {
+impl Gate {
     /// Whether nothing would be forgotten with it.
     fn is_idle(&self) -> bool {
         self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
@@ -85,9 +85,9 @@ struct List {
 /// What a queue keeps of messages that leave it.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    messages: Lane,
-    dead_letters: Lane,
-    pending: BTreeMap<Arc<str>, Lane>,
+    messages: Gate,
+    dead_letters: Gate,
+    pending: BTreeMap<Arc<str>, Gate>,
     /// Where each pending message wants to go.
     destinations: BTreeMap<SequenceNumber, Arc<str>>,
     last_list: ListNumber,
@@ -100,7 +100,7 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    fn lane(&self, exit: &Exit) -> Option<&Lane> {
+    fn gate(&self, exit: &Exit) -> Option<&Gate> {
         match exit {
             Exit::Messages => Some(&self.messages),
             Exit::DeadLetters => Some(&self.dead_letters),
@@ -108,7 +108,7 @@ impl Transfers {
         }
     }
 
-    fn lane_mut(&mut self, exit: &Exit) -> Option<&mut Lane> {
+    fn gate_mut(&mut self, exit: &Exit) -> Option<&mut Gate> {
         match exit {
             Exit::Messages => Some(&mut self.messages),
             Exit::DeadLetters => Some(&mut self.dead_letters),
@@ -116,7 +116,7 @@ impl Transfers {
         }
     }
 
-    fn lane_of_mut(&mut self, which: SubQueue) -> Option<&mut Lane> {
+    fn gate_of_mut(&mut self, which: SubQueue) -> Option<&mut Gate> {
         match which {
             SubQueue::Main => Some(&mut self.messages),
             SubQueue::DeadLetter => Some(&mut self.dead_letters),
@@ -134,37 +134,37 @@ impl Transfers {
         self.messages.waiting.remove(sequence);
         self.dead_letters.waiting.remove(sequence);
         if let Some(destination) = self.destinations.remove(&sequence)
-            && let Some(lane) = self.pending.get_mut(&destination)
+            && let Some(gate) = self.pending.get_mut(&destination)
         {
-            lane.waiting.remove(sequence);
+            gate.waiting.remove(sequence);
             self.forget_idle(&destination);
         }
     }
 
-    /// Ends the lane of a destination at which nothing waits, is under way, or has yet to be stored. It is
+    /// Ends the gate of a destination at which nothing waits, is under way, or has yet to be stored. It is
     /// made again for the next message, also for one that is on its way to the store now.
     fn forget_idle(&mut self, destination: &str) {
-        if self.pending.get(destination).is_some_and(Lane::is_idle) {
+        if self.pending.get(destination).is_some_and(Gate::is_idle) {
             self.pending.remove(destination);
         }
     }
 
     /// Lets nothing leave by an exit until a stage is durable.
     fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
-        let lane = match exit {
+        let gate = match exit {
             Exit::Messages => &mut self.messages,
             Exit::DeadLetters => &mut self.dead_letters,
             Exit::Pending(destination) => self.pending.entry(Arc::clone(destination)).or_default(),
         };
-        lane.settled_in = Some(stage);
+        gate.settled_in = Some(stage);
     }
 
     /// Takes a pending message out of what waits; it stays pending.
     pub(super) fn recall(&mut self, sequence: SequenceNumber) {
         if let Some(destination) = self.destinations.get(&sequence)
-            && let Some(lane) = self.pending.get_mut(destination)
+            && let Some(gate) = self.pending.get_mut(destination)
         {
-            lane.waiting.remove(sequence);
+            gate.waiting.remove(sequence);
         }
     }
 
@@ -224,14 +224,14 @@ impl Transfers {
         }
         let mut has_settled = false;
         let both = [&mut self.messages, &mut self.dead_letters].into_iter();
-        for lane in both.chain(self.pending.values_mut()) {
-            if lane.settled_in.is_some_and(|carried_by| carried_by <= stage) {
-                lane.settled_in = None;
+        for gate in both.chain(self.pending.values_mut()) {
+            if gate.settled_in.is_some_and(|carried_by| carried_by <= stage) {
+                gate.settled_in = None;
                 has_settled = true;
             }
         }
         if has_settled {
-            self.pending.retain(|_, lane| !lane.is_idle());
+            self.pending.retain(|_, gate| !gate.is_idle());
         }
     }
 
@@ -252,8 +252,8 @@ impl Transfers {
 
     /// The messages of all lists that are under way.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
-        let lanes = [&self.messages, &self.dead_letters].into_iter().chain(self.pending.values());
-        lanes.filter_map(|lane| lane.list.as_ref()).flat_map(|list| list.sequences.iter().copied())
+        let gates = [&self.messages, &self.dead_letters].into_iter().chain(self.pending.values());
+        gates.filter_map(|gate| gate.list.as_ref()).flat_map(|list| list.sequences.iter().copied())
     }
 }
 
@@ -293,8 +293,8 @@ impl Queue {
 
     /// Puts a durable, unlocked message at its exit.
     pub(super) fn offer_at_exit(&mut self, sequence: SequenceNumber, which: SubQueue) {
-        if let Some(lane) = self.transfers.lane_of_mut(which) {
-            lane.waiting.insert(sequence);
+        if let Some(gate) = self.transfers.gate_of_mut(which) {
+            gate.waiting.insert(sequence);
         }
     }
 
@@ -329,9 +329,9 @@ impl Queue {
             if now {
                 self.transfers.unsettled = Some(stage);
             }
-            let Some(lane) = self.transfers.lane_of_mut(which) else { continue };
-            lane.not_before = Timestamp::NONE;
-            lane.failures = 0;
+            let Some(gate) = self.transfers.gate_of_mut(which) else { continue };
+            gate.not_before = Timestamp::NONE;
+            gate.failures = 0;
             if now == before || (which == SubQueue::Main && self.sessions.is_some()) {
                 continue;
             }
@@ -339,8 +339,8 @@ impl Queue {
                 std::mem::take(&mut self.sub_queue_mut(which).available)
             } else {
                 self.transfers
-                    .lane_of_mut(which)
-                    .map(|lane| std::mem::take(&mut lane.waiting))
+                    .gate_of_mut(which)
+                    .map(|gate| std::mem::take(&mut gate.waiting))
                     .unwrap_or_default()
             };
             for sequence in moved.iter_from(SequenceNumber(0)) {
