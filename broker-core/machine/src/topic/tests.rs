@@ -282,7 +282,7 @@ fn a_catch_all_behind_heavy_rules_is_judged_in_slices() {
             false => Verdict::Matches,
         };
         stand.topic.ahead = None;
-        assert_eq!(stand.explained(9, message.clone()), [expected.clone()], "at once");
+        assert_eq!(stand.explained(9, message.clone()), std::slice::from_ref(&expected), "at once");
         assert!(stand.slices(&explain) >= 6);
         assert_eq!(stand.explained(9, message.clone()), [expected], "in slices");
         let send = Command::Send { message: message.clone() };
